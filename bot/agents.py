@@ -1,4 +1,4 @@
-"""The agents that the settings ask for: brought along, or built in; one, or the several of `agents.toml`."""
+"""Builds the agents that the settings name: one, or the several of `agents.toml`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
-from bot.agents_file import Table, read_agents
+from bot.agents_file import AgentTable, read_agents
 from bot.settings import Settings
 from bot.settings.parsing import read_utf8
 from core.agents.config import AgentConfig
@@ -30,27 +30,27 @@ from core.tools.tool import load_tools
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
-    """The agents of a bot.
+class AgentSet:
+    """Agents of a bot.
 
     Attributes:
-        apps: what runs them, by their names, the default's first.
-        lines: by their names, what the file says is shown while their tools run.
+        apps: ADK apps by agent name, the default agent first.
+        progress_texts: by agent name, the texts that are shown while a tool runs, by tool name.
     """
 
     agents: AgentRouter
     apps: Mapping[str, App]
-    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    progress_texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> ModelRegistry:
-    """Make the models. Agents of the user's own may do without `MODEL`.
+def make_model_registry(settings: Settings, *, replaces_keyless: bool = False) -> ModelRegistry:
+    """Return the models of the settings. The user's own agents do not need `MODEL`.
 
     Args:
-        replaces_keyless: whether `MODEL` answers for a model that an agent names and that has no key.
+        replaces_keyless: whether `MODEL` answers instead of an agent's model that has no API key.
 
     Raises:
-        SettingsError: a line for each that cannot be had, and for each tool that cannot.
+        SettingsError: has a line for each model that cannot be used, and for each tool that cannot be loaded.
     """
     is_needed = not settings.agent and settings.agents_path is None
     try:
@@ -63,57 +63,70 @@ def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> ModelR
             fallbacks=settings.model_fallbacks,
             idle_seconds=settings.model_idle_timeout_seconds,
         )
-    except SettingsError as error:  # the agent, which needs a model, is not made: its tools are tried here
-        raise SettingsError(*error.faults, *(_tool_faults(settings) if is_needed else ())) from error
+    except SettingsError as error:  # without a model the agent is not built: its tools are checked here
+        raise SettingsError(*error.faults, *(_find_tool_faults(settings) if is_needed else ())) from error
 
 
-def make_crew(
-    settings: Settings, choice: ModelRegistry, journal: ToolCallLog | None = None, watching: Sequence[BasePlugin] = ()
-) -> Crew:
-    """The apps, ready to run.
+def make_agents(
+    settings: Settings,
+    registry: ModelRegistry,
+    journal: ToolCallLog | None = None,
+    observers: Sequence[BasePlugin] = (),
+) -> AgentSet:
+    """Return the agents, ready to run.
 
     Args:
-        watching: what sees all that happens in a run, and changes nothing.
+        observers: ADK plugins that see every run and change nothing.
 
     Raises:
-        SettingsError: one cannot be had; a line for each fault, that names `AGENT`, `TOOLS` or `MCP_FILE`, or the file
-            of several agents and the agent in it.
+        SettingsError: has a line for each fault, with `AGENT`, `TOOLS`, `MCP_FILE`, or the file of several agents and
+            the agent in it.
     """
-    register_adapter(choice.make_adapter, default=choice.default)
-    plugins = [*create_plugins(journal, tool_seconds=settings.tool_timeout_seconds), *watching]
+    register_adapter(registry.make_adapter, default=registry.default)
+    plugins = [*create_plugins(journal, tool_seconds=settings.tool_timeout_seconds), *observers]
     if settings.agents_path is not None:
-        return _several(settings, settings.agents_path, choice, plugins)
+        return _make_agents_of_file(settings, settings.agents_path, registry, plugins)
     if settings.agent:
         app = load_app(settings.agent, plugins)
     else:
-        app = _built_in(settings, Table(), settings.agent_config, choice, plugins)
-    return Crew(AgentRouter(app.name, {app.name: AgentProfile(app.name, models(app, choice))}), {app.name: app})
+        app = _make_built_in_app(settings, AgentTable(), settings.agent_config, registry, plugins)
+    return AgentSet(
+        AgentRouter(app.name, {app.name: AgentProfile(app.name, list_selectable_models(app, registry))}),
+        {app.name: app},
+    )
 
 
-def _several(settings: Settings, file: Path, choice: ModelRegistry, plugins: Sequence[BasePlugin]) -> Crew:
-    said = read_agents(file)
+def _make_agents_of_file(
+    settings: Settings, file: Path, registry: ModelRegistry, plugins: Sequence[BasePlugin]
+) -> AgentSet:
+    config = read_agents(file)
     apps, faults = dict[str, App](), list[str]()
-    for name in dict.fromkeys((said.default, *said.agents)):
-        table = said.agents[name]
+    for name in dict.fromkeys((config.default, *config.agents)):
+        table = config.agents[name]
         try:
             if table.agent:
-                # the name by which people know it is the one under which it keeps what it knows
+                # its sessions are stored under the name in the file, which users see
                 apps[name] = load_app(table.agent, plugins).model_copy(update={"name": name})
             else:
-                apps[name] = _built_in(settings, table, _config(settings, name, table), choice, plugins)
+                apps[name] = _make_built_in_app(settings, table, _make_config(settings, name, table), registry, plugins)
         except SettingsError as error:
             faults += [f"{file}: [agents.{name}] {fault.replace('AGENT=', 'agent=', 1)}" for fault in error.faults]
     if faults:
         raise SettingsError(*faults)
     known = {
-        name: AgentProfile(name, models(app, choice), said.agents[name].description, said.agents[name].chosen_at)
+        name: AgentProfile(
+            name,
+            list_selectable_models(app, registry),
+            config.agents[name].description,
+            config.agents[name].selectable_places,
+        )
         for name, app in apps.items()
     }
-    lines = {name: table.progress for name, table in said.agents.items()}
-    return Crew(AgentRouter(said.default, known, said.places), apps, lines)
+    lines = {name: table.progress for name, table in config.agents.items()}
+    return AgentSet(AgentRouter(config.default, known, config.places), apps, lines)
 
 
-def _tool_faults(settings: Settings) -> list[str]:
+def _find_tool_faults(settings: Settings) -> list[str]:
     try:
         load_tools(settings.tools)
     except ToolError as error:
@@ -121,14 +134,14 @@ def _tool_faults(settings: Settings) -> list[str]:
     return []
 
 
-def _config(settings: Settings, name: str, table: Table) -> AgentConfig:
+def _make_config(settings: Settings, name: str, table: AgentTable) -> AgentConfig:
     instruction = read_utf8(table.instruction_file) if table.instruction_file else table.instruction
     config = settings.agent_config
     return AgentConfig(name, instruction or config.instruction, table.description or config.description)
 
 
-def _built_in(
-    settings: Settings, table: Table, config: AgentConfig, choice: ModelRegistry, plugins: Sequence[BasePlugin]
+def _make_built_in_app(
+    settings: Settings, table: AgentTable, config: AgentConfig, registry: ModelRegistry, plugins: Sequence[BasePlugin]
 ) -> App:
     try:
         tools: list[BaseTool | BaseToolset] = [*load_tools(settings.tools if table.tools is None else table.tools)]
@@ -139,26 +152,29 @@ def _built_in(
     is_asked_for = table.mcp is not None or "mcp_file" in settings.model_fields_set
     if file.name and (file.exists() or is_asked_for):
         tools += load_servers(file, dotenv_values(".env"))
-    return create_app(config, model=choice.make_adapter(table.model or choice.default), tools=tools, plugins=plugins)
+    return create_app(
+        config, model=registry.make_adapter(table.model or registry.default), tools=tools, plugins=plugins
+    )
 
 
-def summing(settings: Settings, crew: Crew, choice: ModelRegistry) -> SummaryModelFactory:
-    """What gives the model that sums up a conversation: `SUMMARY_MODEL`, or the one that answers there; where an agent
-    asks none, the default.
+def select_summary_model(settings: Settings, agent_set: AgentSet, registry: ModelRegistry) -> SummaryModelFactory:
+    """Return a function that selects the model for a session's summary.
+
+    That is `SUMMARY_MODEL`, or the session's own model, or the default for an agent without a model.
 
     Raises:
-        SettingsError: there is no such model.
+        SettingsError: `SUMMARY_MODEL` cannot be used.
     """
     if settings.summary_model:
         try:
-            own = choice.make_adapter(settings.summary_model)
+            own = registry.make_adapter(settings.summary_model)
         except SettingsError as error:
             raise SettingsError(*(f"SUMMARY_MODEL: {fault}" for fault in error.faults)) from None
         return lambda _agent, _chosen: (own, settings.summary_model)
 
     def model(agent: str, chosen: str | None) -> tuple[BaseLlm, str]:
-        app = crew.apps.get(agent) or crew.apps[crew.agents.default]
-        asked = next((each.canonical_model for each in agents_in(app)), None) or choice.make_adapter(choice.default)
+        app = agent_set.apps.get(agent) or agent_set.apps[agent_set.agents.default]
+        asked = next((each.canonical_model for each in agents_in(app)), None) or registry.make_adapter(registry.default)
         is_offered = isinstance(asked, ModelAdapter) and not asked.is_fixed and chosen in asked.selectable
         return asked, chosen if chosen is not None and is_offered else asked.model
 
@@ -172,16 +188,17 @@ def find_unusable_tools(app: App) -> list[str]:
         names = [getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools]
         model = agent.canonical_model.model
         if names and not can_call_tools(model):
-            told = ", ".join(filter(None, names))
-            lines.append(f"{model} cannot call tools: {agent.name} never uses {told}; set MODEL to one that can")
+            tools = ", ".join(filter(None, names))
+            lines.append(f"{model} cannot call tools: {agent.name} never uses {tools}; set MODEL to one that can")
     return lines
 
 
-def models(app: App, choice: ModelRegistry) -> tuple[str, ...]:
-    """The full names of the models that a conversation may be given, the one by default first. Where every agent has
-    a model of its own, there is nothing to choose.
+def list_selectable_models(app: App, registry: ModelRegistry) -> tuple[str, ...]:
+    """Return the full names of the models that users may choose for a session, the default first.
+
+    If every agent of the app has a model of its own, that is the only one.
     """
-    asked = [agent.canonical_model for agent in agents_in(app)]
-    if any(isinstance(model, ModelAdapter) and not model.is_fixed for model in asked):
-        return tuple(choice.selectable)
-    return (asked[0].model if asked else choice.default,)
+    used = [agent.canonical_model for agent in agents_in(app)]
+    if any(isinstance(model, ModelAdapter) and not model.is_fixed for model in used):
+        return tuple(registry.selectable)
+    return (used[0].model if used else registry.default,)

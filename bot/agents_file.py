@@ -1,4 +1,4 @@
-"""`agents.toml`: several agents behind one bot, and which of them answers where."""
+"""Parser of `agents.toml`: several agents behind one bot, and the channels that each answers in."""
 
 import re
 import tomllib
@@ -12,45 +12,45 @@ from bot.settings.parsing import read_utf8
 from core.agents.config import AGENT_NAME_PATTERN, AGENT_NAME_RULE
 from core.errors import SettingsError
 
-#: What a rule may call a place: Slack's ids, Discord's, and direct messages.
-_PLACE = re.compile(r"(?:[CGDTE][A-Z0-9]{5,}|\d{5,20}|(?:(?:slack|discord):)?dm)")
+#: Ids of Slack's and Discord's channels and servers, and direct messages.
+_PLACE_ID = re.compile(r"(?:[CGDTE][A-Z0-9]{5,}|\d{5,20}|(?:(?:slack|discord):)?dm)")
 _PLACE_RULE = (
     "it must be the id of a channel or workspace of Slack (C..., T...), of a server, category or channel of Discord "
     "(digits), or dm, slack:dm or discord:dm"
 )
 
-#: What is said of the agent that is built in, and of no other.
-_OF_OUR_AGENT = ("model", "instruction", "instruction_file", "tools", "mcp")
+#: Keys that apply to the built-in agent only.
+_BUILT_IN_AGENT_KEYS = ("model", "instruction", "instruction_file", "tools", "mcp")
 
-#: Characters of a description: it stands in a list.
-_LONGEST = 200
+#: Most characters of a description, which appears in a list.
+_MAX_DESCRIPTION_CHARS = 200
 
 
-def _place(value: Any) -> Any:
-    if not isinstance(value, str) or _PLACE.fullmatch(value) is None:
+def _validate_place(value: Any) -> Any:
+    if not isinstance(value, str) or _PLACE_ID.fullmatch(value) is None:
         raise ValueError(_PLACE_RULE)
     return value
 
 
-def _named(value: Any) -> Any:
+def _validate_name(value: Any) -> Any:
     if not isinstance(value, str) or AGENT_NAME_PATTERN.fullmatch(value) is None:
         raise ValueError(f"a name: {AGENT_NAME_RULE}")
     return value
 
 
-Name = Annotated[str, BeforeValidator(_named)]
-Place = Annotated[str, BeforeValidator(_place)]
+AgentName = Annotated[str, BeforeValidator(_validate_name)]
+PlaceId = Annotated[str, BeforeValidator(_validate_place)]
 
 
-class Table(BaseModel):
-    """One agent: one that is brought, or the one that is built in, of which what is left out is as the settings say.
+class AgentTable(BaseModel):
+    """One agent: the user's own, or the built-in one, whose missing keys have the values of the settings.
 
     Attributes:
         agent: see `AGENT`.
         mcp: see `MCP_FILE`; empty for none.
-        description: what it is there for, in a line, for people who choose.
-        choose: where people may choose it: everywhere, nowhere, or at these places.
-        progress: by the name of a tool, what is shown while it runs.
+        description: one line about its purpose, shown to users who choose an agent.
+        choose: whether users may choose it everywhere, or the ids of the places where they may.
+        progress: by tool name, the text that is shown while the tool runs.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,24 +61,24 @@ class Table(BaseModel):
     instruction_file: Path | None = None
     tools: tuple[str, ...] | None = None
     mcp: Path | None = None
-    description: str = Field(default="", max_length=_LONGEST)
-    choose: bool | tuple[Place, ...] = False
+    description: str = Field(default="", max_length=_MAX_DESCRIPTION_CHARS)
+    choose: bool | tuple[PlaceId, ...] = False
     progress: Mapping[str, str] = Field(default_factory=dict)
 
     @property
-    def chosen_at(self) -> frozenset[str] | None:
-        """See `core.sessions.routing.Agent`."""
+    def selectable_places(self) -> frozenset[str] | None:
+        """Ids of the places where users may choose it; None for everywhere, empty for nowhere."""
         if isinstance(self.choose, bool):
             return None if self.choose else frozenset()
         return frozenset(self.choose)
 
-    def faults(self) -> Iterator[str]:
-        """What is in contradiction."""
-        of_ours = [name for name in _OF_OUR_AGENT if name in self.model_fields_set]
-        if self.agent and of_ours:
-            yield f"an agent that is brought has its own: remove {', '.join(of_ours)}, or agent"
+    def find_conflicts(self) -> Iterator[str]:
+        """Yield a line for each conflict between keys."""
+        built_in = [name for name in _BUILT_IN_AGENT_KEYS if name in self.model_fields_set]
+        if self.agent and built_in:
+            yield f"your own agent has these itself: remove {', '.join(built_in)}, or agent"
         if self.instruction and self.instruction_file:
-            yield "there are instruction and instruction_file: remove one of the two"
+            yield "instruction and instruction_file are both set: remove one of them"
         if self.instruction_file is not None:
             try:
                 if not read_utf8(self.instruction_file).strip():
@@ -91,69 +91,68 @@ class AgentsFile(BaseModel):
     """The whole file.
 
     Attributes:
-        default: the name of the one that answers where no rule says otherwise.
-        places: which one answers there instead.
+        default: name of the agent that answers where no rule applies.
+        places: by the id of a place, the name of the agent that answers there.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    default: Name
-    agents: Mapping[Name, Table] = Field(min_length=1)
-    places: Mapping[Place, Name] = Field(default_factory=dict)
+    default: AgentName
+    agents: Mapping[AgentName, AgentTable] = Field(min_length=1)
+    places: Mapping[PlaceId, AgentName] = Field(default_factory=dict)
 
-    def faults(self) -> Iterator[str]:
-        known = f"it names none of [agents]: {', '.join(self.agents)}"
+    def find_conflicts(self) -> Iterator[str]:
+        known = f"it is not in [agents]: {', '.join(self.agents)}"
         if self.default not in self.agents:
             yield f"default={self.default}: {known}"
         for place, name in self.places.items():
             if name not in self.agents:
                 yield f"[places] {place}={name}: {known}"
         for name, table in self.agents.items():
-            yield from (f"[agents.{name}] {fault}" for fault in table.faults())
+            yield from (f"[agents.{name}] {fault}" for fault in table.find_conflicts())
 
 
 def read_agents(file: Path) -> AgentsFile:
-    """What the file says.
+    """Return the content of the file.
 
     Raises:
-        SettingsError: it cannot be read, or is not as it must be; a line for each fault, with the file, the agent and
-            what to do.
+        SettingsError: has a line for each fault, with the file, the agent and the remedy.
     """
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"AGENTS_FILE={file}: it cannot be read ({error.strerror})") from None
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file}: it is not TOML: {_where(error)}") from None
+        raise SettingsError(f"{file}: it is not TOML: {_error_position(error)}") from None
     except ValueError:
         raise SettingsError(f"{file}: it is not UTF-8 text: save it as UTF-8") from None
     try:
-        found = AgentsFile.model_validate(tables)
+        content = AgentsFile.model_validate(tables)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)
-        raise SettingsError(*dict.fromkeys(f"{file}: {_told(dict(fault))}" for fault in faults)) from None
-    if faults_of := [f"{file}: {fault}" for fault in found.faults()]:
-        raise SettingsError(*faults_of)
-    return found
+        raise SettingsError(*dict.fromkeys(f"{file}: {_describe_error(dict(fault))}" for fault in faults)) from None
+    if conflicts := [f"{file}: {conflict}" for conflict in content.find_conflicts()]:
+        raise SettingsError(*conflicts)
+    return content
 
 
-def _where(error: tomllib.TOMLDecodeError) -> str:
+def _error_position(error: tomllib.TOMLDecodeError) -> str:
     found = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
     return found[1] if found else "look at its brackets and quotation marks"
 
 
-def _told(fault: Mapping[str, Any]) -> str:
-    """One that pydantic has found, at its place in the file."""
+def _describe_error(fault: Mapping[str, Any]) -> str:
+    """Return a line for an error of pydantic, with its position in the file."""
     loc = [str(part) for part in fault["loc"] if part != "[key]" and not str(part).startswith("function-")]
-    said = str(fault["msg"]).removeprefix("Value error, ")
+    problem = str(fault["msg"]).removeprefix("Value error, ")
     match loc:
         case ["agents", name, *more]:
-            return f"[agents.{name}] {'.'.join(more)}{': ' if more else ''}{said}"
+            return f"[agents.{name}] {'.'.join(more)}{': ' if more else ''}{problem}"
         case ["places", place, *_]:
-            return f"[places] {place}: {said}"
+            return f"[places] {place}: {problem}"
         case ["agents"]:
-            return "[agents]: there is none: write a table [agents.NAME] for each"
+            return "[agents] is empty: write a table [agents.NAME] for each agent"
         case ["default"] if fault["type"] == "missing":
-            return "default is missing: write default = NAME, the one that answers where no rule says otherwise"
+            return "default is missing: write default = NAME, the agent that answers where no rule applies"
         case _:
-            return f"{'.'.join(loc)}: {said}"
+            return f"{'.'.join(loc)}: {problem}"

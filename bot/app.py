@@ -1,4 +1,4 @@
-"""The bot: all parts made, wired, run and taken down again. The one place that knows them all."""
+"""Composition root: builds all parts of the bot, runs them, and stops them."""
 
 import asyncio
 import logging
@@ -11,9 +11,9 @@ from aiohttp.web import AbstractRouteDef
 
 from bot.connections import raise_open_files_limit
 from bot.monitoring import trace_export as traces
-from bot.monitoring.health import Health
+from bot.monitoring.health import HealthMonitor
 from bot.runtime import load_agents
-from bot.server import probes, serving
+from bot.server import make_probe_routes, run_server
 from bot.settings import NO_TOKENS, Settings, find_unknown_names
 from channels.answerer import Answerer
 from channels.base import Channel
@@ -52,34 +52,34 @@ from core.workers.shard_assignment import ShardAssignment
 
 log = logging.getLogger(__name__)
 
-#: Seconds that the bot waits for the database when it starts.
-START_PATIENCE = 7.0
+#: Seconds that the start retries the database.
+START_TIMEOUT_SECONDS = 7.0
 
-#: Seconds that all of a stop may take once running answers have had theirs, whatever hangs.
-ENDING_SECONDS = 8.0
+#: Seconds that a stop may take after SHUTDOWN_TIMEOUT_SECONDS, even if something hangs.
+SHUTDOWN_GRACE_SECONDS = 8.0
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Run every channel that has its tokens, until `stop` is set; then end what is under way.
+    """Run every channel whose tokens are set, until `stop` is set; then finish the running turns.
 
     Raises:
-        SettingsError: a setting keeps it from starting.
-        StoreError: the database does.
-        ConnectionLostError: a channel hears nothing any more.
-        ShutdownTimeoutError: it has not ended in its time, be it that the database hangs.
+        SettingsError: a setting prevents the start.
+        StoreError: the database prevents the start.
+        ConnectionLostError: a channel stays disconnected.
+        ShutdownTimeoutError: the stop takes too long, for example because the database hangs.
     """
-    ending = asyncio.Event()  # it has begun to, by itself or because it was told to
+    ending = asyncio.Event()  # set when the shutdown begins, for whatever reason
     running = asyncio.create_task(_run(settings, ending), name="bot")
     try:
-        await _first(stop.wait(), ending.wait(), running)
+        await _wait_for_first(stop.wait(), ending.wait(), running)
         if not ending.is_set():
             running.cancel()
-        seconds = settings.shutdown_timeout_seconds + ENDING_SECONDS
+        seconds = settings.shutdown_timeout_seconds + SHUTDOWN_GRACE_SECONDS
         _, late = await asyncio.wait([running], timeout=seconds)
         if late:
             raise ShutdownTimeoutError(
-                f"the stop has had its {seconds:g} s and is not waited for any longer: what was accepted is kept, and "
-                "what was not handed back is taken up by whoever works next"
+                f"the shutdown took longer than {seconds:g} s; accepted messages are stored, and the next worker takes "
+                "over the unfinished turns"
             )
         if not running.cancelled():
             running.result()
@@ -88,57 +88,57 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
-    """Run until cancelled, or until a channel stays deaf; then end what is under way."""
+    """Run until cancelled, or until a channel stays disconnected; then finish the running turns."""
     raise_open_files_limit()
     for line in find_unknown_names():
         log.warning("%s", line)
-    health = Health()
-    routes = [*probes(health)]
-    async with traces.sent(), AsyncExitStack() as stack:
+    health = HealthMonitor()
+    routes = [*make_probe_routes(health)]
+    async with traces.exporting_traces(), AsyncExitStack() as stack:
         metrics = None
         if settings.metrics:
-            from bot.monitoring.prometheus import Metrics  # noqa: PLC0415 - imported only when it is configured
+            from bot.monitoring.prometheus import MetricsEndpoint  # noqa: PLC0415 - imported only when it is configured
 
-            metrics = Metrics(health, settings.metrics_bearer_token)
+            metrics = MetricsEndpoint(health, settings.metrics_bearer_token)
             routes += metrics.routes
         server = await stack.enter_async_context(
-            serving(settings.port, routes, is_needed=settings.needs_public_http, host=settings.listen_address)
+            run_server(settings.port, routes, is_needed=settings.needs_public_http, host=settings.listen_address)
         )
-        bot = await stack.enter_async_context(_built(settings))
+        bot = await stack.enter_async_context(_build(settings))
         channels = bot.channels.values()
-        server.add(bot.routes)
+        server.add_routes(bot.routes)
         if metrics is not None:
-            await stack.enter_async_context(metrics.watching(channels, bot.worker, bot.database))
+            await stack.enter_async_context(metrics.measuring(channels, bot.worker, bot.database))
         working: asyncio.Task[None] | None = None
         try:
-            await _start(channels)
+            await _start_channels(channels)
             working = asyncio.create_task(bot.worker.run(), name="worker")
-            garbage.freeze_gc()  # what is there now stays; full collections wait for a rest
+            garbage.freeze_gc()  # all objects so far are long-lived
             log.info("ready")
             async with run_in_background(health.watch(channels, bot.database), name="health") as watching:
-                await _first(working, watching)
+                await _wait_for_first(working, watching)
         finally:
             ending.set()
             log.info("stopping")
-            health.drain()
+            health.mark_stopping()
             stops = [channel.stop() for channel in channels]
             ended = await asyncio.gather(
                 bot.worker.stop(settings.shutdown_timeout_seconds), *stops, return_exceptions=True
             )
             for error in ended:
                 if error is not None:
-                    log.error("a part did not stop as it should: %s", format_error(error))
+                    log.error("a part did not stop: %s", format_error(error))
             if working is not None:
                 await working
 
 
 @dataclass(frozen=True, slots=True)
-class _Bot:
-    """The parts that are started and stopped.
+class _BotParts:
+    """Parts that are started and stopped.
 
     Attributes:
-        channels: by their names.
-        routes: the HTTP routes of the channels.
+        channels: channels by name.
+        routes: HTTP routes of the channels.
     """
 
     database: Database
@@ -148,19 +148,19 @@ class _Bot:
 
 
 @asynccontextmanager
-async def _built(settings: Settings) -> AsyncIterator[_Bot]:
-    """Build all parts, in the order in which they need each other, and close them in the reverse order."""
+async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
+    """Build all parts in the order of their dependencies, and close them in reverse order."""
     words.set_default(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database_address, connections=settings.database_pool_size)
         stack.enter_context(hold_database_lock(database))
         stack.push_async_callback(database.aclose)
-        await retry_store(lambda: prepare(database), what="the database", patience=START_PATIENCE)
+        await retry_store(lambda: prepare_database(database), what="the database", patience=START_TIMEOUT_SECONDS)
         prices = Prices(settings.prices_file)
         loaded = await load_agents(settings, database, prices, stack)
         spending = SpendingStore(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await retry_store(lease.acquire, what="the lease", patience=START_PATIENCE)
+        await retry_store(lease.acquire, what="the lease", patience=START_TIMEOUT_SECONDS)
         stack.push_async_callback(lease.release)
         await stack.enter_async_context(run_in_background(lease.keep_renewed(), name="lease"))
         pruning = CleanupService(database, days=settings.turn_retention_days)
@@ -219,17 +219,17 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             settings.access_policy,
             settings.reply_without_mention,
         )
-        routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
+        routes = _open_channels(channels, settings, desk, database, lease=lease, stack=stack)
         await stack.enter_async_context(
             run_in_background(approvals.run_expiry(answerer.update_approval_message), name="approvals")
         )
         await stack.enter_async_context(
             run_in_background(_share_limits(database, lease, channels.values()), name="rate limits")
         )
-        yield _Bot(database, worker, channels, routes)
+        yield _BotParts(database, worker, channels, routes)
 
 
-def _open(
+def _open_channels(
     channels: dict[str, Channel],
     settings: Settings,
     desk: ChannelServices,
@@ -238,7 +238,7 @@ def _open(
     lease: Lease,
     stack: AsyncExitStack,
 ) -> list[AbstractRouteDef]:
-    """Make the channels that have their tokens, to be closed with `stack`; what is to be served for them."""
+    """Add the channels whose tokens are set to `channels`, and return their HTTP routes."""
     places, bounds, routes = Watermarks(database), settings.backfill_limits, list[AbstractRouteDef]()
     if settings.slack is not None:
         from channels.slack.adapter import SlackChannel  # noqa: PLC0415 - imported only when it is configured
@@ -258,22 +258,22 @@ def _open(
     return routes
 
 
-async def prepare(database: Database) -> None:
-    """Give the database the schema that this version works with.
+async def prepare_database(database: Database) -> None:
+    """Migrate a SQLite database, and verify the schema of any.
 
     Raises:
-        StoreError: it cannot be used, or `migrate` has to be run first.
+        StoreError: the database cannot be used, or needs `parley migrate` first.
     """
     if database.is_sqlite:
         await migrate(database)
     await verify(database)
 
 
-async def _start(channels: Collection[Channel]) -> None:
-    """Start all channels at once, and raise the faults of all together."""
+async def _start_channels(channels: Collection[Channel]) -> None:
+    """Start all channels concurrently, and raise the faults of all together."""
     if not channels:
         raise SettingsError(NO_TOKENS)
-    results = await asyncio.gather(*map(_listen, channels), return_exceptions=True)
+    results = await asyncio.gather(*map(_start_channel, channels), return_exceptions=True)
     errors = [result for result in results if result is not None]
     if faults := [fault for error in errors if isinstance(error, SettingsError) for fault in error.faults]:
         raise SettingsError(*faults)
@@ -282,7 +282,7 @@ async def _start(channels: Collection[Channel]) -> None:
 
 
 async def _share_limits(database: Database, lease: Lease, channels: Collection[Channel]) -> None:
-    """Divide the platforms' rate limits with the other workers. No two platforms have a limiter's name in common."""
+    """Share the platforms' rate limits with the other workers. Limiter names are unique across platforms."""
 
     def announce() -> LimitUsages:
         return {name: use for channel in channels for name, use in channel.limiters.announce_usage().items()}
@@ -294,18 +294,18 @@ async def _share_limits(database: Database, lease: Lease, channels: Collection[C
     await exchange_usage(database, lease, announce, share)
 
 
-async def _listen(channel: Channel) -> None:
+async def _start_channel(channel: Channel) -> None:
     await channel.start()
     log.info("%s: listening", channel.name)
 
 
-async def _first(*works: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
-    """Wait for whichever ends first; what that one raised is raised. Cancelled, it ends none of the tasks."""
-    tasks = [work if isinstance(work, asyncio.Task) else asyncio.create_task(work) for work in works]
+async def _wait_for_first(*awaitables: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
+    """Wait for the first to end, and raise its exception. A cancellation leaves given tasks running."""
+    tasks = [work if isinstance(work, asyncio.Task) else asyncio.create_task(work) for work in awaitables]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in set(tasks).difference(works):
+        for task in set(tasks).difference(awaitables):
             task.cancel()
     for task in ended:
         task.result()

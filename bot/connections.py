@@ -1,4 +1,4 @@
-"""Limits of the HTTP server: connections at once, seconds for a request to arrive, open files."""
+"""Limits of the HTTP server: concurrent connections, request time, open files."""
 
 import asyncio
 import logging
@@ -14,13 +14,13 @@ from channels.base import ARRIVED_AT
 
 log = logging.getLogger(__name__)
 
-#: Connections at once. At the limit a new one replaces the one that has been idle for longest.
+#: Concurrent connections. At the limit, a new one replaces the one that is idle the longest.
 MAX_CONNECTIONS = 200
 
-#: Seconds within which a whole request, headers and body, has to arrive.
+#: Seconds within which a request, headers and body, must arrive.
 REQUEST_SECONDS = 10.0
 
-#: Open files that the process asks for; what the machine allows at most may be less.
+#: Open files that the process requests; the hard limit may be lower.
 OPEN_FILES = 65_536
 
 #: Seconds between two log lines about connections that cannot be accepted.

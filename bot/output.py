@@ -1,4 +1,4 @@
-"""What operators are shown: tables for people, JSON for machines."""
+"""Terminal output of the commands: tables for people, JSON for programs."""
 
 import json
 import sys
@@ -19,37 +19,37 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-#: Columns of what is shown to no terminal, so that nothing is cut in a file.
-_WIDE = 200
+#: Width of the output if it is not a terminal, so that nothing is cut in a file.
+_FILE_WIDTH = 200
 
-#: Seconds after which it is shown that something is going on.
-PATIENCE = 1.0
+#: Seconds before a progress spinner appears.
+SPINNER_DELAY_SECONDS = 1.0
 
-#: How the words on findings are shown.
-_VERDICTS = {"ok": "green", "note": "yellow", "FAIL": "bold red"}
+#: Styles of the words before check results.
+_VERDICT_STYLES = {"ok": "green", "note": "yellow", "FAIL": "bold red"}
 
-#: What of a record is a time (seconds since the epoch).
-_TIMES = ("_at", "at")
+#: Ends of the names of fields that are times (seconds since the epoch).
+_TIME_SUFFIXES = ("_at", "at")
 
 
-def show(
+def print_table(
     title: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
-    numbers: Collection[str] = (),
+    right_aligned: Collection[str] = (),
     total: Sequence[object] | None = None,
 ) -> None:
-    """Print a table; columns without names are facts. The first column is never broken.
+    """Print a table; the first column never wraps. No header is printed if all names of columns are empty.
 
     Args:
-        numbers: the columns that are right-justified.
-        total: the last row, set apart from the others.
+        numbers: names of the columns that are right-aligned.
+        total: last row, separated from the others.
     """
     named = any(columns)
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=named)
     for place, column in enumerate(columns):
-        justify: JustifyMethod = "right" if column in numbers else "left"
+        justify: JustifyMethod = "right" if column in right_aligned else "left"
         table.add_column(column, justify=justify, overflow="fold", no_wrap=not place)
     for row in rows:
         table.add_row(*map(_cell, row))
@@ -57,97 +57,99 @@ def show(
         table.add_section()
         table.add_row(*map(_cell, total))
     if not table.row_count:
-        say(f"{title}: none")
+        print_lines(f"{title}: none")
         return
     _console().print(table)
 
 
 def _cell(value: object) -> Text:
-    return Text(plain(f"{value:,}" if isinstance(value, int) else str(value)))
+    return Text(strip_controls(f"{value:,}" if isinstance(value, int) else str(value)))
 
 
-def person(name: str, id_: str) -> str:
-    """Return how operators see a person: by name, where one is known, and by id."""
+def format_user(name: str, id_: str) -> str:
+    """Return the user's name and id, or the id alone if no name is known."""
     return f"{name} ({id_})" if name else id_
 
 
-def say(*lines: str) -> None:
-    """Print lines as they are."""
+def print_lines(*lines: str) -> None:
+    """Print lines without wrapping."""
     for line in lines:
-        _console().print(Text(plain(line)), soft_wrap=True)
+        _console().print(Text(strip_controls(line)), soft_wrap=True)
 
 
-def heading(text: str) -> None:
-    """Print what a new part is about."""
-    _console().print(Text(plain(text), style="bold"))
+def print_heading(text: str) -> None:
+    """Print a heading in bold."""
+    _console().print(Text(strip_controls(text), style="bold"))
 
 
-def prose(*paragraphs: str) -> None:
-    """Print text, on a terminal broken between words; an address never is."""
+def print_wrapped(*paragraphs: str) -> None:
+    """Print text, wrapped between words on a terminal; URLs stay whole."""
     for paragraph in paragraphs:
         for line in paragraph.splitlines() or [""]:
-            _lay(Text(plain(line)))
+            _print_indented(Text(strip_controls(line)))
 
 
-def verdict(word: str, line: str) -> None:
-    """Print a line with a word on it before it, in the same way."""
-    _lay(Text.assemble((f"{word:4}", _VERDICTS.get(word, "")), f" {plain(line)}"), indent=5)
+def print_verdict(word: str, line: str) -> None:
+    """Print a line after its verdict, wrapped like text."""
+    _print_indented(Text.assemble((f"{word:4}", _VERDICT_STYLES.get(word, "")), f" {strip_controls(line)}"), indent=5)
 
 
-def _lay(text: Text, indent: int = 0) -> None:
+def _print_indented(text: Text, indent: int = 0) -> None:
     console = _console()
     if console.is_terminal:
-        first, *more = _wrapped(text.plain, console.width, " " * indent) or [""]
+        first, *more = _wrap(text.plain, console.width, " " * indent) or [""]
         text = Text("\n").join([text[: len(first)], *map(Text, more)])
     console.print(text, soft_wrap=True)
 
 
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
+def _wrap(text: str, width: int, indent: str) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def write(text: str) -> None:
-    """Print a piece of something longer, as it is. Into a file, it is still shown that something goes on."""
+def write_text(text: str) -> None:
+    """Write a piece of a longer text. The spinner goes on if the output is a file."""
     if sys.stdout.isatty():
         _console()
     sys.stdout.write(text)
 
 
-def dump(value: object) -> None:
+def print_json(value: object) -> None:
     """Print JSON."""
-    _console().file.write(f"{json.dumps(jsonable(value), indent=2)}\n")
+    _console().file.write(f"{json.dumps(to_jsonable(value), indent=2)}\n")
 
 
-def jsonable(value: Any) -> Any:
-    """A record as JSON, with times as RFC 3339 in UTC."""
+def to_jsonable(value: Any) -> Any:
+    """Return a record as JSON types, with times as RFC 3339 in UTC."""
     if is_dataclass(value) and not isinstance(value, type):
-        return jsonable(asdict(value))
+        return to_jsonable(asdict(value))
     match value:
         case Mapping():
             return {
-                name: moment(item) if name.endswith(_TIMES) and isinstance(item, float) else jsonable(item)
+                name: format_rfc3339(item)
+                if name.endswith(_TIME_SUFFIXES) and isinstance(item, float)
+                else to_jsonable(item)
                 for name, item in value.items()
             }
         case set() | frozenset():
             return sorted(value)
         case list() | tuple():
-            return [jsonable(item) for item in value]
+            return [to_jsonable(item) for item in value]
         case _:
             return value
 
 
-def moment(at: float) -> str:
-    """A time (seconds since the epoch) in UTC."""
+def format_rfc3339(at: float) -> str:
+    """Return a time (seconds since the epoch) as RFC 3339 in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def short(at: float) -> str:
-    """The same, for people."""
+def format_time(at: float) -> str:
+    """Return a time (seconds since the epoch) in UTC, for people."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def span(seconds: float | None) -> str:
-    """Seconds as people read them; empty for none."""
+def format_duration(seconds: float | None) -> str:
+    """Return seconds in a readable unit; empty for None."""
     if seconds is None:
         return ""
     if seconds < 120:
@@ -156,47 +158,47 @@ def span(seconds: float | None) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2_880 else f"{minutes // 1_440} d"
 
 
-def plain(text: str) -> str:
-    """`text` without what a terminal would obey."""
+def strip_controls(text: str) -> str:
+    """Replace the characters that control a terminal."""
     return "".join("�" if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n" else char for char in text)
 
 
-class Progress:
-    """Shows, where there is a terminal, that something goes on, once it has taken a second and until it is over."""
+class ProgressSpinner:
+    """Spinner on a terminal for work that takes longer than a second."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, title: str) -> None:
         console = Console(stderr=True)
-        spinner = Spinner("dots", f"{what} …")
-        # neither stream is taken over: what is printed meanwhile may be meant for a file
+        spinner = Spinner("dots", f"{title} …")
+        # no stream is redirected: output that is printed meanwhile may go to a file
         self._live = Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
-        self._timer = Timer(PATIENCE, self._live.start)
+        self._timer = Timer(SPINNER_DELAY_SECONDS, self._live.start)
         self._timer.daemon = True
         if console.is_terminal:
             self._timer.start()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._timer.cancel()
         if self._timer.is_alive():
-            self._timer.join()  # or what it has begun to show would stay
+            self._timer.join()  # or a spinner that just started would stay
         self._live.stop()
 
 
-_going = ContextVar[Progress | None]("progress", default=None)
+_current_spinner = ContextVar[ProgressSpinner | None]("progress", default=None)
 
 
 @contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Show that something goes on, until it is over or there is something else to be seen."""
-    going = Progress(what)
-    _going.set(going)
+def show_progress(title: str) -> Iterator[None]:
+    """Show a spinner inside the context, until other output appears."""
+    spinner = ProgressSpinner(title)
+    _current_spinner.set(spinner)
     try:
         yield
     finally:
-        going.end()
+        spinner.stop()
 
 
 def _console() -> Console:
-    if (going := _going.get()) is not None:
-        going.end()
+    if (spinner := _current_spinner.get()) is not None:
+        spinner.stop()
     console = Console(highlight=False, markup=False, emoji=False)
-    return console if console.is_terminal else Console(width=_WIDE, highlight=False, markup=False, emoji=False)
+    return console if console.is_terminal else Console(width=_FILE_WIDTH, highlight=False, markup=False, emoji=False)

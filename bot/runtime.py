@@ -1,4 +1,4 @@
-"""Loads the agents, their models and their sessions."""
+"""Loads the agents, their models and their session services."""
 
 import logging
 import os
@@ -10,8 +10,8 @@ from itertools import chain
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
-from bot.agents import Crew, find_unusable_tools, make_choice, make_crew, summing
-from bot.sandbox.process import FEED
+from bot.agents import AgentSet, find_unusable_tools, make_agents, make_model_registry, select_summary_model
+from bot.sandbox.process import FEED_VARIABLE
 from bot.settings import LOCAL_MODEL, Settings
 from bot.settings.price_check import check_prices
 from core.agents.runtime import AgentRuntime, warm_up
@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadedAgents:
-    """The agents, ready to run.
+    """Agents, ready to run.
 
     Attributes:
-        runtimes: by the names of the agents.
+        runtimes: runtimes by agent name.
     """
 
     agents: AgentRouter
@@ -45,47 +45,51 @@ class LoadedAgents:
 
 
 async def load_agents(settings: Settings, database: Database, prices: Prices, stack: AsyncExitStack) -> LoadedAgents:
-    """Load the agents and run one once, so that nothing is imported at the first message.
+    """Load the agents, and import all modules that a first run needs.
 
-    An agent is imported on the event loop, as `adk web` does it: its code may need the loop or the main thread.
+    Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread.
 
     Args:
-        stack: closes what was opened.
+        stack: closes the agents and their models.
 
     Raises:
         SettingsError: an agent, a model or a tool cannot be loaded.
         StoreError: the sessions of former agents cannot be reassigned.
     """
-    page = os.environ.get(FEED)
-    choice = make_choice(settings, replaces_keyless=page is not None)
+    page = os.environ.get(FEED_VARIABLE)
+    choice = make_model_registry(settings, replaces_keyless=page is not None)
     stack.push_async_callback(choice.aclose)
     check_prices(settings, prices, choice.handles)
     watching = list[BasePlugin]()
     if page is not None:
-        from bot.sandbox.feed import feeding  # noqa: PLC0415 - only the sandbox asks for it
+        from bot.sandbox.feed import connect_feed  # noqa: PLC0415 - only in the sandbox
 
-        feed = await stack.enter_async_context(feeding(page, database, prices))
+        feed = await stack.enter_async_context(connect_feed(page, database, prices))
         watching.append(feed)
-    crew = make_crew(settings, choice, ToolCallLog(database), watching)
+    crew = make_agents(settings, choice, ToolCallLog(database), watching)
     if page is not None:
         for name in sorted(choice.replaced_models):
             feed.send_notice(f"{name} has no API key: {choice.default} answers in its place.")
     await retry_store(
-        lambda: reassign_sessions(database, crew.agents), what="the conversations of an agent that is gone"
+        lambda: reassign_sessions(database, crew.agents), what="reassigning the sessions of removed agents"
     )
     if LOCAL_MODEL in choice.handles:
-        log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
+        log.warning("%s is a tiny model for trying the bot: it is often wrong", LOCAL_MODEL)
     for line in chain.from_iterable(map(find_unusable_tools, crew.apps.values())):
         log.warning("%s", line)
     counter = TokenCounter(settings.vocabulary_dir)
-    runtimes = {name: _runtime(app, crew, database, counter, settings) for name, app in crew.apps.items()}
+    runtimes = {name: _make_runtime(app, crew, database, counter, settings) for name, app in crew.apps.items()}
     for runtime in runtimes.values():
         stack.push_async_callback(runtime.aclose)
     await warm_up()
-    return LoadedAgents(crew.agents, runtimes, counter, Summarizer(summing(settings, crew, choice), counter))
+    return LoadedAgents(
+        crew.agents, runtimes, counter, Summarizer(select_summary_model(settings, crew, choice), counter)
+    )
 
 
-def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
+def _make_runtime(
+    app: App, crew: AgentSet, database: Database, counter: TokenCounter, settings: Settings
+) -> AgentRuntime:
     root = app.root_agent.name if app.root_agent else ""
     sessions = SessionService(
         database,
@@ -100,5 +104,5 @@ def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, se
         sessions,
         artifacts=ArtifactService(database),
         memory=MemoryService(database),
-        progress_texts=crew.lines.get(app.name, {}),
+        progress_texts=crew.progress_texts.get(app.name, {}),
     )

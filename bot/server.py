@@ -14,34 +14,34 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from bot.connections import AcceptErrorLog, ConnectionLimiter
-from bot.monitoring.health import Health
+from bot.monitoring.health import HealthMonitor
 from bot.settings.monitoring import LOOPBACK
 from core.errors import SettingsError
 
 log = logging.getLogger(__name__)
 
-#: The most bytes that a request may have: Slack's are some kilobytes.
-MAX_BYTES = 2**20
+#: Most bytes of a request; Slack's are a few kilobytes.
+MAX_REQUEST_BYTES = 2**20
 
-#: Seconds that requests may still take when the server is stopped.
+#: Seconds that open requests get when the server stops.
 SHUTDOWN_TIMEOUT_SECONDS = 2.0
 
-#: Seconds for which a request is held that arrives before its route is there. Slack waits for 3.
+#: Seconds that a request waits for routes that are not added yet. Slack waits for 3.
 HOLD_SECONDS = 2.0
 
-#: Seconds after which a client may call again that was held in vain.
-RETRY_SECONDS = 2
+#: `Retry-After` (seconds) of a request that waited in vain.
+RETRY_AFTER_SECONDS = 2
 
-ALIVE = "/healthz"
+LIVENESS_PATH = "/healthz"
 
-READY = "/readyz"
+READINESS_PATH = "/readyz"
 
 
-class Server:
-    """Serves the probes from the first moment on, and the platforms' routes once they are there.
+class HttpServer:
+    """HTTP server that serves the probes at once, and the platforms' routes when they are added.
 
     Attributes:
-        port: where it listens; 0 if it does not.
+        port: port that it listens on; 0 if it does not.
     """
 
     def __init__(self) -> None:
@@ -49,36 +49,36 @@ class Server:
         self._routes = web.UrlDispatcher()
         self._is_complete = asyncio.Event()
 
-    def add(self, routes: Iterable[web.AbstractRouteDef]) -> None:
-        """Serve these routes as well, which are all that there will be, and let held requests go on."""
+    def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
+        """Add the remaining routes, and release waiting requests. Called once."""
         self._routes.add_routes(routes)
         self._is_complete.set()
 
     async def dispatch(self, request: web.Request) -> web.StreamResponse:
-        """Handle a request by one of the added routes; hold it while there are none yet."""
+        """Handle a request by an added route; wait up to `HOLD_SECONDS` for the routes."""
         try:
             async with asyncio.timeout(HOLD_SECONDS):
                 await self._is_complete.wait()
         except TimeoutError:
-            return web.Response(status=503, text="starting\n", headers={"Retry-After": str(RETRY_SECONDS)})
+            return web.Response(status=503, text="starting\n", headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
         return await (await self._routes.resolve(request)).handler(request)
 
 
 @asynccontextmanager
-async def serving(
+async def run_server(
     port: int, routes: Iterable[web.AbstractRouteDef], *, is_needed: bool, host: str | None = LOOPBACK
-) -> AsyncIterator[Server]:
-    """Serve `routes` for as long as this is entered.
+) -> AsyncIterator[HttpServer]:
+    """Serve `routes` inside the context.
 
     Args:
-        port: where to listen; 0 for any that is free, on the loopback interface.
-        is_needed: whether a platform calls there: if it cannot listen, that is an error, and else a warning.
-        host: the address to listen on; None for all interfaces.
+        port: port to listen on; 0 for any free one on the loopback interface.
+        is_needed: whether a platform sends requests: then a failure to listen is an error, otherwise a warning.
+        host: address to listen on; None for all interfaces.
 
     Raises:
-        SettingsError: the port or the address cannot be listened on.
+        SettingsError: the server is needed and cannot listen.
     """
-    server, loop = Server(), asyncio.get_running_loop()
+    server, loop = HttpServer(), asyncio.get_running_loop()
 
     @web.middleware
     async def limited(
@@ -86,11 +86,11 @@ async def serving(
     ) -> web.StreamResponse:
         return await limiter.handle(request, handler)
 
-    app = web.Application(client_max_size=MAX_BYTES, middlewares=[limited])
+    app = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[limited])
     app.add_routes([*routes, web.route("*", "/{path:.*}", server.dispatch)])
     runner = web.AppRunner(
         app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS
-    )  # addresses hold codes and states
+    )  # no access log: URLs contain OAuth codes and states
     await runner.setup()
     assert runner.server is not None
     limiter = ConnectionLimiter(runner.server)
@@ -102,10 +102,10 @@ async def serving(
             listener = await loop.create_server(limiter, host if port else LOOPBACK, port)
         except OSError as error:
             name = f"LISTEN_HOST={host}" if isinstance(error, socket.gaierror) else f"PORT={port}"
-            taken = f"{name}: the bot cannot listen there ({error.strerror})"
+            problem = f"{name}: the bot cannot listen there ({error.strerror})"
             if is_needed:
-                raise SettingsError(taken) from error
-            log.warning("%s, so /healthz, /readyz and /metrics are not served: set another one; 0 takes any", taken)
+                raise SettingsError(problem) from error
+            log.warning("%s, so /healthz, /readyz and /metrics are not served: set another PORT; 0 takes any", problem)
         else:
             server.port = int(listener.sockets[0].getsockname()[1])
             where = "all interfaces" if host is None else host
@@ -118,7 +118,7 @@ async def serving(
         await runner.cleanup()
 
 
-def probes(health: Health) -> Sequence[web.AbstractRouteDef]:
+def make_probe_routes(health: HealthMonitor) -> Sequence[web.AbstractRouteDef]:
     """Return the routes of both probes."""
 
     async def alive(_request: web.Request) -> web.Response:
@@ -127,6 +127,6 @@ def probes(health: Health) -> Sequence[web.AbstractRouteDef]:
     async def ready(_request: web.Request) -> web.Response:
         if health.is_ready:
             return web.Response(text="ready\n")
-        return web.Response(status=503, text="".join(f"{reason}\n" for reason in health.why))
+        return web.Response(status=503, text="".join(f"{reason}\n" for reason in health.reasons))
 
-    return [web.get(ALIVE, alive), web.get(READY, ready)]
+    return [web.get(LIVENESS_PATH, alive), web.get(READINESS_PATH, ready)]

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from time import monotonic
 
-from bot.server import READY
+from bot.server import READINESS_PATH
 from sandbox.procfile import KILLED_AFTER, Dyno, Foreman
 
 #: Seconds after which a new process is to hear all that is said.
@@ -76,7 +76,7 @@ class Formation:
 
     async def _start(self) -> None:
         self._dynos = [await self.foreman.start("worker", number) for number in range(1, self.workers + 1)]
-        await asyncio.gather(*(dyno.listens(READY, within=STARTS_WITHIN) for dyno in self._dynos))
+        await asyncio.gather(*(dyno.listens(READINESS_PATH, within=STARTS_WITHIN) for dyno in self._dynos))
 
     async def _stop(self, dynos: list[Dyno]) -> None:
         self.deaths += sum(dyno.code is not None for dyno in dynos)

@@ -1,4 +1,4 @@
-"""The database as commands find it: nothing of it is made or migrated, and whether the bot runs is all the same."""
+"""Database access of the commands, while the bot may be running. Never creates or migrates the database."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,38 +14,36 @@ from core.store.migrate import verify
 T = TypeVar("T")
 
 
-def done(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
-    """What `work` gives, done on the database that the settings name.
+def run_with_database(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
+    """Run `work` on the configured database, and return its result.
 
     Raises:
-        SettingsError: one of them is wrong.
-        StoreError: the database is not there, or of another version.
+        SettingsError: a setting is wrong.
+        StoreError: the database does not exist, or has another schema version.
     """
     settings = configuration.load_settings()
-    logs.configure("ERROR")
+    logs.configure_logging("ERROR")
 
     async def main() -> T:
-        async with opened(settings) as database:
+        async with open_database(settings) as database:
             return await work(database, settings)
 
     return asyncio.run(main())
 
 
 @asynccontextmanager
-async def opened(settings: configuration.Settings) -> AsyncIterator[Database]:
-    """Open the database that the settings name.
+async def open_database(settings: configuration.Settings) -> AsyncIterator[Database]:
+    """Open the configured database.
 
     Raises:
-        StoreError: it is not there, or of another version.
+        StoreError: the database does not exist, or has another schema version.
     """
     database = Database(settings.database_address, connections=3)
     try:
         if database.file is not None and not database.file.exists():
             sandbox = settings.data_dir / "sandbox.db"
             hint = f"; the sandbox's is DATABASE_URL=sqlite:///{sandbox}" if sandbox.exists() else ""
-            raise StoreError(
-                f"{database.file}: there is no database yet; `parley run` makes it, or set DATABASE_URL{hint}"
-            )
+            raise StoreError(f"{database.file}: no such database yet: run `parley run`, or set DATABASE_URL{hint}")
         await verify(database)
         yield database
     finally:

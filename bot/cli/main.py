@@ -1,4 +1,4 @@
-"""The command line: `python -m bot COMMAND`, or `parley COMMAND`."""
+"""Command line: `python -m bot COMMAND`, or `parley COMMAND`."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from bot.setup import Platform
+from bot.setup import SetupPlatform
 from core.concurrency import gc_tuning as garbage
 from core.errors import ParleyError, SettingsError
 from core.secret_redaction import redact_secrets
@@ -18,16 +18,16 @@ from core.store.turn_states import State
 from core.usage import SpendingDimension
 
 cli = typer.Typer(
-    help="Any Google ADK agent becomes a teammate in Slack and Discord.",
+    help="Run a Google ADK agent as a bot in Slack and Discord.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Limit = Annotated[int, typer.Option(min=1, help="No more than so many, the newest.")]
-Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait until a worker has done it.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="A turn: its id, or how it begins.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int, typer.Option(min=1, help="Most rows to print, newest first.")]
+Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for a worker to do it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Id of a turn, or its first characters.")]
 
 #: Default port of the sandbox page.
 SANDBOX_PORT = 4000
@@ -45,12 +45,12 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take the options that precede a command."""
+    """Handle the options that precede a command."""
 
 
 @cli.command()
 def run() -> None:
-    """Run the bot on every platform whose tokens are set; without any, start the sandbox."""
+    """Run the bot on every platform whose tokens are set; without tokens, start the sandbox."""
     from bot.cli import process
     from bot.settings import NO_TOKENS, load_settings
 
@@ -61,19 +61,21 @@ def run() -> None:
 
         process.run(app.run, settings)
     elif "DYNO" in os.environ:
-        raise SettingsError(f"{NO_TOKENS}: see README.md on how to get them")
+        raise SettingsError(f"{NO_TOKENS}: README.md explains how to get them")
     else:
-        process.say(f"{NO_TOKENS}: starting the sandbox, a Slack and a Discord on this machine.")
+        process.print_line(f"{NO_TOKENS}: starting the sandbox, a local Slack and Discord.")
         process.run_sandbox(settings, port=SANDBOX_PORT)
 
 
 @cli.command(name="sandbox")
 def run_sandbox(
-    terminal: Annotated[bool, typer.Option(help="Speak in the terminal instead of on a page.")] = False,
-    agent: Annotated[str, typer.Option(help="An agent of your own, started again whenever it changes.")] = "",
-    port: Annotated[int, typer.Option(help="Where the page is, on this machine.")] = SANDBOX_PORT,
+    terminal: Annotated[bool, typer.Option(help="Chat in the terminal instead of the web page.")] = False,
+    agent: Annotated[
+        str, typer.Option(help="Folder or module of your own agent; restarts when its files change.")
+    ] = "",
+    port: Annotated[int, typer.Option(help="Port of the web page.")] = SANDBOX_PORT,
 ) -> None:
-    """Run a Slack and a Discord on this machine and the bot in both; you speak as their users."""
+    """Run a local Slack and Discord with the bot in both; you chat as their users."""
     from bot.cli import process
     from bot.settings import load_settings
 
@@ -84,39 +86,39 @@ def run_sandbox(
 
 @cli.command(name="check")
 def check_settings(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Try every setting for real and say what to do about what fails."""
+    """Check every setting against its service, and print how to fix each failure."""
     from bot.setup import check
 
-    raise typer.Exit(code=not asyncio.run(check.shown(as_json=as_json)))
+    raise typer.Exit(code=not asyncio.run(check.print_checks(as_json=as_json)))
 
 
 @cli.command()
 def init(
-    platform: Annotated[Platform | None, typer.Option(help="Where the bot is to be.")] = None,
+    platform: Annotated[SetupPlatform | None, typer.Option(help="Platform to set up.")] = None,
 ) -> None:
-    """Ask for what is needed, one thing at a time, try each answer at once, and keep it in .env."""
+    """Ask for the required settings, check each answer, and write it to .env."""
     from bot import output as tables
     from bot.monitoring import logs
     from bot.setup import check, wizard
 
-    logs.configure("ERROR")
+    logs.configure_logging("ERROR")
     try:
-        wizard.interview(platform)
-        tables.heading("All of it, once more")
-        is_well = asyncio.run(check.shown())
+        wizard.run_wizard(platform)
+        tables.print_heading("Checking all settings")
+        is_well = asyncio.run(check.print_checks())
     except (EOFError, KeyboardInterrupt):
-        tables.say("", "Stopped. What was written stays; `parley init` goes on from there.")
+        tables.print_lines("", "Stopped. The answers so far are saved; run `parley init` to continue.")
         raise typer.Exit(code=130) from None
-    first = "" if is_well else "mend what begins with FAIL, in .env or by `parley init`, then "
-    tables.prose("", f"Next: {first}`make run`, or `parley run`.")
+    first = "" if is_well else "fix the lines that begin with FAIL, in .env or with `parley init`, then "
+    tables.print_wrapped("", f"Next: {first}run `make run` or `parley run`.")
     raise typer.Exit(code=not is_well)
 
 
 @cli.command(name="migrate")
 def run_migrations() -> None:
-    """Bring the database to the schema that this version works with."""
+    """Migrate the database to the schema of this version."""
     from bot import output as tables
     from bot.cli import process
     from bot.settings import Settings, load_settings
@@ -127,58 +129,60 @@ def run_migrations() -> None:
     async def work(settings: Settings, _stop: asyncio.Event) -> None:
         database = Database(settings.database_address)
         try:
-            with hold_database_lock(database), tables.progress("migrating the database"):
+            with hold_database_lock(database), tables.show_progress("migrating the database"):
                 applied = await migrate(database)
         finally:
             await database.aclose()
-        process.say(f"applied {', '.join(applied)}" if applied else "nothing to do")
+        process.print_line(f"applied {', '.join(applied)}" if applied else "nothing to do")
 
     process.run(work, load_settings())
 
 
 @cli.command(name="manifest")
-def print_manifest(platform: Platform) -> None:
-    """Print what a platform is to be asked for: the manifest that Slack's app is made from, or Discord's invitation."""
+def print_manifest(platform: SetupPlatform) -> None:
+    """Print the manifest of the Slack app, or the invitation link of the Discord bot."""
     from bot.settings import load_settings
-    from bot.setup.manifest_command import manifest
+    from bot.setup.manifest_command import format_manifest
 
-    typer.echo(manifest(platform, load_settings()))
+    typer.echo(format_manifest(platform, load_settings()))
 
 
 @cli.command()
 def usage(
-    by: Annotated[SpendingDimension, typer.Option(help="For each of which it is told.")] = "person",
-    since: Annotated[str, typer.Option(help="From this day on (UTC); by default, the first of this month.")] = "",
-    until: Annotated[str, typer.Option(help="To this day.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    by: Annotated[SpendingDimension, typer.Option(help="Group by.")] = "person",
+    since: Annotated[
+        str, typer.Option(help="First day (UTC), such as 2026-11-01; default: the first of this month.")
+    ] = "",
+    until: Annotated[str, typer.Option(help="Last day (UTC); default: today.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print what the models have cost, by person, place, model or day."""
+    """Print spending by user, channel, model or day."""
     from bot import output as tables
     from bot.cli import process
     from bot.cli import usage as usages
     from bot.settings import Settings, load_settings
 
     async def work(settings: Settings, _stop: asyncio.Event) -> None:
-        with tables.progress("counting"):
-            await usages.usage(settings, by, since=since, until=until, as_json=as_json)
+        with tables.show_progress("counting"):
+            await usages.print_usage(settings, by, since=since, until=until, as_json=as_json)
 
     process.run(work, load_settings())
 
 
 @cli.command()
 def warm() -> None:
-    """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
+    """Download the tokenizer's vocabulary, so that tokens are counted exactly."""
     from bot import output as tables
     from bot.settings import load_settings
     from core.models import tokens
 
-    with tables.progress("fetching the vocabulary"):
+    with tables.show_progress("fetching the vocabulary"):
         file = tokens.fetch_vocabulary(load_settings().vocabulary_dir)
     typer.echo(f"tokens are counted with {file}")
 
 
 def main() -> None:
-    """Run a command; a fault that Parley knows ends it with one line each, and without a stack trace."""
+    """Run a command; a known error ends it with one line per fault, without a traceback."""
     sys.path.insert(0, os.getcwd())  # `TOOLS` may name a module here, as it may with `python -m bot`
     try:
         cli()
@@ -193,11 +197,11 @@ def main() -> None:
 
 @cli.command()
 def export(
-    session: Annotated[str, typer.Argument(help="The conversation's id.")],
-    files: Annotated[Path | None, typer.Option(help="A folder that its files are written into.")] = None,
+    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    files: Annotated[Path | None, typer.Option(help="Folder to write its files to.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print what is stored of a conversation."""
+    """Print the stored session, with all its messages."""
     from bot.cli import privacy
 
     privacy.export(session, files, as_json=as_json)
@@ -207,13 +211,15 @@ def export(
 def forget(
     *,
     user: Annotated[str, typer.Option(help="Data of this user, by platform id (not a name).")] = "",
-    session: Annotated[str, typer.Option(help="A conversation, by its id.")] = "",
-    before: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="What is older (UTC).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would take.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines, which are not asked.")] = False,
+    session: Annotated[str, typer.Option(help="Data of this session, by id.")] = "",
+    before: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Data from before this day (UTC).")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; needs --yes or --dry-run.")] = False,
 ) -> None:
-    """Delete what is stored of a person, of a conversation, or from before a day."""
+    """Delete the stored data of a user or a session, or from before a day."""
     from bot.cli import privacy
 
     privacy.forget(user=user, session=session, before=before, dry_run=dry_run, yes=yes, as_json=as_json)
@@ -221,7 +227,7 @@ def forget(
 
 @cli.command()
 def status(as_json: Json = False) -> None:
-    """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
+    """Show workers, running and queued turns, and problems; exit code 1 if there are any."""
     from bot.cli import operations
 
     operations.status(as_json=as_json)
@@ -230,9 +236,9 @@ def status(as_json: Json = False) -> None:
 @cli.command()
 def turns(
     *,
-    state: Annotated[State | None, typer.Option(help="Those that are at this.")] = None,
-    session: Annotated[str | None, typer.Option(help="How the id of the session begins.")] = None,
-    person: Annotated[str | None, typer.Option(help="The platform's id of who has asked.")] = None,
+    state: Annotated[State | None, typer.Option(help="Only turns in this state.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only sessions whose id begins with this.")] = None,
+    person: Annotated[str | None, typer.Option(help="Only turns of this author, by platform id.")] = None,
     since: Annotated[str | None, typer.Option(help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00.")] = None,
     limit: Limit = 20,
     as_json: Json = False,
@@ -245,12 +251,14 @@ def turns(
 
 @cli.command()
 def sessions(
-    beginning: Annotated[str, typer.Option("--session", help="How the id of the session begins.")] = "",
-    person: Annotated[str | None, typer.Option(help="The platform's id of somebody who has spoken there.")] = None,
+    beginning: Annotated[str, typer.Option("--session", help="Only sessions whose id begins with this.")] = "",
+    person: Annotated[
+        str | None, typer.Option(help="Only sessions with messages of this user, by platform id.")
+    ] = None,
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """List the sessions that were spoken in last."""
+    """List the sessions with the newest messages."""
     from bot.cli import operations
 
     operations.list_sessions(beginning=beginning, person=person, limit=limit, as_json=as_json)
@@ -258,7 +266,7 @@ def sessions(
 
 @cli.command()
 def why(turn: Id, as_json: Json = False) -> None:
-    """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
+    """Show the report of a turn: model calls, tools, cost and timings."""
     from bot.cli import operations
 
     operations.why(turn, as_json=as_json)
@@ -266,7 +274,7 @@ def why(turn: Id, as_json: Json = False) -> None:
 
 @cli.command()
 def retry(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
-    """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
+    """Retry a failed turn, like the Retry button."""
     from bot.cli import operations
 
     operations.retry(turn, wait, as_json=as_json)
@@ -274,7 +282,7 @@ def retry(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
 
 @cli.command()
 def cancel(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
-    """Have a turn ended that has not ended, as the button does: what was said so far stays."""
+    """Cancel a turn, like the Stop button; the text so far stays."""
     from bot.cli import operations
 
     operations.cancel(turn, wait, as_json=as_json)

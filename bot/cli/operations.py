@@ -1,7 +1,7 @@
-"""What operators do about a bot, whether it runs or not: on the database that the settings name.
+"""Commands of operators on the configured database: status, turns, sessions, why, retry, cancel.
 
-On SQLite, the process that runs holds the file, but keeps nobody from reading, or from asking for something in a short
-transaction: it looks for what was asked every few seconds.
+They also work while the bot runs: on SQLite they read, or write a request in a short transaction, which the worker
+polls every few seconds.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from bot import output as tables
 from bot import settings as configuration
 from bot.cli import database as stored
 from bot.cli import turn_view
-from bot.monitoring.diagnostics import NEAR, findings, is_alive
+from bot.monitoring.diagnostics import NEAR_LIMIT_FRACTION, find_problems, is_alive
 from core.conversations.overview import get_overview
 from core.conversations.overview import list_sessions as load_sessions
 from core.conversations.service import ConversationService
@@ -38,29 +38,29 @@ from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter
 from core.workers.lease import Lease
 
-#: What an id of a turn consists of.
-_ID = re.compile(r"[0-9a-f]{1,10}")
+#: Id of a turn, or its beginning.
+_TURN_ID = re.compile(r"[0-9a-f]{1,10}")
 
-#: How a span of time is written, and its seconds.
-_SPAN = re.compile(r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[smhd])")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+#: A time span such as 2h, and the seconds of its units.
+_TIME_SPAN = re.compile(r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[smhd])")
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
-#: How many turns are named where an id may mean several, and seconds between two looks at what becomes of one.
-_NAMED, _LOOK = 5, 0.3
+#: Most turns that an ambiguous id lists, and seconds between two polls of a request's result.
+_MAX_CANDIDATES, _POLL_SECONDS = 5, 0.3
 
 
 class UnknownIdError(ParleyError):
-    """There is no such turn, or there are several."""
+    """No turn has this id, or several do."""
 
 
 @dataclass(frozen=True, slots=True)
-class AskedFor:
-    """What became of what a worker was asked for.
+class RequestResult:
+    """Result of a request to a worker.
 
     Attributes:
-        newest: the turn that stands for it now.
+        newest: id of the newest rerun of the turn, or of the turn itself.
         is_done: whether the worker has done it.
-        has_worker: whether there is one that does it as soon as it can.
+        has_worker: whether a live worker will do it.
     """
 
     turn: str
@@ -70,7 +70,7 @@ class AskedFor:
 
 
 def status(*, as_json: bool) -> None:
-    """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
+    """Print workers, running and queued turns, and problems; exit with code 1 if there are any."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         prices = Prices(settings.prices_file)
@@ -78,49 +78,53 @@ def status(*, as_json: bool) -> None:
         names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
         caps = await SpendingLimiter(
             database, prices, SpendingStore(database, prices), settings.spending_limits
-        ).list_nearly_spent(NEAR)
-        told = findings(seen, holder=by, time_limit=settings.turn_timeout_seconds, platforms=names, caps=caps)
+        ).list_nearly_spent(NEAR_LIMIT_FRACTION)
+        told = find_problems(seen, holder=by, time_limit=settings.turn_timeout_seconds, platforms=names, limits=caps)
         wrong = list(told)
         if as_json:
             workers = [{**asdict(worker), "is_alive": is_alive(worker, by)} for worker in seen.workers]
-            running = [turn_view.as_json(turn) for turn in seen.running]
+            running = [turn_view.to_json(turn) for turn in seen.running]
             told_of = {"running": running, "workers": workers, "findings": wrong, "is_well": not wrong}
-            tables.dump({**asdict(seen), **told_of})
+            tables.print_json({**asdict(seen), **told_of})
             return bool(wrong)
-        tables.show(
+        tables.print_table(
             "Workers",
             ["id", "state", "lease", "turns"],
             [
                 [
                     worker.id,
-                    "at work" if is_alive(worker, by) else "gone",
-                    f"process {by}" if worker.lease_seconds is None and by else tables.span(worker.lease_seconds),
+                    "alive" if is_alive(worker, by) else "gone",
+                    f"process {by}"
+                    if worker.lease_seconds is None and by
+                    else tables.format_duration(worker.lease_seconds),
                     worker.turns,
                 ]
                 for worker in seen.workers
             ],
         )
-        tables.show(
+        tables.print_table(
             "Running",
             ["turn", "state", "since", "attempt", "worker", "session"],
             [
-                [t.id, t.state, tables.span(seen.at - t.created_at), t.attempt, t.owner or "", t.session]
+                [t.id, t.state, tables.format_duration(seen.at - t.created_at), t.attempt, t.owner or "", t.session]
                 for t in seen.running
             ],
         )
-        tables.show("Channels", ["name", "all heard until"], [[c.name, _ago(c.heard)] for c in seen.channels])
-        waiting = f"for up to {tables.span(seen.waiting.oldest)}" if seen.waiting.messages else ""
-        tables.say(
-            f"Waiting: {seen.waiting.messages} messages {waiting}".rstrip(),
-            f"To be decided: {seen.undecided}",
+        tables.print_table(
+            "Channels", ["name", "received until"], [[c.name, _format_age(c.heard)] for c in seen.channels]
+        )
+        waiting = f"for up to {tables.format_duration(seen.waiting.oldest)}" if seen.waiting.messages else ""
+        tables.print_lines(
+            f"Queued: {seen.waiting.messages} messages {waiting}".rstrip(),
+            f"Open approvals: {seen.undecided}",
         )
         for finding in wrong:
-            tables.say(f"{finding.kind.upper():8} {finding.line}", f"         {finding.todo}")
+            tables.print_lines(f"{finding.kind.upper():8} {finding.line}", f"         {finding.remedy}")
         if not wrong:
-            tables.say("All is well.")
+            tables.print_lines("No problems.")
         return bool(wrong)
 
-    _run(work, "reading")
+    _run_command(work, "reading")
 
 
 def list_turns(
@@ -132,19 +136,19 @@ def list_turns(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List the newest turns."""
-    from_ = _moment(since) if since is not None else None
+    """Print the newest turns."""
+    from_ = _parse_since(since) if since is not None else None
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        reports = _reports(database, settings)
+        reports = _make_reports(database, settings)
         found = await reports.list(limit=limit, state=state, session=session, person=person, since=from_)
         if as_json:
-            tables.dump([turn_view.as_json(report) for report in found])
+            tables.print_json([turn_view.to_json(report) for report in found])
         else:
-            turn_view.show_list(found)
+            turn_view.print_reports(found)
         return 0
 
-    _run(work, "reading turns")
+    _run_command(work, "reading turns")
 
 
 def list_sessions(
@@ -154,21 +158,21 @@ def list_sessions(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List the sessions that were spoken in last."""
+    """Print the sessions with the newest messages."""
 
     async def work(database: Database, _settings: configuration.Settings) -> int:
         found = await load_sessions(database, limit=limit, beginning=beginning, person=person)
         if as_json:
-            tables.dump(found)
+            tables.print_json(found)
             return 0
-        columns = ["session", "spoken in (UTC)", "people", "messages", "model", "turn", "waiting"]
-        tables.show(
+        columns = ["session", "last message (UTC)", "users", "messages", "model", "turn", "queued"]
+        tables.print_table(
             "Sessions",
             columns,
             [
                 [
                     s.id,
-                    tables.short(s.spoken_at),
+                    tables.format_time(s.spoken_at),
                     s.people,
                     s.messages,
                     s.model or "",
@@ -180,146 +184,146 @@ def list_sessions(
         )
         return 0
 
-    _run(work, "reading sessions")
+    _run_command(work, "reading sessions")
 
 
 def why(turn: str, *, as_json: bool) -> None:
-    """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
+    """Print the report of a turn, by its id or the first characters of it."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        report = await _find(_reports(database, settings), turn)
+        report = await _find_report(_make_reports(database, settings), turn)
         if as_json:
-            tables.dump(turn_view.as_json(report))
+            tables.print_json(turn_view.to_json(report))
         else:
-            turn_view.show(report)
+            turn_view.print_report(report)
         return 0
 
-    _run(work, "reading")
+    _run_command(work, "reading")
 
 
 def retry(turn: str, wait: float, *, as_json: bool) -> None:
-    """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
+    """Request a retry of a failed turn, like the Retry button."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        reports = _reports(database, settings)
-        report = await _find(reports, turn)
-        inbox, _ = _hands(database, report)
+        reports = _make_reports(database, settings)
+        report = await _find_report(reports, turn)
+        inbox, _ = _make_services(database, report)
         asked = await inbox.request_rerun(report.id, author=None, kind="retry")
         if isinstance(asked, RerunDenied):
             if report.state != "failed":
-                raise ParleyError(f"turn {report.id} is {report.state}: only what failed is tried again")
+                raise ParleyError(f"turn {report.id} is {report.state}: only failed turns can be retried")
             newer = f": `parley why {report.reruns[-1]}`" if report.reruns else ""
-            raise ParleyError(f"turn {report.id} was tried again before, or its conversation was started over{newer}")
-        done = await _waited(database, reports, report, wait, is_done=lambda now: bool(now.reruns))
-        return _tell(done, "is being tried again", as_json=as_json)
+            raise ParleyError(f"turn {report.id} was already retried, or its session was reset{newer}")
+        done = await _wait_for_result(database, reports, report, wait, is_done=lambda now: bool(now.reruns))
+        return _print_result(done, "is being retried", as_json=as_json)
 
-    _run(work, "trying again")
+    _run_command(work, "retrying")
 
 
 def cancel(turn: str, wait: float, *, as_json: bool) -> None:
-    """Have a turn ended that has not ended, as the button does: what was said so far stays."""
+    """Request a turn's cancellation, like the Stop button; the text so far stays."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        reports = _reports(database, settings)
-        report = await _find(reports, turn)
-        _, conversations = _hands(database, report)
+        reports = _make_reports(database, settings)
+        report = await _find_report(reports, turn)
+        _, conversations = _make_services(database, report)
         if await conversations.stop_turn(report.id, None) is not StopTurnResult.STOPPED:
-            raise ParleyError(f"turn {report.id} is {report.state}: there is nothing to end")
-        done = await _waited(database, reports, report, wait, is_done=lambda now: now.state in ENDED_STATES)
-        return _tell(done, "is ended", as_json=as_json)
+            raise ParleyError(f"turn {report.id} is {report.state}: only active turns can be cancelled")
+        done = await _wait_for_result(database, reports, report, wait, is_done=lambda now: now.state in ENDED_STATES)
+        return _print_result(done, "is cancelled", as_json=as_json)
 
-    _run(work, "ending")
+    _run_command(work, "cancelling")
 
 
-def _run(work: Callable[[Database, configuration.Settings], Awaitable[int]], what: str) -> None:
-    """Do `work` on the database; its result is the exit code."""
-    with tables.progress(what):
-        code = stored.done(work)
+def _run_command(work: Callable[[Database, configuration.Settings], Awaitable[int]], what: str) -> None:
+    """Run `work` on the database, and exit with its result as the code."""
+    with tables.show_progress(what):
+        code = stored.run_with_database(work)
     raise typer.Exit(code=code)
 
 
-def _reports(database: Database, settings: configuration.Settings) -> TurnReports:
+def _make_reports(database: Database, settings: configuration.Settings) -> TurnReports:
     return TurnReports(database, Prices(settings.prices_file))
 
 
-async def _find(reports: TurnReports, given: str) -> TurnReport:
-    """Return the turn of an id, or of the beginning of one.
+async def _find_report(reports: TurnReports, given: str) -> TurnReport:
+    """Return the report of the turn with this id or beginning of an id.
 
     Raises:
-        UnknownIdError: there is none, or there are several.
+        UnknownIdError: no turn has this id, or several do.
     """
     id_ = given.strip().strip("()`").removeprefix("turn").strip(" `").lower()
-    if not _ID.fullmatch(id_):
+    if not _TURN_ID.fullmatch(id_):
         raise UnknownIdError(
-            f"{tables.plain(given)[:40]!r} is no id of a turn: it has up to 10 of 0-9 and a-f, as an apology shows it; "
+            f"{tables.strip_controls(given)[:40]!r} is not the id of a turn: ids have up to 10 of 0-9 and a-f; "
             "`parley turns` lists them"
         )
-    found = await reports.find_turn_ids(id_, _NAMED)
+    found = await reports.find_turn_ids(id_, _MAX_CANDIDATES)
     if len(found) > 1 and id_ not in found:
-        raise UnknownIdError(f"several turns begin with {id_}: {', '.join(found)}; write more of it")
+        raise UnknownIdError(f"several turns begin with {id_}: {', '.join(found)}; write more characters")
     report = await reports.get(id_ if id_ in found else found[0]) if found else None
     if report is None:
         raise UnknownIdError(f"there is no turn {id_}: `parley turns` lists the stored ones (see TURN_RETENTION_DAYS)")
     return report
 
 
-def _hands(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:
-    """What buttons go through, for one who runs no turns himself."""
+def _make_services(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:
+    """Return the services behind the buttons, for a process that runs no turns."""
     turns = TurnStore(database, Lease(database), AgentRouter(report.app))
-    worker = Worker(turns, _never)
+    worker = Worker(turns, _refuse_to_answer)
     return InboxStore(database, turns, worker), ConversationService(database, turns, worker, budget=0)
 
 
-async def _never(turn: Turn) -> None:
-    raise AssertionError(f"turn {turn.id} is not for an operator to run")
+async def _refuse_to_answer(turn: Turn) -> None:
+    raise AssertionError(f"turn {turn.id} must not run in a command")
 
 
-async def _waited(
+async def _wait_for_result(
     database: Database,
     reports: TurnReports,
     report: TurnReport,
     seconds: float,
     *,
     is_done: Callable[[TurnReport], bool],
-) -> AskedFor:
-    """Wait until a worker has done what was asked for."""
+) -> RequestResult:
+    """Wait until a worker has done the request, for at most `seconds`."""
     until = time.monotonic() + seconds
     seen = await get_overview(database, reports.prices)
     works = any(is_alive(worker, get_lock_holder(database)) for worker in seen.workers)
     while works:
         now = await reports.get(report.id)
         if now is not None and is_done(now):
-            return AskedFor(now.id, now.reruns[-1] if now.reruns else now.id, is_done=True, has_worker=True)
+            return RequestResult(now.id, now.reruns[-1] if now.reruns else now.id, is_done=True, has_worker=True)
         if time.monotonic() >= until:
             break
-        await asyncio.sleep(_LOOK)
-    return AskedFor(report.id, report.id, is_done=False, has_worker=works)
+        await asyncio.sleep(_POLL_SECONDS)
+    return RequestResult(report.id, report.id, is_done=False, has_worker=works)
 
 
-def _tell(asked: AskedFor, what: str, *, as_json: bool) -> int:
-    """Say what became of it; the exit code."""
+def _print_result(result: RequestResult, outcome: str, *, as_json: bool) -> int:
+    """Print the result of a request, and return the exit code."""
     if as_json:
-        tables.dump(asked)
-    elif asked.is_done:
-        tables.say(f"turn {asked.turn} {what}: `parley why {asked.newest}`")
+        tables.print_json(result)
+    elif result.is_done:
+        tables.print_lines(f"turn {result.turn} {outcome}: `parley why {result.newest}`")
     else:
-        who = (
-            "a worker does it as soon as it can" if asked.has_worker else "no worker is at work: it is done when one is"
-        )
-        tables.say(f"turn {asked.turn}: it is asked for; {who}")
+        when = "a worker will do it soon" if result.has_worker else "no worker is alive: the next one will do it"
+        tables.print_lines(f"turn {result.turn}: requested; {when}")
     return 0
 
 
-def _ago(seconds: float | None) -> str:
-    return "not known" if seconds is None else f"{tables.span(max(0.0, seconds))} ago"
+def _format_age(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{tables.format_duration(max(0.0, seconds))} ago"
 
 
-def _moment(written: str) -> float:
-    """Seconds since the epoch."""
-    if (found := _SPAN.fullmatch(written.strip())) is not None:
-        return time.time() - float(found["count"]) * _UNITS[found["unit"]]
+def _parse_since(text: str) -> float:
+    """Return the time (seconds since the epoch) of a time span or a date."""
+    if (found := _TIME_SPAN.fullmatch(text.strip())) is not None:
+        return time.time() - float(found["count"]) * _UNIT_SECONDS[found["unit"]]
     try:
-        at = datetime.fromisoformat(written.strip())
+        at = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise typer.BadParameter("it is a span (30m, 2h, 7d) or a date (2026-11-22)", param_hint="--since") from None
+        raise typer.BadParameter(
+            "write a time span (30m, 2h, 7d) or a date (2026-11-22)", param_hint="--since"
+        ) from None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -21,28 +21,28 @@ from core.usage.prices import Prices
 
 
 def export(session: str, files: Path | None, *, as_json: bool) -> None:
-    """Print what is stored of a conversation."""
+    """Print the stored session, and write its files to a folder."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
         form: ExportFormat = "json" if as_json else "md"
         is_empty = True
-        with tables.progress("reading it"):
+        with tables.show_progress("reading"):
             async with aclosing(stream_export(database, session, form, Prices(settings.prices_file))) as told:
                 async for piece in told:
                     is_empty = False
-                    await asyncio.to_thread(tables.write, piece)
+                    await asyncio.to_thread(tables.write_text, piece)
         if is_empty:
-            raise StoreError(f"nothing is stored of a conversation {session}")
+            raise StoreError(f"no session with the id {session} is stored")
         if files is not None:
-            with tables.progress("writing its files"):
+            with tables.show_progress("writing files"):
                 count = await _write_files(database, session, files)
             typer.echo(f"{count} files are in {files}", err=True)
 
-    stored.done(work)
+    stored.run_with_database(work)
 
 
 def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Delete the stored data of a user, of a conversation, or from before a day."""
+    """Delete the stored data of a user or a session, or from before a day."""
     if [bool(user), bool(session), before is not None].count(True) != 1:
         raise SettingsError("forget: give one of --user ID, --session ID and --before DATE")
     if as_json and not (yes or dry_run):
@@ -52,15 +52,15 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
 
     async def work(database: Database, settings: configuration.Settings) -> None:
         forgetting = DeletionService(database, Prices(settings.prices_file))
-        with tables.progress("looking for it"):
+        with tables.show_progress("searching"):
             survey = await forgetting.preview(wish)
             if not survey and not wish.before:
-                raise StoreError(await _nothing_found(forgetting, wish))
+                raise StoreError(await _describe_missing(forgetting, wish))
         if not as_json:
-            _show(survey)
+            _print_preview(survey)
         deleted: DeletionResult | None = None
         if not dry_run and (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
-            with tables.progress("deleting"):
+            with tables.show_progress("deleting"):
                 deleted = await forgetting.delete(wish)
                 await wipe(database)
             if user and (left := await forgetting.preview(wish)):
@@ -68,39 +68,39 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
                 raise StoreError(f"not all was deleted: {user} has written again ({where}); run the command again")
         if as_json:
             counts = asdict(deleted) if deleted is not None else None
-            tables.dump({**asdict(survey), "is_deleted": deleted is not None, "deleted": counts})
+            tables.print_json({**asdict(survey), "is_deleted": deleted is not None, "deleted": counts})
         elif deleted is not None:
-            _show_deleted(deleted, wish)
+            _print_deleted(deleted, wish)
 
-    stored.done(work)
+    stored.run_with_database(work)
 
 
-async def _nothing_found(forgetting: DeletionService, wish: DeletionRequest) -> str:
+async def _describe_missing(service: DeletionService, request: DeletionRequest) -> str:
     """Return the message of a request that nothing stored belongs to."""
-    if wish.session_id:
-        return f"nothing is stored of a conversation with the id {wish.session_id}, so nothing was deleted"
-    missing = f"nothing is stored of a user with the id {wish.user_id}, so nothing was deleted"
-    users = await forgetting.find_users(wish.user_id)
+    if request.session_id:
+        return f"nothing is stored of a conversation with the id {request.session_id}, so nothing was deleted"
+    missing = f"nothing is stored of a user with the id {request.user_id}, so nothing was deleted"
+    users = await service.find_users(request.user_id)
     if not users:
         return missing
     lines = (f"\n  {user.id}  {', '.join(user.names)}" for user in users)
     return f"{missing}. --user takes an id, and these users have such a name:{''.join(lines)}"
 
 
-def _show(survey: DeletionPreview) -> None:
-    for each in survey.whole:
+def _print_preview(preview: DeletionPreview) -> None:
+    for each in preview.whole:
         typer.echo(f"all of   {each}")
-    for each in survey.parts:
+    for each in preview.parts:
         typer.echo(f"parts of {each}")
-    count = len(survey.whole) + len(survey.parts)
-    typer.echo(f"{survey.messages} messages and {survey.files} files are in these {count} conversations")
-    if survey.records:
-        typer.echo(f"{survey.records} other rows (spending, feedback, decisions) name the user")
+    count = len(preview.whole) + len(preview.parts)
+    typer.echo(f"{preview.messages} messages and {preview.files} files are in these {count} conversations")
+    if preview.records:
+        typer.echo(f"{preview.records} other rows (spending, feedback, decisions) name the user")
 
 
-def _show_deleted(deleted: DeletionResult, wish: DeletionRequest) -> None:
+def _print_deleted(deleted: DeletionResult, request: DeletionRequest) -> None:
     typer.echo(f"deleted {deleted.conversations} conversations, {deleted.messages} messages and {deleted.files} files")
-    if wish.user_id:
+    if request.user_id:
         changed = f"{deleted.changed} conversations ({deleted.redacted} messages)"
         typer.echo(f"removed the user from {changed} and from {deleted.records} other rows; nothing of them is left")
     elif deleted.changed:

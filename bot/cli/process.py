@@ -37,10 +37,10 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, port: int) -> Non
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
     for line in find_unknown_names():
-        say(f"note: {line}")
+        print_line(f"note: {line}")
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
-    in_terminal = terminal or sandbox.speaks_in_lines()
-    work = partial(sandbox.run, terminal=in_terminal, agent=agent, port=port, say=say)
+    in_terminal = terminal or sandbox.has_piped_input()
+    work = partial(sandbox.run_sandbox, terminal=in_terminal, agent=agent, port=port, say=print_line)
     run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
 
 
@@ -61,15 +61,15 @@ def run(work: Work, settings: Settings, log_file: Path | None = None) -> None:
             await work(settings, stop)
             code = 0
         except ShutdownTimeoutError as error:  # nothing else is waited for
-            complain(str(error))
+            print_error(str(error))
             sys.stderr.flush()
             os._exit(code)
         finally:
-            _end_soon(code)
+            _exit_after_timeout(code)
 
     os.umask(0o077)  # the database and the logs are private to this user
     _restrict_access(settings.data_dir)
-    logs.configure(settings.log_level, log_file, settings.log_format)
+    logs.configure_logging(settings.log_level, log_file, settings.log_format)
     try:
         asyncio.run(main())
     except KeyboardInterrupt:
@@ -86,18 +86,18 @@ def _restrict_access(folder: Path) -> None:
                 path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
 
 
-def _end_soon(code: int) -> None:
+def _exit_after_timeout(code: int) -> None:
     """End the process after `THREADS_TIMEOUT`: a tool's thread may never return, and Python waits for it."""
     timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
     timer.daemon = True
     timer.start()
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line."""
     typer.echo(line)
 
 
-def complain(line: str) -> None:
+def print_error(line: str) -> None:
     """Print a line to standard error, without secrets."""
     typer.echo(redact_secrets(line), err=True)

@@ -10,78 +10,80 @@ from core.usage.meter import ModelCall
 from core.usage.prices import format_dollars, format_exact_dollars
 
 
-def show(report: TurnReport) -> None:
+def print_report(report: TurnReport) -> None:
     """Print a report."""
     facts = {
         "turn": report.id,
         "state": f"{report.state}{f' ({report.cancel})' if report.cancel else ''}",
         "error": report.error,
         "kind": f"{report.kind}{f' of {report.parent}' if report.parent else ''}",
-        "session": f"{report.session}, generation {report.generation}{' (started over since)' * report.is_reset}",
-        "asked by": ", ".join(authors(report)),
+        "session": f"{report.session}, generation {report.generation}{' (reset since)' * report.is_reset}",
+        "author": ", ".join(list_authors(report)),
         "messages": report.messages,
         "attempts": report.attempt,
         "worker": report.owner,
-        "begun (UTC)": tables.short(report.created_at),
-        "had waited": tables.span(report.waited),
-        "took": tables.span(report.took),
+        "started (UTC)": tables.format_time(report.created_at),
+        "waited": tables.format_duration(report.waited),
+        "took": tables.format_duration(report.took),
         "model": report.model or "the default",
         "tokens": ", ".join(f"{name} {count:,}" for name, count in report.usage.items() if count),
-        "cost": _cost(report),
-        "answered again by": ", ".join(report.reruns),
+        "cost": _format_cost(report),
+        "reruns": ", ".join(report.reruns),
         **_receipt(report),
     }
-    tables.show(f"Turn {report.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
+    tables.print_table(f"Turn {report.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
     if report.calls:
         columns = [
             "model",
-            "in place of",
+            "instead of",
             "took",
-            "read",
+            "input",
             "cached",
             "cache write",
-            "written",
-            "thought",
+            "output",
+            "thinking",
             "error",
-            "for",
+            "purpose",
         ]
         numbers = columns[2:8]
-        tables.show("Models", columns, [_call(call) for call in report.calls], numbers=numbers)
+        tables.print_table("Models", columns, [_call_row(call) for call in report.calls], right_aligned=numbers)
     if report.receipt is not None and report.receipt.tool_calls:
-        columns = ["tool", "how it ended", "took", "arguments", "error"]
-        tables.show("Tools", columns, [_tool(use) for use in report.receipt.tool_calls])
+        columns = ["tool", "result", "took", "arguments", "error"]
+        tables.print_table("Tools", columns, [_tool_row(use) for use in report.receipt.tool_calls])
     if approvals := [*report.led_by, *report.approvals]:
-        tables.show("Decisions", ["tool", "decision", "by", "at"], [_approval(approval) for approval in approvals])
+        tables.print_table(
+            "Decisions", ["tool", "decision", "by", "at"], [_approval_row(approval) for approval in approvals]
+        )
 
 
-def show_list(reports: Iterable[TurnReport]) -> None:
-    """Print reports, one a line."""
-    columns = ["turn", "state", "begun (UTC)", "took", "tokens", "cost", "asked by", "session", "error"]
+def print_reports(reports: Iterable[TurnReport]) -> None:
+    """Print one line per report."""
+    columns = ["turn", "state", "started (UTC)", "took", "tokens", "cost", "author", "session", "error"]
     rows = [
         [
             report.id,
             report.state,
-            tables.short(report.created_at),
-            tables.span(report.took),
+            tables.format_time(report.created_at),
+            tables.format_duration(report.took),
             report.tokens,
             format_dollars(report.known_cost) if report.known_cost is not None else "",
-            ", ".join(authors(report)),
+            ", ".join(list_authors(report)),
             report.session,
             report.error or "",
         ]
         for report in reports
     ]
-    tables.show("Turns", columns, rows, numbers=("took", "tokens", "cost"))
+    tables.print_table("Turns", columns, rows, right_aligned=("took", "tokens", "cost"))
 
 
-def authors(report: TurnReport) -> list[str]:
-    """Return the authors as operators see them: by name, where one is known, and by id."""
-    return [tables.person(name, id_) for id_, name in sorted(report.authors.items())]
+def list_authors(report: TurnReport) -> list[str]:
+    """Return the authors, with their names if known."""
+    return [tables.format_user(name, id_) for id_, name in sorted(report.authors.items())]
 
 
-def as_json(report: TurnReport) -> dict[str, Any]:
-    """Return a report for machines, with the cost in dollars."""
-    fields = tables.jsonable(report)
+def to_json(report: TurnReport) -> dict[str, Any]:
+    """Return the report as JSON, with the cost in US dollars."""
+    fields = tables.to_jsonable(report)
     return {**fields, "dollars": format_exact_dollars(fields.pop("cost"))}
 
 
@@ -90,19 +92,19 @@ def _receipt(report: TurnReport) -> dict[str, object]:
     if receipt is None:
         return {"receipt": "none is kept" if report.finished_at is not None else "it has not ended"}
     return {
-        "first word": tables.span(receipt.first_text_seconds),
-        "run": tables.span(receipt.seconds),
-        "history": _history(report, receipt),
-        "others' words": _others(receipt),
+        "first text": tables.format_duration(receipt.first_text_seconds),
+        "run": tables.format_duration(receipt.seconds),
+        "history": _format_history(report, receipt),
+        "context": _format_context(receipt),
         "files": "; ".join(
             f"{file.name}{f': not read, {file.omission_reason}' if file.omission_reason else ''}"
             for file in receipt.files
         ),
-        "more tools": receipt.omitted_tool_calls,
+        "tools not listed": receipt.omitted_tool_calls,
     }
 
 
-def _history(report: TurnReport, receipt: RunRecord) -> str:
+def _format_history(report: TurnReport, receipt: RunRecord) -> str:
     if (history := receipt.history) is None:
         return ""
     bounds = {"tokens": "there is no room in the budget", "turns": f"only the newest {history.turns} turns are sent"}
@@ -111,20 +113,20 @@ def _history(report: TurnReport, receipt: RunRecord) -> str:
     return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"
 
 
-def _cost(report: TurnReport) -> str:
+def _format_cost(report: TurnReport) -> str:
     told = [format_dollars(report.known_cost)] if report.known_cost is not None else []
     return "; ".join([*told, *([f"no price is known for {report.unpriced:,} tokens"] if report.unpriced else [])])
 
 
-def _others(receipt: RunRecord) -> str:
+def _format_context(receipt: RunRecord) -> str:
     others = receipt.context
     if not (others.messages or others.omitted_messages):
         return ""
     return f"{others.messages} messages, {others.tokens:,} tokens; {others.omitted_messages} left out"
 
 
-def _call(call: ModelCall) -> list[object]:
-    took = tables.span(call.seconds) if call.seconds else ""
+def _call_row(call: ModelCall) -> list[object]:
+    took = tables.format_duration(call.seconds) if call.seconds else ""
     return [
         call.model,
         call.instead_of,
@@ -139,12 +141,12 @@ def _call(call: ModelCall) -> list[object]:
     ]
 
 
-def _tool(use: ToolCallRecord) -> list[object]:
+def _tool_row(use: ToolCallRecord) -> list[object]:
     ended = f"{use.outcome}{' (earlier attempt)' if use.is_from_earlier_attempt else ''}"
     more = f" … {use.cut_characters} more characters" if use.cut_characters else ""
-    return [use.tool, ended, tables.span(use.seconds), f"{use.arguments}{more}", use.error]
+    return [use.tool, ended, tables.format_duration(use.seconds), f"{use.arguments}{more}", use.error]
 
 
-def _approval(approval: ApprovalRecord) -> list[object]:
-    at = tables.short(approval.decided_at) if approval.decided_at else ""
+def _approval_row(approval: ApprovalRecord) -> list[object]:
+    at = tables.format_time(approval.decided_at) if approval.decided_at else ""
     return [approval.tool, approval.verdict or "open", approval.decider, at]

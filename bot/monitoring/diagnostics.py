@@ -1,4 +1,4 @@
-"""How a running bot stands: what is slow, stuck, deaf or failing, and what to do about it."""
+"""Diagnostics of a running bot: slow, stuck, disconnected or failing parts, and their remedies."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,130 +8,130 @@ from core.conversations.turn_report import TurnReport
 from core.usage.prices import format_dollars
 from core.usage.spending_limits import SpendingUsage
 
-#: Seconds after which a turn is slow, and after which what waits in a free session is.
-SLOW, UNTAKEN = 60.0, 15.0
+#: Seconds after which a turn is slow, and after which a message in an idle session should have been claimed.
+SLOW_TURN_SECONDS, UNCLAIMED_SECONDS = 60.0, 15.0
 
-#: Seconds after the limit of a turn, or the end of its worker's lease, after which it is stuck.
-GRACE = 30.0
+#: Seconds after its time limit, or after its worker's lease ended, after which a turn is stuck.
+STUCK_GRACE_SECONDS = 30.0
 
-#: Seconds since all was heard after which a platform counts as deaf.
-DEAF = 180.0
+#: Seconds behind the watermark after which a channel counts as disconnected.
+SILENT_CHANNEL_SECONDS = 180.0
 
-#: The part of a cap from which on it is told of, the setting of each, and by what its sums are shown.
-NEAR = 0.8
-_CAPS: Mapping[str, tuple[str, str]] = {
+#: Fraction of a spending limit from which on it is reported; by kind of limit, its setting and `usage --by`.
+NEAR_LIMIT_FRACTION = 0.8
+_SPENDING_SETTINGS: Mapping[str, tuple[str, str]] = {
     "person": ("DAILY_SPENDING_LIMIT_PER_USER_USD", "person"),
     "place": ("DAILY_SPENDING_LIMIT_PER_CHANNEL_USD", "place"),
     "model": ("DAILY_SPENDING_LIMIT_PER_MODEL_USD", "model"),
     "all": ("DAILY_SPENDING_LIMIT_USD", "person"),
 }
 
-#: What to do about what turns have failed with.
+#: Remedies by the error that turns failed with.
 ADVICE: Mapping[str, str] = {
-    "ProviderAuthError": "the model's key is refused: `parley check` says which, the settings name where to get one",
-    "ModelNotFoundError": "MODEL or MODELS names a model that there is not: `parley check` tries each",
-    "ProviderRateLimitError": "the model's quota is used up or too small: raise it there, or choose another MODEL",
-    "ProviderUnavailableError": "the provider is down or out of reach: see its status page, then `parley retry ID`",
-    "ProviderStreamError": "the provider breaks its answers off: see its status page, then `parley retry ID`",
-    "ProviderTimeoutError": "the model sends nothing for too long: raise MODEL_IDLE_TIMEOUT_SECONDS if it is slow",
-    "ProviderRequestError": "the provider refuses the request: the log says why, under the id of the turn",
-    "ProviderError": "the model could not answer: the log says why, under the id of the turn",
-    "ContentBlockedError": "the provider's safety rules withheld the answer: there is nothing to mend here",
-    "StepLimitError": "the agent goes in circles: `parley why ID` shows its tools",
-    "SurfaceError": "the platform refuses the reply: is the bot still a member there, and may it write?",
-    "RefusedError": "the platform refuses the reply: is the bot still a member there, and may it write?",
-    "StoreError": "the database was away: see that DATABASE_URL can be reached at all times",
-    "DamagedSessionError": "what is stored of that session cannot be read: `reset` in the conversation makes it whole",
-    "DamagedTurnError": "what is stored of that turn cannot be read: it has been said, and is to be asked again",
+    "ProviderAuthError": "the provider refuses the API key: run `parley check`",
+    "ModelNotFoundError": "MODEL or MODELS names an unknown model: run `parley check`",
+    "ProviderRateLimitError": "the provider's quota is used up: raise it there, or choose another MODEL",
+    "ProviderUnavailableError": "the provider is down or unreachable: see its status page, then run `parley retry ID`",
+    "ProviderStreamError": "the provider breaks off its answers: see its status page, then run `parley retry ID`",
+    "ProviderTimeoutError": "the model sends nothing for too long: raise MODEL_IDLE_TIMEOUT_SECONDS for a slow model",
+    "ProviderRequestError": "the provider refuses the request: see the log lines of the turn",
+    "ProviderError": "the model could not answer: see the log lines of the turn",
+    "ContentBlockedError": "the provider's safety filter blocked the answer: nothing to fix here",
+    "StepLimitError": "the agent reached its step limit: `parley why ID` shows its tool calls",
+    "SurfaceError": "the platform refuses the reply: check that the bot is a member there and may write",
+    "RefusedError": "the platform refuses the reply: check that the bot is a member there and may write",
+    "StoreError": "the database was unreachable: check DATABASE_URL and its server",
+    "DamagedSessionError": "the stored session cannot be read: use `reset` in the conversation",
+    "DamagedTurnError": "the stored turn cannot be read: its author was asked to send it again",
     "time limit": "the turn took longer than TURN_TIMEOUT_SECONDS: `parley why ID` shows where the time went",
 }
-_ELSE = "the log has the cause, under the id of the turn"
+_DEFAULT_ADVICE = "see the log lines of the turn"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is not as it should be.
+class Diagnosis:
+    """A problem of the running bot.
 
     Attributes:
-        kind: `dead`, `stuck`, `slow`, `waiting`, `deaf`, `failing` or `budget`.
-        about: the id or the name of what it is about.
-        line: what is wrong.
-        todo: what to do about it.
+        kind: `dead`, `stuck`, `slow`, `waiting`, `disconnected`, `failing` or `spending`.
+        subject: id or name of the worker, turn, channel or limit.
+        line: description of the problem.
+        remedy: instruction that solves it.
     """
 
     kind: str
-    about: str
+    subject: str
     line: str
-    todo: str
+    remedy: str
 
 
 def is_alive(worker: WorkerOverview, holder: str | None) -> bool:
-    """Whether a worker is at work.
+    """Return whether a worker is alive.
 
     Args:
-        holder: the process that holds the file, where leases do not end.
+        holder: process that holds the SQLite file; leases do not end there.
     """
     return holder is not None if worker.lease_seconds is None else worker.lease_seconds > 0
 
 
-def findings(
-    seen: Overview,
+def find_problems(
+    overview: Overview,
     *,
     holder: str | None,
     time_limit: float,
     platforms: Collection[str],
-    caps: Iterable[SpendingUsage] = (),
-) -> Iterator[Finding]:
-    """What is not as it should be.
+    limits: Iterable[SpendingUsage] = (),
+) -> Iterator[Diagnosis]:
+    """Yield the problems of a running bot.
 
     Args:
         holder: see `is_alive`.
-        time_limit: how many seconds a turn may take.
-        platforms: the names of those that the bot is to hear.
-        caps: those of which much is spent.
+        time_limit: seconds that a turn may take.
+        platforms: names of the configured channels.
+        limits: spending limits that are nearly or fully used.
     """
-    alive = {worker.id for worker in seen.workers if is_alive(worker, holder)}
+    alive = {worker.id for worker in overview.workers if is_alive(worker, holder)}
     if not alive:
-        start = "start one (`parley run`); its log says why if it ends at once"
-        yield Finding("dead", "workers", "no worker is at work", start)
-    for worker in seen.workers:
+        start = "start one with `parley run`; if it ends at once, see its log"
+        yield Diagnosis("dead", "workers", "no worker is alive", start)
+    for worker in overview.workers:
         if worker.id not in alive and worker.turns:
-            gone = f"worker {worker.id} is gone; turns that are its own still: {worker.turns}"
-            yield Finding("dead", worker.id, gone, "another worker takes them within seconds; if not, start one")
-    for turn in seen.running:
-        yield from _turn(turn, seen.at - turn.created_at, alive, time_limit)
-    if seen.waiting.free > UNTAKEN:
-        since = f"one of them for {seen.waiting.free:.0f} s with none before it"
-        line = f"messages that wait: {seen.waiting.messages}, {since}"
-        yield Finding(
-            "waiting", "inbox", line, "the workers are all busy, or hang: raise MAX_CONCURRENT_TURNS, or add one"
+            gone = f"worker {worker.id} is gone and still owns {worker.turns} turns"
+            yield Diagnosis("dead", worker.id, gone, "another worker takes them over within seconds; if not, start one")
+    for turn in overview.running:
+        yield from _check_turn(turn, overview.at - turn.created_at, alive, time_limit)
+    if overview.waiting.free > UNCLAIMED_SECONDS:
+        since = f"one of them for {overview.waiting.free:.0f} s with none before it"
+        line = f"messages that wait: {overview.waiting.messages}, {since}"
+        yield Diagnosis(
+            "waiting", "inbox", line, "all workers are busy or hang: raise MAX_CONCURRENT_TURNS, or add a worker"
         )
-    for channel in seen.channels:
-        if alive and channel.name in platforms and channel.heard is not None and channel.heard > DEAF:
-            line = f"{channel.name} has heard nothing for {channel.heard:.0f} s"
-            yield Finding("deaf", channel.name, line, "see its status page and the log")
-    for failure in seen.failures:
-        line = f"{failure.cause}: turns that failed in the last hour: {failure.count}; the newest is {failure.newest}"
-        yield Finding("failing", failure.newest, line, ADVICE.get(failure.cause, _ELSE))
-    for near in caps:
-        setting, by = _CAPS[near.kind]
+    for channel in overview.channels:
+        if alive and channel.name in platforms and channel.heard is not None and channel.heard > SILENT_CHANNEL_SECONDS:
+            line = f"{channel.name} has received nothing for {channel.heard:.0f} s"
+            yield Diagnosis("disconnected", channel.name, line, "see the platform's status page and the log")
+    for failure in overview.failures:
+        line = f"{failure.count} turns failed in the last hour with {failure.cause}; the newest is {failure.newest}"
+        yield Diagnosis("failing", failure.newest, line, ADVICE.get(failure.cause, _DEFAULT_ADVICE))
+    for near in limits:
+        setting, by = _SPENDING_SETTINGS[near.kind]
         reached = "is reached" if near.spent >= near.limit else "is nearly reached"
         whose = f", {near.key}" if near.key else ""
         line = f"{setting} {reached}: {format_dollars(near.spent)} of {format_dollars(near.limit)} today{whose}"
-        todo = f"raise {setting}, or wait until the day (UTC) is over; `parley usage --by {by}` shows where it went"
-        yield Finding("budget", near.key or setting, line, todo)
+        todo = f"raise {setting}, or wait for the next day (UTC); `parley usage --by {by}` shows the spending"
+        yield Diagnosis("spending", near.key or setting, line, todo)
 
 
-def _turn(turn: TurnReport, age: float, alive: Collection[str], time_limit: float) -> Iterator[Finding]:
-    stop = f"`parley cancel {turn.id}` ends it"
-    if turn.cancel is not None and age > SLOW:
-        line = f"turn {turn.id} is to be ended ({turn.cancel}), and has not been"
-        yield Finding("stuck", turn.id, line, "its worker hangs, or the platform is out of reach: see the log")
-    elif turn.owner not in alive and age > GRACE:
-        line = f"turn {turn.id} has been {turn.state} for {age:.0f} s, and no worker has it"
-        yield Finding("stuck", turn.id, line, "it is taken up as soon as a worker is at work")
-    elif age > time_limit + GRACE:
+def _check_turn(turn: TurnReport, age: float, alive: Collection[str], time_limit: float) -> Iterator[Diagnosis]:
+    stop = f"`parley cancel {turn.id}` cancels it"
+    if turn.cancel is not None and age > SLOW_TURN_SECONDS:
+        line = f"turn {turn.id} was cancelled ({turn.cancel}) but has not ended"
+        yield Diagnosis("stuck", turn.id, line, "its worker hangs, or the platform is unreachable: see the log")
+    elif turn.owner not in alive and age > STUCK_GRACE_SECONDS:
+        line = f"turn {turn.id} has been {turn.state} for {age:.0f} s, and no worker owns it"
+        yield Diagnosis("stuck", turn.id, line, "the next worker that starts takes it over")
+    elif age > time_limit + STUCK_GRACE_SECONDS:
         line = f"turn {turn.id} has been {turn.state} for {age:.0f} s, longer than TURN_TIMEOUT_SECONDS"
-        yield Finding("stuck", turn.id, line, f"the platform may be out of reach: see the log; {stop}")
-    elif age > SLOW:
-        yield Finding("slow", turn.id, f"turn {turn.id} has been {turn.state} for {age:.0f} s", stop)
+        yield Diagnosis("stuck", turn.id, line, f"the platform may be unreachable: see the log; {stop}")
+    elif age > SLOW_TURN_SECONDS:
+        yield Diagnosis("slow", turn.id, f"turn {turn.id} has been {turn.state} for {age:.0f} s", stop)

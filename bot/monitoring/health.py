@@ -1,4 +1,4 @@
-"""Health: whether the bot hears what is said, and can keep it."""
+"""Health: whether the bot receives messages and can store them."""
 
 import asyncio
 import logging
@@ -14,28 +14,30 @@ from core.store.database import Database
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a sign of life may be overdue before the channel counts as deaf and is connected anew.
-PATIENCE = 30.0
+#: Seconds that a heartbeat may be overdue before the channel reconnects.
+SILENCE_SECONDS = 30.0
 
-#: Seconds that it may be overdue before the process ends: a platform starts anew only what has ended.
-LIMIT = 120.0
+#: Seconds that it may be overdue before the process exits, so that its supervisor restarts it.
+MAX_SILENCE_SECONDS = 120.0
 
-#: Seconds between two looks at the channels, and between two questions to the database, which may take as long.
-LOOK_SECONDS = 1.0
-DATABASE_SECONDS = 5.0
+#: Seconds between two checks of the channels, and of the database (also that check's timeout).
+CHECK_SECONDS = 1.0
+DATABASE_CHECK_SECONDS = 5.0
 
 
-class Health:
-    """Watches the channels and the database.
+class HealthMonitor:
+    """Monitors the channels and the database.
 
     Attributes:
-        is_ready: whether what is said is heard and kept.
-        why: if not, a line for each reason.
+        is_ready: whether messages are received and stored.
+        reasons: if not, one line per reason.
     """
 
-    def __init__(self, *, patience: float = PATIENCE, limit: float = LIMIT) -> None:
-        self._patience = patience
-        self._limit = limit
+    def __init__(
+        self, *, silence_seconds: float = SILENCE_SECONDS, max_silence_seconds: float = MAX_SILENCE_SECONDS
+    ) -> None:
+        self._patience = silence_seconds
+        self._limit = max_silence_seconds
         self._reasons: dict[str, str] = {"start": "starting"}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -44,22 +46,22 @@ class Health:
         return not self._reasons
 
     @property
-    def why(self) -> list[str]:
+    def reasons(self) -> list[str]:
         return list(self._reasons.values())
 
-    def drain(self) -> None:
-        """A stop has begun: nothing new is answered."""
+    def mark_stopping(self) -> None:
+        """Report as not ready from now on, because the shutdown has begun."""
         self._reasons["stop"] = "stopping"
 
     async def watch(self, channels: Collection[Channel], database: Database) -> None:
-        """Watch, from when all channels have connected until this is cancelled. What is deaf is connected anew.
+        """Monitor connected channels until cancelled, and reconnect those without a heartbeat.
 
         Raises:
-            ConnectionLostError: a channel stays deaf.
+            ConnectionLostError: a channel stays without a heartbeat.
         """
         self._reasons.pop("start", None)
-        check = run_every(DATABASE_SECONDS, partial(self._check_database, database), what="the database is not checked")
-        self._own(check, name="health of the database")
+        check = run_every(DATABASE_CHECK_SECONDS, partial(self._check_database, database), what="checking the database")
+        self._start_task(check, name="health of the database")
         try:
             await self._watch_channels(channels)
         finally:
@@ -68,54 +70,54 @@ class Health:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_channels(self, channels: Collection[Channel]) -> None:
-        """By a clock of its own: that of the day may be set, and a machine may have slept."""
+        """Compare heartbeats by the monotonic clock: the wall clock may be set, and a machine may have slept."""
         lives = {channel: (channel.last_event_at(), event_loop.now()) for channel in channels}
         tries = dict.fromkeys(channels, 0)
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            for channel, (heard_at, since) in lives.items():
-                if channel.last_event_at() != heard_at or not heard_at:  # or it has not been meant to hear by now
+            await asyncio.sleep(CHECK_SECONDS)
+            for channel, (last_event_at, since) in lives.items():
+                if channel.last_event_at() != last_event_at or not last_event_at:  # or it has not connected yet
                     lives[channel], tries[channel] = (channel.last_event_at(), event_loop.now()), 0
-                    self._note(channel.name)
+                    self._set_reason(channel.name)
                     continue
                 overdue = event_loop.now() - since - channel.heartbeat_interval
                 if overdue > self._limit:
                     raise ConnectionLostError(
-                        f"{channel.name}: there was no sign of life for {event_loop.now() - since:.0f} s; ending"
+                        f"{channel.name}: no heartbeat for {event_loop.now() - since:.0f} s; ending"
                     )
                 if overdue > self._patience * (tries[channel] + 1):
                     tries[channel] += 1
-                    self._note(channel.name, f"{channel.name}: there is no sign of life")
-                    self._own(self._reconnect(channel), name=f"reconnecting {channel.name}")
+                    self._set_reason(channel.name, f"{channel.name}: no heartbeat")
+                    self._start_task(self._reconnect(channel), name=f"reconnecting {channel.name}")
 
     async def _reconnect(self, channel: Channel) -> None:
-        log.warning("%s: connecting anew", channel.name)
+        log.warning("%s: reconnecting", channel.name)
         try:
             async with asyncio.timeout(self._patience):
                 await channel.reconnect()
         except Exception as error:
-            log.error("%s: cannot be connected anew: %s", channel.name, format_error(error))
+            log.error("%s: cannot reconnect: %s", channel.name, format_error(error))
 
     async def _check_database(self, database: Database) -> None:
         reason = None
         try:
-            async with asyncio.timeout(DATABASE_SECONDS):
+            async with asyncio.timeout(DATABASE_CHECK_SECONDS):
                 await database.ping()
         except StoreError as error:
             reason = str(error)
         except TimeoutError:
-            reason = f"the database has not answered for {DATABASE_SECONDS:g} s"
-        self._note("database", reason)
+            reason = f"the database has not answered for {DATABASE_CHECK_SECONDS:g} s"
+        self._set_reason("database", reason)
 
-    def _note(self, about: str, reason: str | None = None) -> None:
-        """Something is in the way of being ready, or is no more."""
+    def _set_reason(self, about: str, reason: str | None = None) -> None:
+        """Set or clear the reason why the bot is not ready."""
         if reason is not None and about not in self._reasons:
             log.warning("not ready: %s", reason)
             self._reasons[about] = reason
         elif reason is None and self._reasons.pop(about, None) is not None and self.is_ready:
             log.info("ready again")
 
-    def _own(self, work: Coroutine[None, None, None], *, name: str) -> None:
+    def _start_task(self, work: Coroutine[None, None, None], *, name: str) -> None:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -16,29 +16,29 @@ from pythonjsonlogger.json import JsonFormatter
 from core.observability.tracing import get_current_turn, get_trace_id
 from core.secret_redaction import mask_json, redact_secrets
 
-Format = Literal["console", "json"]
+LogFormat = Literal["console", "json"]
 
 log = logging.getLogger(__name__)
 
-#: Libraries of which only what goes wrong is of interest, from this level on.
-_QUIET = {
+#: Lowest level that is logged of a library.
+_LIBRARY_LEVELS = {
     "aiohttp": logging.WARNING,
     "alembic": logging.WARNING,
-    "discord": logging.CRITICAL,  # its errors come with stack traces; ours say the same without
-    "google_adk": logging.CRITICAL,  # its errors come with the vendor's own words; ours say the same without
+    "discord": logging.CRITICAL,  # its errors have tracebacks; ours say the same without
+    "google_adk": logging.CRITICAL,  # its errors quote the vendor; ours say the same without
     "google_genai": logging.WARNING,
     "httpx": logging.WARNING,
     "httpx2": logging.WARNING,
     "slack_bolt": logging.ERROR,
 }
 
-_PLAIN = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LINE_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-#: What an entry in JSON has of what Python knows of it, and what it is called there.
-_FIELDS = {"asctime": "time", "levelname": "level", "name": "logger"}
+#: Names of a record's attributes in JSON.
+_JSON_FIELDS = {"asctime": "time", "levelname": "level", "name": "logger"}
 
 
-#: Control characters, and those by which Unicode breaks lines or turns their direction.
+#: Control characters, and Unicode's line separators and direction marks.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -50,7 +50,7 @@ class RedactingFormatter(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
-        ids = " ".join(f"{name}={value}" for name, value in _ids().items())
+        ids = " ".join(f"{name}={value}" for name, value in _context_ids().items())
         return f"{super().formatMessage(record)} [{ids}]" if ids else super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
@@ -59,65 +59,64 @@ class RedactingFormatter(logging.Formatter):
         below = [self.formatException(record.exc_info)] if record.exc_info else []
         below += [record.stack_info] if record.stack_info else []
         lines = [each for text in below for each in redact_secrets(text).split("\n")]
-        return "\n  ".join(_CONTROLS.sub(_escaped, each) for each in (redact_secrets(super().format(line)), *lines))
+        return "\n  ".join(_CONTROLS.sub(_escape, each) for each in (redact_secrets(super().format(line)), *lines))
 
 
 class RedactingJsonFormatter(JsonFormatter):
-    """An object a line, redacted before it is written: what JSON escapes looks like no secret any more."""
+    """Formats an entry as one JSON object per line, redacted before JSON's escapes could hide a secret."""
 
     def __init__(self) -> None:
-        super().__init__(_PLAIN, rename_fields=_FIELDS, json_ensure_ascii=False)
+        super().__init__(_LINE_FORMAT, rename_fields=_JSON_FIELDS, json_ensure_ascii=False)
         self.converter = time.gmtime
         self.default_time_format, self.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = mask_json({**super().process_log_record(log_data), **_ids()})
+        found: dict[str, Any] = mask_json({**super().process_log_record(log_data), **_context_ids()})
         return found
 
     def format(self, record: logging.LogRecord) -> str:
         return _CONTROLS.sub(
             lambda found: f"\\u{ord(found[0]):04x}", super().format(record)
-        )  # JSON leaves some as they are
+        )  # JSON does not escape all of them
 
 
-def configure(level: str, file: Path | None = None, style: Format = "console") -> None:
-    """Log from `level` on; on DEBUG, everything that the libraries say as well. What nobody has caught, and what
-    Python warns of, is logged as everything else.
+def configure_logging(level: str, file: Path | None = None, log_format: LogFormat = "console") -> None:
+    """Configure logging from `level` on, with uncaught exceptions and Python's warnings; DEBUG includes libraries.
 
     Args:
-        file: where to, if not to the standard error.
-        style: lines to be read, or JSON.
+        file: file to write to instead of standard error.
+        log_format: lines for people, or JSON.
     """
     handler = logging.StreamHandler() if file is None else logging.FileHandler(file, mode="w")
-    handler.setFormatter(RedactingFormatter(_PLAIN) if style == "console" else RedactingJsonFormatter())
+    handler.setFormatter(RedactingFormatter(_LINE_FORMAT) if log_format == "console" else RedactingJsonFormatter())
     if level.upper() != "DEBUG":
-        handler.addFilter(_is_of_interest)  # on the handler: slack-bolt sets its loggers' levels itself
+        handler.addFilter(_is_logged)  # on the handler: slack-bolt sets its loggers' levels itself
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
-    sys.excepthook = _uncaught
-    threading.excepthook = _uncaught_in_thread
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_in_thread
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-def _is_of_interest(record: logging.LogRecord) -> bool:
-    return record.levelno >= _QUIET.get(record.name.partition(".")[0], 0)
+def _is_logged(record: logging.LogRecord) -> bool:
+    return record.levelno >= _LIBRARY_LEVELS.get(record.name.partition(".")[0], 0)
 
 
-def _ids() -> Mapping[str, str]:
-    """What an entry is about, as far as that is known where it is written."""
+def _context_ids() -> Mapping[str, str]:
+    """Return the ids of the current turn, session and trace."""
     run, trace = get_current_turn(), get_trace_id()
     ids = {"turn": run.turn, "session": run.session} if run is not None else {}
     return {**ids, "trace": trace} if trace else ids
 
 
-def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not issubclass(kind, KeyboardInterrupt):
-        log.critical("this was not to happen", exc_info=(kind, error, trace))
+        log.critical("uncaught exception", exc_info=(kind, error, trace))
 
 
-def _uncaught_in_thread(told: threading.ExceptHookArgs) -> None:
-    if told.exc_value is not None:
-        _uncaught(told.exc_type, told.exc_value, told.exc_traceback)
+def _log_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None:
+        _log_uncaught(args.exc_type, args.exc_value, args.exc_traceback)

@@ -1,7 +1,7 @@
-"""What Prometheus is told at `/metrics`: what `core.observability.metrics` counts, and how the process is.
+"""Prometheus endpoint `/metrics`: the metrics of `core.observability.metrics` and of the process.
 
-OpenTelemetry's SDK is loaded here alone, and only if somebody may ask. ADK's own metrics are left out: some have
-labels for each conversation.
+Imports OpenTelemetry's SDK, so it is imported only with METRICS=1. ADK's own metrics are dropped: some have a label
+per session.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from opentelemetry.sdk.metrics.view import DropAggregation, View
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from bot.monitoring.health import Health
+from bot.monitoring.health import HealthMonitor
 from channels.base import Channel
 from core.concurrency.tasks import run_in_background
 from core.conversations.overview import get_queue_overview
@@ -34,64 +34,64 @@ log = logging.getLogger(__name__)
 
 PATH = "/metrics"
 
-#: Seconds between two looks at how late the event loop is.
+#: Seconds between two measurements of the event loop's lag.
 LAG_SECONDS = 0.5
 
-#: Seconds that the database may take to tell what waits; without its word, the rest is told.
-DATABASE_SECONDS = 2.0
+#: Timeout of the query for queued messages; the other metrics do not need it.
+DATABASE_TIMEOUT_SECONDS = 2.0
 
 #: Headers that proxies add: the client is another machine, whatever address the request comes from.
 _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via", "CF-Connecting-IP")
 
 
-class Metrics:
-    """What is told.
+class MetricsEndpoint:
+    """Handler of `/metrics`.
 
     Args:
-        token: the bearer token that a client has to send; without one, only clients on this machine are answered.
+        token: bearer token that clients must send; if empty, only clients on this machine may read the metrics.
     """
 
-    def __init__(self, health: Health, token: str = "") -> None:
-        self._registry = _registry()
+    def __init__(self, health: HealthMonitor, token: str = "") -> None:
+        self._registry = _make_registry()
         self._health = health
         self._token = token
         self._parts: tuple[Collection[Channel], Worker, Database] | None = None
 
     @property
     def routes(self) -> list[web.AbstractRouteDef]:
-        return [web.get(PATH, self._tell)]
+        return [web.get(PATH, self._respond)]
 
     @asynccontextmanager
-    async def watching(self, channels: Collection[Channel], worker: Worker, database: Database) -> AsyncIterator[None]:
-        """Tell of these as well, for as long as this is entered."""
+    async def measuring(self, channels: Collection[Channel], worker: Worker, database: Database) -> AsyncIterator[None]:
+        """Include metrics of these parts inside the context."""
         self._parts = channels, worker, database
         try:
-            async with run_in_background(_watch_loop(), name="loop lag"):
+            async with run_in_background(_measure_loop_lag(), name="loop lag"):
                 yield
         finally:
             self._parts = None
 
-    async def _tell(self, request: web.Request) -> web.Response:
+    async def _respond(self, request: web.Request) -> web.Response:
         if self._token:
             shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(shown.encode(), self._token.encode()):
                 return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
         elif not _is_local(request):
-            return web.Response(status=403, text="from another machine, METRICS_TOKEN has to be set and sent\n")
+            return web.Response(status=403, text="set METRICS_TOKEN and send it to read metrics from another machine\n")
         metrics.readiness.set(int(self._health.is_ready))
         if self._parts is not None:
-            await self._look(*self._parts)
+            await self._measure(*self._parts)
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def _look(self, channels: Collection[Channel], worker: Worker, database: Database) -> None:
+    async def _measure(self, channels: Collection[Channel], worker: Worker, database: Database) -> None:
         metrics.running_turns.set(worker.running_count)
         for channel in channels:
             metrics.budget_left.set(channel.limiters.headroom, {"channel": channel.name})
         try:
-            async with asyncio.timeout(DATABASE_SECONDS):
+            async with asyncio.timeout(DATABASE_TIMEOUT_SECONDS):
                 found = await get_queue_overview(database)
         except (StoreError, TimeoutError) as error:
-            log.warning("cannot tell what waits: %s", format_error(error))
+            log.warning("queued messages cannot be counted: %s", format_error(error))
         else:
             metrics.waiting_messages.set(found.messages)
             metrics.oldest_message_age.set(found.free)
@@ -109,8 +109,8 @@ def _is_local(request: web.Request) -> bool:
 
 
 @cache
-def _registry() -> CollectorRegistry:
-    """Of the process: OpenTelemetry takes no other one afterwards."""
+def _make_registry() -> CollectorRegistry:
+    """Return the registry of the process; OpenTelemetry accepts one meter provider."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
@@ -122,7 +122,7 @@ def _registry() -> CollectorRegistry:
     return registry
 
 
-async def _watch_loop() -> None:
+async def _measure_loop_lag() -> None:
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + LAG_SECONDS

@@ -1,4 +1,4 @@
-"""`sandbox`: a Slack and a Discord on this machine, the bot against both, and a page or a terminal to speak in."""
+"""`parley sandbox`: a local Slack and Discord, the bot in both, and a web page or terminal to chat in."""
 
 import asyncio
 import os
@@ -11,35 +11,37 @@ from pathlib import Path
 from typing import Any
 
 from bot import settings as configuration
-from bot.sandbox.process import FEED, BotProcess
+from bot.sandbox.process import FEED_VARIABLE, BotProcess
 from bot.settings import Settings
 from channels.slack import manifest
 from core.errors import ParleyError, SettingsError
 from core.store import lock
 from core.usage.prices import Prices
 
-#: Seconds that the platforms may take to be connected to.
+#: Seconds that the bot may take to connect to both platforms.
 CONNECT_SECONDS = 600.0
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
-async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent: str = "", port: int, say: Say) -> None:
-    """Run until the person leaves, `stop` is set, or, in the terminal, the bot ends.
+async def run_sandbox(
+    settings: Settings, stop: asyncio.Event, *, terminal: bool, agent: str = "", port: int, say: PrintLine
+) -> None:
+    """Run until the user leaves, `stop` is set, or the bot exits while the terminal is used.
 
-    The bot is a process of its own, started as it is anywhere else: only its settings point here.
+    The bot is a separate process with the usual start; only its settings name the local platforms.
 
     Args:
-        terminal: whether one speaks in the terminal; else on the page.
-        agent: the folder of an agent that is started again whenever it changes.
-        port: where the page is.
-        say: tells whoever started it.
+        terminal: whether to chat in the terminal instead of on the page.
+        agent: folder or module of an agent; the bot restarts when its files change.
+        port: port of the page.
+        say: prints a line to the user.
 
     Raises:
-        ParleyError: the bot ended by itself; its last words say why.
+        ParleyError: the bot exited; the message has the end of its log.
     """
     try:
-        from sandbox.discord import DiscordSandbox  # noqa: PLC0415 - an extra that production does without
+        from sandbox.discord import DiscordSandbox  # noqa: PLC0415 - an extra
         from sandbox.page import PageServer  # noqa: PLC0415
         from sandbox.slack import SlackSandbox  # noqa: PLC0415
     except ImportError as error:
@@ -49,14 +51,14 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
     model = settings.sandbox_model
     warning = " (tiny and often wrong; set GOOGLE_API_KEY for a real one)" if model == configuration.LOCAL_MODEL else ""
     notices = [
-        "This is the sandbox: a Slack and a Discord on this machine, with the real bot in both.",
+        "This is the sandbox: a local Slack and Discord with the real bot in both.",
         f"Model: {model}{warning}",
         f"The bot's log: {log}",
     ]
     async with AsyncExitStack() as stack:
-        hint = "give this one a DATA_DIR of its own"
+        hint = "set another DATA_DIR for this one"
         stack.enter_context(lock.hold_file_lock(settings.data_dir / "sandbox", hint))
-        _remove(database)
+        _remove_database(database)
         slack, discord = (
             await stack.enter_async_context(SlackSandbox()),
             await stack.enter_async_context(DiscordSandbox()),
@@ -65,7 +67,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
         page = PageServer(slack, discord)
         await stack.enter_async_context(page.serving(port))
         environment = {
-            FEED: page.feed_address,
+            FEED_VARIABLE: page.feed_address,
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,
             "SLACK_APP_TOKEN": slack.app_token,
@@ -74,22 +76,22 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
             "SLACK_CLIENT_SECRET": "",
             "DISCORD_API_URL": discord.api_url,
             "DISCORD_BOT_TOKEN": discord.bot_token,
-            "DISCORD_GUILD_IDS": "",  # the sandbox's own is none of those that the operator serves
+            "DISCORD_GUILD_IDS": "",  # the operator's servers are not in the sandbox
             "DATABASE_URL": f"sqlite:///{database}",
             "PORT": "0",
-            "SHUTDOWN_TIMEOUT_SECONDS": "2",  # who leaves does not wait for an answer
+            "SHUTDOWN_TIMEOUT_SECONDS": "2",  # the user who leaves does not wait for an answer
         }
 
         async def ready() -> None:
             await asyncio.gather(slack.wait_connected(CONNECT_SECONDS), discord.wait_connected(CONNECT_SECONDS))
 
-        bot = BotProcess(environment, log, ready, model=model, models=_models(settings), agent=agent)
+        bot = BotProcess(environment, log, ready, model=model, models=_list_models(settings), agent=agent)
         page.show(bot)
         await stack.enter_async_context(bot.running())
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
-        stack.push_async_callback(_end, ends)
+        stack.push_async_callback(_cancel_tasks, ends)
         if agent:
-            ends.append(asyncio.create_task(_reload(bot, Path(agent), say), name="reload"))
+            ends.append(asyncio.create_task(_restart_on_change(bot, Path(agent), say), name="reload"))
         if terminal:
             from sandbox.terminal import run_terminal  # noqa: PLC0415
 
@@ -99,73 +101,74 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
             for notice in notices:
                 say(notice)
             say(f"Open {page.address} (Ctrl-C ends it)")
-            _open(page.address)
-            ends.append(asyncio.create_task(_tell(bot, log, say), name="what the bot tells"))
+            _open_browser(page.address)
+            ends.append(asyncio.create_task(_report_exits(bot, log, say), name="bot exits"))
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
         if terminal and bot.ended.is_set():
-            raise ParleyError(f"the bot ended by itself: {bot.told}\nIts log: {log}")
+            raise ParleyError(f"the bot exited: {bot.exit_reason}\nIts log: {log}")
 
 
-def _remove(database: Path) -> None:
-    """Remove the database of the last start: its conversations were in a Slack and a Discord that are gone."""
+def _remove_database(database: Path) -> None:
+    """Remove the database of the previous start, whose local platforms are gone."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
 
 
-def speaks_in_lines() -> bool:
-    """Whether lines come in: from a pipe, or from a file."""
+def has_piped_input() -> bool:
+    """Return whether standard input is a pipe or a file."""
     try:
         kind = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError, AttributeError):  # there is no standard input at all
+    except (OSError, ValueError, AttributeError):  # no standard input
         return False
     return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
 
 
-def _models(settings: Settings) -> list[str]:
-    """The models that can be asked with the keys that there are, the one that is asked first: of each vendor whose key
-    is set, and who is asked himself, those that the list of prices knows.
+def _list_models(settings: Settings) -> list[str]:
+    """Return the models that the configured keys can use, the default first.
+
+    Of each provider with a key and without another base URL, these are the models with a known price.
     """
     vendors = {
         "gemini-": settings.google_api_key is not None and settings.google_base_url is None,
         "openai/": settings.openai_api_key is not None and settings.openai_base_url is None,
         "anthropic/": settings.anthropic_api_key is not None and settings.anthropic_base_url is None,
     }
-    asked = tuple(prefix for prefix, is_asked in vendors.items() if is_asked)
+    prefixes = tuple(prefix for prefix, is_usable in vendors.items() if is_usable)
     keyed = [configuration.DEFAULT_MODEL] if settings.google_api_key is not None else []
-    keyed += [name for name in Prices(settings.prices_file).names if name.startswith(asked)]
+    keyed += [name for name in Prices(settings.prices_file).names if name.startswith(prefixes)]
     return list(dict.fromkeys([settings.sandbox_model, *settings.models, *keyed, configuration.LOCAL_MODEL]))
 
 
-def _open(address: str) -> None:
-    """Open the page where there is a desktop and somebody at it."""
+def _open_browser(address: str) -> None:
+    """Open the page in a browser if this is a desktop's terminal."""
     has_desktop = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_desktop and sys.stdout.isatty():
         webbrowser.open(address)
 
 
-async def _end(tasks: list[asyncio.Task[Any]]) -> None:
+async def _cancel_tasks(tasks: list[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _tell(bot: BotProcess, log: Path, say: Say) -> None:
-    """Say why whenever the bot ends by itself: the sandbox goes on."""
+async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
+    """Print the reason whenever the bot exits; the sandbox goes on."""
     while True:
         await bot.ended.wait()
         bot.ended.clear()
-        say(f"The bot ended by itself: {bot.told}\nIts log: {log}")
+        say(f"The bot exited: {bot.exit_reason}\nIts log: {log}")
 
 
-async def _reload(bot: BotProcess, agent: Path, say: Say) -> None:
-    """Start the bot again whenever the agent changes."""
-    from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra that production does without
+async def _restart_on_change(bot: BotProcess, agent: Path, say: PrintLine) -> None:
+    """Restart the bot whenever the agent's files change."""
+    from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra
 
     folder = agent if await asyncio.to_thread(agent.is_dir) else agent.parent
     seen = PythonFilter(extra_extensions=(".env", ".toml", ".yaml", ".md", ".txt"))
     async for changes in awatch(folder, watch_filter=seen):
         names = sorted({Path(path).name for _, path in changes})
-        say(f"{', '.join(names)} changed: the bot is started again")
+        say(f"{', '.join(names)} changed: restarting the bot")
         await bot.restart()

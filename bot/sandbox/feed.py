@@ -1,7 +1,7 @@
-"""What the bot tells the sandbox's page of itself: its turns, what it asks the model, its calls of tools.
+"""Feed of the sandbox's inspector: turns, model calls and tool calls of the bot, over a WebSocket.
 
-Only the sandbox asks for it, by an address in the environment of the process that it has started; `sandbox.page.feed`
-says what goes over the line. No turn waits for it.
+The sandbox sets its address in the environment of the bot's process; `sandbox.page.feed` describes the messages. No
+turn waits for the feed.
 """
 
 import asyncio
@@ -33,29 +33,29 @@ from core.usage.prices import UNITS_PER_DOLLAR, Prices
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the turns: as long as one is under way, and otherwise.
-LOOK, REST = 0.15, 1.0
+#: Seconds between two polls of the turns, while one is active and otherwise.
+ACTIVE_POLL_SECONDS, IDLE_POLL_SECONDS = 0.15, 1.0
 
-#: How many turns are told of, and how many of the messages that were cut out of a prompt; the letters of one part.
-TURNS, CUT, LETTERS = 30, 100, 20_000
+#: Most turns in the feed, most messages that were cut from a prompt, and most characters of one part.
+MAX_TURNS, MAX_CUT_MESSAGES, MAX_PART_CHARS = 30, 100, 20_000
 
 Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def feeding(address: str, database: Database, prices: Prices) -> AsyncIterator["Feed"]:
-    """Connect to the page of the sandbox at `address`."""
-    feed = Feed(address, database, prices)
-    async with run_in_background(feed.keep(), name="feed"):
+async def connect_feed(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorFeed"]:
+    """Connect to the sandbox's page at `address`, inside the context."""
+    feed = InspectorFeed(address, database, prices)
+    async with run_in_background(feed.run(), name="feed"):
         yield feed
 
 
-class Feed(BasePlugin):
-    """Tells the page, and holds the model up by as much as that asks for.
+class InspectorFeed(BasePlugin):
+    """ADK plugin that sends updates to the page, and delays the model as the page asks.
 
     Args:
-        address: the page's, `http://...`.
-        prices: what models cost.
+        address: URL of the page's WebSocket.
+        prices: prices of the models.
     """
 
     def __init__(self, address: str, database: Database, prices: Prices) -> None:
@@ -63,30 +63,28 @@ class Feed(BasePlugin):
         self._address = address
         self._database = database
         self._reports = TurnReports(database, prices)
-        self._news: asyncio.Queue[str] = asyncio.Queue()
-        self._slow = 0.0
-        self._told: dict[str, str] = {}
-        self._under_way: dict[str, str] = {}
-        self._asks: dict[tuple[str, str], tuple[str, float]] = {}
-        self._begun = asyncio.Event()
+        self._updates: asyncio.Queue[str] = asyncio.Queue()
+        self._model_delay = 0.0
+        self._last_sent: dict[str, str] = {}
+        self._active_turns: dict[str, str] = {}
+        self._model_calls: dict[tuple[str, str], tuple[str, float]] = {}
+        self._turn_started = asyncio.Event()
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """A turn is run: a session has one at a time."""
+        """Note the active turn of the session, which has one at a time."""
         session = invocation_context.session.id
         mine = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(ACTIVE_STATES))
         async with self._database.read() as connection:
-            self._under_way[session] = (await connection.execute(mine)).scalar_one_or_none() or ""
-        await self._tell_turns()
-        self._begun.set()
+            self._active_turns[session] = (await connection.execute(mine)).scalar_one_or_none() or ""
+        await self._queue_turns()
+        self._turn_started.set()
 
-    # The line
-
-    async def keep(self) -> None:
-        """Tell the page, until this is cancelled."""
+    async def run(self) -> None:
+        """Send updates until cancelled."""
         try:
             async with aiohttp.ClientSession() as session, session.ws_connect(self._address) as socket:
-                ways = (self._send(socket), self._hear(socket), self._look())
-                tasks = [asyncio.create_task(way, name="feed's way") for way in ways]
+                loops = (self._send_updates(socket), self._receive_settings(socket), self._poll_turns())
+                tasks = [asyncio.create_task(loop, name="feed") for loop in loops]
                 try:
                     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -94,43 +92,41 @@ class Feed(BasePlugin):
                         task.cancel()
                     await asyncio.gather(*tasks, return_exceptions=True)
         except (aiohttp.ClientError, OSError) as error:
-            log.warning("the sandbox's page cannot be told: %s", type(error).__name__)
+            log.warning("no connection to the sandbox's page: %s", type(error).__name__)
 
-    async def _send(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    async def _send_updates(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:
-            await socket.send_str(await self._news.get())
+            await socket.send_str(await self._updates.get())
 
-    async def _hear(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    async def _receive_settings(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         async for message in socket:
-            self._slow = float(json.loads(message.data)["slow"])
+            self._model_delay = float(json.loads(message.data)["slow"])
 
-    async def _look(self) -> None:
+    async def _poll_turns(self) -> None:
         while True:
-            under_way = await self._tell_turns()
-            self._begun.clear()
+            under_way = await self._queue_turns()
+            self._turn_started.clear()
             try:
-                async with asyncio.timeout(LOOK if under_way else REST):
-                    await self._begun.wait()
+                async with asyncio.timeout(ACTIVE_POLL_SECONDS if under_way else IDLE_POLL_SECONDS):
+                    await self._turn_started.wait()
             except TimeoutError:
                 pass
 
     def send_notice(self, text: str) -> None:
-        """Show a line on top of the page."""
-        self._tell("notice", {"id": text})
+        """Show a line at the top of the page."""
+        self._queue_update("notice", {"id": text})
 
-    def _tell(self, kind: str, about: Mapping[str, Any]) -> None:
-        """Tell it, if it is news."""
-        news = json.dumps({kind: about}, ensure_ascii=False, default=str)
+    def _queue_update(self, kind: str, about: Mapping[str, Any]) -> None:
+        """Send an update unless it equals the last one."""
+        update = json.dumps({kind: about}, ensure_ascii=False, default=str)
         key = f"{kind} {about['id']}"
-        if self._told.get(key) != news:
-            self._told[key] = news
-            self._news.put_nowait(news)
+        if self._last_sent.get(key) != update:
+            self._last_sent[key] = update
+            self._updates.put_nowait(update)
 
-    # Turns and tools, as they are stored
-
-    async def _tell_turns(self) -> bool:
-        """Tell what has changed; whether a turn is under way."""
-        reports = list(reversed(await self._reports.list(limit=TURNS)))
+    async def _queue_turns(self) -> bool:
+        """Send changed turns and tool calls, and return whether a turn is active."""
+        reports = list(reversed(await self._reports.list(limit=MAX_TURNS)))
         these = turns.c.id.in_([report.id for report in reports])
         said = sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin)
         run = sa.func.coalesce(turns.c.run, turns.c.origin)
@@ -143,38 +139,36 @@ class Feed(BasePlugin):
             calls = {(call.run, call.id): call for call in await connection.execute(oldest_first)}
         for report in reports:
             question = redact_secrets("\n".join(questions.get(report.id, ())))
-            self._tell("turn", _turn(report) | ({"question": question} if question else {}))
+            self._queue_update("turn", _turn_json(report) | ({"question": question} if question else {}))
         for call in calls.values():
-            self._tell("tool", _tool(call, call.turn_id))
+            self._queue_update("tool", _tool_json(call, call.turn_id))
         return any(report.state in ACTIVE_STATES for report in reports)
-
-    # What the model is asked
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         context = callback_context._invocation_context
-        turn = self._under_way.get(context.session.id)
+        turn = self._active_turns.get(context.session.id)
         if not turn:
             return
         sent = convert_messages(llm_request.contents, llm_request.config.system_instruction)
         ask = uuid4().hex
-        self._asks[context.invocation_id, callback_context.agent_name] = ask, time.monotonic()
+        self._model_calls[context.invocation_id, callback_context.agent_name] = ask, time.monotonic()
         prompt: Json = {
-            "messages": [_message(message) for message in sent],
+            "messages": [_message_json(message) for message in sent],
             "tools": list(llm_request.tools_dict),
-            "cut": await self._cut(context.session.id, [event.id for event in context.session.events]),
+            "cut": await self._describe_cut(context.session.id, [event.id for event in context.session.events]),
         }
         about = {"id": ask, "turn": turn, "agent": callback_context.agent_name, "model": llm_request.model or ""}
-        self._tell("ask", about | {"prompt": prompt, "messages": len(sent), "cut": prompt["cut"]["messages"]})
-        await asyncio.sleep(self._slow)
+        self._queue_update("ask", about | {"prompt": prompt, "messages": len(sent), "cut": prompt["cut"]["messages"]})
+        await asyncio.sleep(self._model_delay)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        about = self._ask(callback_context)
+        about = self._current_call(callback_context)
         if about is None:
             return
         if llm_response.partial:
-            if f"answer {about['id']}" not in self._told:
-                self._tell("answer", {**about, "first": about["seconds"]})
-            await asyncio.sleep(self._slow / 10)
+            if f"answer {about['id']}" not in self._last_sent:
+                self._queue_update("answer", {**about, "first": about["seconds"]})
+            await asyncio.sleep(self._model_delay / 10)
             return
         usage = llm_response.usage_metadata
         tokens = (
@@ -187,25 +181,25 @@ class Feed(BasePlugin):
             if usage
             else {}
         )
-        self._tell("answer", {**about, "tokens": tokens, "ended": True, "error": llm_response.error_code or ""})
+        self._queue_update("answer", {**about, "tokens": tokens, "ended": True, "error": llm_response.error_code or ""})
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
         del llm_request
-        if (about := self._ask(callback_context)) is not None:
-            self._tell("answer", {**about, "ended": True, "error": type(error).__name__})
+        if (about := self._current_call(callback_context)) is not None:
+            self._queue_update("answer", {**about, "ended": True, "error": type(error).__name__})
 
-    def _ask(self, context: CallbackContext) -> Json | None:
-        """The question that is being answered."""
-        found = self._asks.get((context.invocation_id, context.agent_name))
-        turn = self._under_way.get(context._invocation_context.session.id)
+    def _current_call(self, context: CallbackContext) -> Json | None:
+        """Return the id, turn and age of the current model call."""
+        found = self._model_calls.get((context.invocation_id, context.agent_name))
+        turn = self._active_turns.get(context._invocation_context.session.id)
         if found is None or not turn:
             return None
         return {"id": found[0], "turn": turn, "seconds": round(time.monotonic() - found[1], 3)}
 
-    async def _cut(self, session: str, sent: Iterable[str]) -> Json:
-        """What the session holds and the model is not sent: how much, and the newest of it."""
+    async def _describe_cut(self, session: str, sent: Iterable[str]) -> Json:
+        """Return the count, tokens and newest of the messages that the prompt leaves out."""
         known = set(sent)
         c = messages.c
         query = (
@@ -216,11 +210,13 @@ class Feed(BasePlugin):
         )
         async with self._database.read() as connection:
             rows = [row for row in await connection.execute(query) if row.event_id not in known]
-        shown = [{"role": row.role, "text": redact_secrets(row.content[:LETTERS])} for row in rows[-CUT:]]
+        shown = [
+            {"role": row.role, "text": redact_secrets(row.content[:MAX_PART_CHARS])} for row in rows[-MAX_CUT_MESSAGES:]
+        ]
         return {"messages": len(rows), "tokens": sum(row.tokens for row in rows), "newest": shown}
 
 
-def _turn(report: TurnReport) -> Json:
+def _turn_json(report: TurnReport) -> Json:
     return {
         "id": report.id,
         "session": report.session,
@@ -237,28 +233,28 @@ def _turn(report: TurnReport) -> Json:
     }
 
 
-def _tool(call: sa.Row[Any], turn: str) -> Json:
-    result = None if call.result is None else json.dumps(call.result, ensure_ascii=False)[:LETTERS]
-    arguments = json.dumps(call.arguments, ensure_ascii=False)[:LETTERS]
+def _tool_json(call: sa.Row[Any], turn: str) -> Json:
+    result = None if call.result is None else json.dumps(call.result, ensure_ascii=False)[:MAX_PART_CHARS]
+    arguments = json.dumps(call.arguments, ensure_ascii=False)[:MAX_PART_CHARS]
     about = {"id": f"{call.run} {call.id}", "turn": turn, "tool": call.tool, "state": call.state}
     return {**about, "arguments": redact_secrets(arguments), "result": result and redact_secrets(result)}
 
 
-def _message(message: ModelMessage) -> Json:
-    return {"role": message.role, "parts": [_part(part) for part in message.parts]}
+def _message_json(message: ModelMessage) -> Json:
+    return {"role": message.role, "parts": [_part_json(part) for part in message.parts]}
 
 
-def _part(part: Part) -> list[str]:
-    """What it is, and what it says."""
+def _part_json(part: Part) -> list[str]:
+    """Return the kind and the redacted text of a part."""
     match part:
         case Text(text):
-            told = ["text", text]
+            kind_and_text = "text", text
         case Thought(text):
-            told = ["thought", text]
+            kind_and_text = "thought", text
         case Media(kind, data, uri):
-            told = ["file", f"{kind}, {len(data)} bytes" if data is not None else f"{kind}, {uri}"]
+            kind_and_text = "file", f"{kind}, {len(data)} bytes" if data is not None else f"{kind}, {uri}"
         case ToolCall(_, name, arguments):
-            told = ["call", f"{name}({json.dumps(arguments, ensure_ascii=False, default=str)})"]
+            kind_and_text = "call", f"{name}({json.dumps(arguments, ensure_ascii=False, default=str)})"
         case ToolResult(_, name, result):
-            told = ["result", f"{name}: {json.dumps(result, ensure_ascii=False, default=str)}"]
-    return [told[0], redact_secrets(told[1][:LETTERS])]
+            kind_and_text = "result", f"{name}: {json.dumps(result, ensure_ascii=False, default=str)}"
+    return [kind_and_text[0], redact_secrets(kind_and_text[1][:MAX_PART_CHARS])]

@@ -1,4 +1,4 @@
-"""The bot as a process of its own, which the sandbox starts, has killed, and starts again."""
+"""Bot process of the sandbox, which can be killed and restarted."""
 
 import asyncio
 import logging
@@ -16,32 +16,32 @@ from core.models.vendors import can_call_tools
 
 log = logging.getLogger(__name__)
 
-#: The variable of its environment that has the address of the page that it tells of itself.
-FEED = "PARLEY_FEED"
+#: Environment variable with the address of the inspector's feed.
+FEED_VARIABLE = "PARLEY_FEED"
 
-State = Literal["starting", "running", "ended"]
+ProcessState = Literal["starting", "running", "ended"]
 
-#: Seconds that the bot has to end its replies, and after which it is started again when it was killed.
-STOP_TIMEOUT, AGAIN = 30.0, 1.0
+#: Seconds that the bot gets to stop, and before a killed bot restarts.
+STOP_TIMEOUT_SECONDS, RESTART_DELAY_SECONDS = 30.0, 1.0
 
-#: Lines of the log that are shown when the bot has ended by itself.
-LAST_LINES = 12
+#: Lines of the log that are shown when the bot exits.
+LOG_TAIL_LINES = 12
 
-#: Begin of an entry of the log, as text or as JSON. Lines after the last entry say why the bot has ended.
-_ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\{")
+#: Start of a log entry, as text or JSON. Lines after the last entry have the reason of an exit.
+_LOG_ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\{")
 
 
 class BotProcess:
-    """`python -m bot run` with these settings, for as long as it is entered.
+    """Process of `python -m bot run` with given settings.
 
-    What ends it but this here is kept as `told`; it is then started again by `restart` alone.
+    After an unexpected exit only `restart` starts it again.
 
     Attributes:
-        state: `running` once it has said that it is ready.
-        told: why it has ended by itself.
-        log_tail: the end of its log, then.
-        model: the one that it asks; `models` may be chosen in its place.
-        agent: the folder of the agent that is watched, if there is one.
+        state: `running` once the bot is connected.
+        exit_reason: reason of an unexpected exit.
+        log_tail: end of its log after such an exit.
+        model: its model; `models` are the alternatives.
+        agent: folder or module of the watched agent, if any.
     """
 
     def __init__(
@@ -54,11 +54,13 @@ class BotProcess:
         models: Sequence[str],
         agent: str = "",
     ) -> None:
-        """Args:
-        ready: waits until it hears what is said.
+        """Create the process.
+
+        Args:
+            ready: waits until the bot is connected.
         """
-        self.state: State = "starting"
-        self.told = self.log_tail = ""
+        self.state: ProcessState = "starting"
+        self.exit_reason = self.log_tail = ""
         self.model = model
         self.models = list(models)
         self.agent = agent
@@ -67,13 +69,13 @@ class BotProcess:
         self._log = log_file
         self._ready = ready
         self._process: asyncio.subprocess.Process | None = None
-        self._again = asyncio.Event()
-        self._tick = asyncio.Event()
-        self._is_meant = False
+        self._restart_requested = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._is_exit_expected = False
 
     @property
     def notices(self) -> list[str]:
-        """Lines on top of the page about the model."""
+        """Lines about the model for the top of the page."""
         if can_call_tools(self.model):
             return []
         return [f"{self.model} is tiny and often wrong. It cannot call tools: choose another model to see the agent's."]
@@ -82,33 +84,33 @@ class BotProcess:
     async def running(self) -> AsyncIterator[None]:
         self._log.write_bytes(b"")
         try:
-            async with run_in_background(self._keep(), name="bot"):
+            async with run_in_background(self._run(), name="bot"):
                 yield
         finally:
             await self._stop()
 
     async def kill(self) -> None:
-        """Kill it, as an accident would. It is started again."""
+        """Kill the process; it restarts after a moment."""
         if self._process is not None and self._process.returncode is None:
-            self._is_meant = True
+            self._is_exit_expected = True
             self._process.kill()
 
     async def restart(self, model: str = "") -> None:
-        """Let it end in good order, and start it again, perhaps with another model."""
+        """Stop the process gracefully and restart it, optionally with another model."""
         self.model = model or self.model
-        self._is_meant = True
-        self._again.set()
+        self._is_exit_expected = True
+        self._restart_requested.set()
         await self._stop()
 
-    async def ticked(self) -> None:
-        """Wait until something of this changes."""
-        await self._tick.wait()
+    async def wait_for_change(self) -> None:
+        """Wait until an attribute changes."""
+        await self._changed.wait()
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         while True:
-            self._is_meant = False
-            self._again.clear()
-            self._become("starting")
+            self._is_exit_expected = False
+            self._restart_requested.clear()
+            self._set_state("starting")
             with self._log.open("ab") as output:
                 begins = output.tell()
                 self._process = process = await asyncio.create_subprocess_exec(
@@ -120,25 +122,25 @@ class BotProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    start_new_session=True,  # Ctrl-C is for who speaks; the bot is told by us
+                    start_new_session=True,  # Ctrl-C must not reach the bot: this process stops it
                 )
             async with run_in_background(self._await_ready(), name="bot: ready"):
                 await process.wait()
-            if self._is_meant:
+            if self._is_exit_expected:
                 if process.returncode == -signal.SIGKILL:
-                    self._become("starting", "It was killed, and is being started again.")
-                    await asyncio.sleep(AGAIN)
+                    self._set_state("starting", "It was killed and is restarting.")
+                    await asyncio.sleep(RESTART_DELAY_SECONDS)
                 continue
-            lines = self._lines(begins)
-            self._become("ended", _reason(lines) or f"It ended with code {process.returncode}.", lines)
+            lines = self._read_log(begins)
+            self._set_state("ended", _extract_reason(lines) or f"It exited with code {process.returncode}.", lines)
             self.ended.set()
-            log.error("the bot ended by itself, with code %s: %s", process.returncode, self.told)
-            await self._again.wait()
+            log.error("the bot exited with code %s: %s", process.returncode, self.exit_reason)
+            await self._restart_requested.wait()
 
     async def _await_ready(self) -> None:
-        with suppress(TimeoutError):  # it may take as long as it likes: who waits sees that it starts
+        with suppress(TimeoutError):  # the page shows that it is starting
             await self._ready()
-            self._become("running")
+            self._set_state("running")
 
     async def _stop(self) -> None:
         process = self._process
@@ -146,25 +148,25 @@ class BotProcess:
             return
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), STOP_TIMEOUT)
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_SECONDS)
         except TimeoutError:
             process.kill()
             await process.wait()
 
-    def _become(self, state: State, told: str = "", lines: Sequence[str] = ()) -> None:
-        self.state, self.told, self.log_tail = state, told, "\n".join(lines[-LAST_LINES:])
-        self._tick.set()
-        self._tick = asyncio.Event()
+    def _set_state(self, state: ProcessState, exit_reason: str = "", lines: Sequence[str] = ()) -> None:
+        self.state, self.exit_reason, self.log_tail = state, exit_reason, "\n".join(lines[-LOG_TAIL_LINES:])
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def _lines(self, begins: int) -> list[str]:
+    def _read_log(self, begins: int) -> list[str]:
         with self._log.open("rb") as file:
             file.seek(begins)
             return file.read().decode(errors="replace").splitlines()
 
 
-def _reason(lines: Sequence[str]) -> str:
-    """Return what a process that ended said after the last entry of its log; of a stack trace, the last line."""
-    entries = [number for number, line in enumerate(lines) if _ENTRY.match(line)]
-    said = [line for line in lines[entries[-1] + 1 if entries else 0 :] if line.strip()]
-    is_trace = any(line.startswith("Traceback ") for line in said)
-    return "\n".join(said[-1:] if is_trace else said)
+def _extract_reason(lines: Sequence[str]) -> str:
+    """Return the lines after the last log entry; of a traceback, the last line."""
+    entries = [number for number, line in enumerate(lines) if _LOG_ENTRY.match(line)]
+    last = [line for line in lines[entries[-1] + 1 if entries else 0 :] if line.strip()]
+    is_trace = any(line.startswith("Traceback ") for line in last)
+    return "\n".join(last[-1:] if is_trace else last)

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Platform(StrEnum):
+class SetupPlatform(StrEnum):
     """A platform that the bot can be set up for."""
 
     SLACK = "slack"

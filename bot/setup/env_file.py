@@ -1,4 +1,4 @@
-"""`.env`, as it is read and as it is written: what is not changed stays as it is, to the byte."""
+"""Editor of `.env` that keeps every other byte of the file."""
 
 import io
 import re
@@ -10,17 +10,17 @@ from dotenv.parser import Binding, parse_stream
 from core.errors import SettingsError
 from core.store.atomic_write import write_atomically
 
-#: What a file begins with that was not there.
-_HEAD = "# Written by `parley init`. What else can be set, and what it means, stands in .env.example.\n"
+#: Start of a new file.
+_HEADER = "# Written by `parley init`. See .env.example for all settings.\n"
 
-#: Nobody but who writes it is to read it.
-_MODE = 0o600
+#: Only the owner may read it.
+_FILE_MODE = 0o600
 
-#: What needs no quotes. Docker's `--env-file` would take them for a part of the value.
-_BARE = re.compile(r"[^\s'\"\\$`#][^\s'\"\\$`]*")
+#: A value without quotes: Docker's `--env-file` takes quotes as part of the value.
+_UNQUOTED = re.compile(r"[^\s'\"\\$`#][^\s'\"\\$`]*")
 
-#: A setting with its value: what stands before it and behind it is kept.
-_SET = re.compile(
+#: A setting with its value; the text before and after it stays.
+_ASSIGNMENT = re.compile(
     r"""
     (?P<head> \s* (?:export[^\S\r\n]+)? [^=\#\s]+ ) [^\S\r\n]*
     (?: = [^\S\r\n]*
@@ -33,10 +33,10 @@ _SET = re.compile(
 
 
 class EnvFile:
-    """A file of settings that may not be there yet.
+    """A file of settings, which may not exist yet.
 
     Raises:
-        SettingsError: it cannot be read.
+        SettingsError: the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,24 +45,24 @@ class EnvFile:
 
     @property
     def values(self) -> dict[str, str]:
-        """What stands in it, as the settings read it."""
+        """Values of the file, as the settings read them."""
         found = dotenv_values(stream=io.StringIO(self._text))
         return {name: value for name, value in found.items() if value}
 
-    def put(self, name: str, value: str) -> None:
-        """Have it say `NAME=value`, where it said something else or has an example of it, or else at its end.
+    def set_value(self, name: str, value: str) -> None:
+        """Write `NAME=value` in place of an old value, after its commented example, or at the end.
 
         Raises:
-            SettingsError: it cannot be written, or cannot hold this; it is as it was.
+            SettingsError: the file cannot be written, or cannot contain this value; it is unchanged.
         """
-        before = self._read()  # somebody may have an editor open beside
-        after = _with(before or _HEAD, name, value if _BARE.fullmatch(value) else _quoted(value))
-        if "${" in value or _plain(after) != {**_plain(before), name: value}:
-            raise SettingsError(f"{name}: {self.path} cannot hold it: write it there by hand")
+        before = self._read()  # it may have been edited meanwhile
+        after = _with_value(before or _HEADER, name, value if _UNQUOTED.fullmatch(value) else _quote(value))
+        if "${" in value or _parse_values(after) != {**_parse_values(before), name: value}:
+            raise SettingsError(f"{name}: {self.path} cannot contain this value: edit the file by hand")
         try:
-            write_atomically(self.path.resolve(), after.encode(), mode=_MODE)
+            write_atomically(self.path.resolve(), after.encode(), mode=_FILE_MODE)
         except OSError as error:
-            raise SettingsError(f"{self.path}: it cannot be written ({error.strerror}); it is as it was") from error
+            raise SettingsError(f"{self.path}: it cannot be written ({error.strerror}); it is unchanged") from error
         self._text = after
 
     def _read(self) -> str:
@@ -76,27 +76,27 @@ class EnvFile:
             raise SettingsError(f"{self.path}: it cannot be read ({error.strerror})") from None
 
 
-def _with(text: str, name: str, written: str) -> str:
+def _with_value(text: str, name: str, written: str) -> str:
     bindings = list(parse_stream(io.StringIO(text)))
     if any(each.key == name for each in bindings):
-        return "".join(_set(each, written) if each.key == name else each.original.string for each in bindings)
+        return "".join(_replace_value(each, written) if each.key == name else each.original.string for each in bindings)
     example = re.search(rf"^#[^\S\r\n]*{name}=.*$", text, re.MULTILINE)
     at = example.end() if example else len(text)
-    before, behind = text[:at], text[at:].removeprefix("\n")
-    return f"{before}{'' if before.endswith(chr(10)) or not before else chr(10)}{name}={written}\n{behind}"
+    before, after = text[:at], text[at:].removeprefix("\n")
+    return f"{before}{'' if before.endswith(chr(10)) or not before else chr(10)}{name}={written}\n{after}"
 
 
-def _set(binding: Binding, written: str) -> str:
-    found = _SET.fullmatch(binding.original.string)
-    assert found is not None, "it was read as a setting"
+def _replace_value(binding: Binding, written: str) -> str:
+    found = _ASSIGNMENT.fullmatch(binding.original.string)
+    assert found is not None, "dotenv parsed it as a setting"
     return f"{found['head']}={written}{found['rest']}"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _plain(text: str) -> dict[str, str | None]:
-    """What stands there, with nothing put in the place of `${NAME}`."""
+def _parse_values(text: str) -> dict[str, str | None]:
+    """Return the values without interpolation of `${NAME}`."""
     return dict(dotenv_values(stream=io.StringIO(text), interpolate=False))

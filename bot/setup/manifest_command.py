@@ -1,32 +1,34 @@
-"""`manifest`: what a platform is to be asked for, from the settings that the bot runs with."""
+"""`parley manifest`: the Slack manifest or the Discord invitation link for the current settings."""
 
 import json
 
 from bot.settings.access import AccessSection
-from bot.setup import Platform
+from bot.setup import SetupPlatform
 from core.errors import SettingsError
 
-#: Stands in a manifest for the address of the bot's HTTP server, which only its operator knows.
-YOUR_ADDRESS = "https://your-bot.example.com"
+#: Placeholder for the public URL of the bot's HTTP server.
+EXAMPLE_URL = "https://your-bot.example.com"
 
 
-def manifest(platform: Platform, settings: AccessSection) -> str:
-    """What to paste, or to open, where an app is made or invited.
+def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
+    """Return the manifest of a Slack app as JSON, or the invitation link of a Discord bot.
 
     Raises:
-        SettingsError: a setting that it takes is missing or wrong.
+        SettingsError: a required setting is missing or wrong.
     """
     match platform:
-        case Platform.SLACK:
-            from channels.slack import manifest as slack  # noqa: PLC0415 - of one platform alone
+        case SetupPlatform.SLACK:
+            from channels.slack import manifest as slack  # noqa: PLC0415 - imports one platform only
 
-            address = YOUR_ADDRESS if settings.slack_mode == "http" else ""
-            back = YOUR_ADDRESS if settings.slack_client_id else ""
+            address = EXAMPLE_URL if settings.slack_mode == "http" else ""
+            back = EXAMPLE_URL if settings.slack_client_id else ""
             return json.dumps(slack.manifest(prompts=settings.prompts, address=address, back=back), indent=2)
-        case Platform.DISCORD:
-            from channels.discord import invite  # noqa: PLC0415 - of one platform alone
+        case SetupPlatform.DISCORD:
+            from channels.discord import invite  # noqa: PLC0415 - imports one platform only
 
             if settings.discord is None:
-                raise SettingsError("DISCORD_BOT_TOKEN is not set: it tells the bot's id, which is part of the link")
+                raise SettingsError(
+                    "DISCORD_BOT_TOKEN is not set: the link contains the bot's id, which is in the token"
+                )
             token, auto_thread = settings.discord.bot_token, settings.discord.auto_thread
             return invite.invite_link(invite.application_id_of(token), auto_thread=auto_thread)

@@ -1,4 +1,4 @@
-"""Whether what is set is any good: each trial asks for real, and tells what it has found."""
+"""Checks of single settings against their services."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from core.store.migrate import list_pending
 
 
 class Verdict(Enum):
-    """What to make of a finding; a `NOTE` tells of something that could be had and is not."""
+    """Verdict of a check; a `NOTE` is a suggestion."""
 
     OK = "ok"
     NOTE = "note"
@@ -28,8 +28,8 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Result of trying a setting; the line has no secret, for one may be in the wrong setting."""
+class CheckResult:
+    """Result of a check. Secrets in the line are redacted: one may be in the wrong setting."""
 
     verdict: Verdict
     line: str
@@ -41,78 +41,78 @@ class Finding:
         return f"{self.verdict.value:4} {self.line}"
 
 
-def good(line: str) -> list[Finding]:
-    return [Finding(Verdict.OK, line)]
+def passed(line: str) -> list[CheckResult]:
+    return [CheckResult(Verdict.OK, line)]
 
 
-def faults(error: SettingsError) -> list[Finding]:
-    return [Finding(Verdict.FAIL, fault) for fault in error.faults]
+def to_failures(error: SettingsError) -> list[CheckResult]:
+    return [CheckResult(Verdict.FAIL, fault) for fault in error.faults]
 
 
-async def found(trial: Awaitable[list[Finding]]) -> list[Finding]:
-    """What a trial has shown, faults for what it raises included."""
+async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
+    """Return the results of a check, with its errors as failures."""
     try:
         return await trial
     except SettingsError as error:
-        return faults(error)
+        return to_failures(error)
     except ParleyError as error:
-        return [Finding(Verdict.FAIL, str(error))]
+        return [CheckResult(Verdict.FAIL, str(error))]
 
 
-async def slack(login: SlackSettings) -> list[Finding]:
-    """The tokens, those that there are.
+async def check_slack(login: SlackSettings) -> list[CheckResult]:
+    """Check the tokens of Slack that are set.
 
     Raises:
-        SettingsError: a line for each that Slack does not take, or for scopes that are missing.
+        SettingsError: has a line for each token that Slack refuses, and for missing scopes.
     """
     who = await slack_login.verify(slack_login.make_web_client(login), login.app_token)
-    return good(f"Slack: {who}")
+    return passed(f"Slack: {who}")
 
 
-async def discord(login: DiscordSettings) -> list[Finding]:
-    """The token, what the bot may hear, and where it is.
+async def check_discord(login: DiscordSettings) -> list[CheckResult]:
+    """Check the token, the intents and the servers of Discord.
 
     Raises:
-        SettingsError: Discord does not take it, or cannot be reached.
+        SettingsError: Discord refuses the token or cannot be reached.
     """
-    standing = await discord_login.verify_token(login)
+    report = await discord_login.verify_token(login)
     return [
-        *good(f"Discord: {standing.summary}"),
-        *(Finding(Verdict.NOTE, f"Discord: {line}") for line in standing.warnings),
-        *(Finding(Verdict.FAIL, line) for line in standing.faults),
+        *passed(f"Discord: {report.summary}"),
+        *(CheckResult(Verdict.NOTE, f"Discord: {line}") for line in report.warnings),
+        *(CheckResult(Verdict.FAIL, line) for line in report.faults),
     ]
 
 
-async def database(url: str, vault_key: str = "") -> list[Finding]:
-    """The database, and whether the key opens what is kept in it.
+async def check_database(url: str, encryption_key: str = "") -> list[CheckResult]:
+    """Check the database, and that the key decrypts the tokens in it.
 
     Raises:
-        SettingsError: it cannot be used, or the key opens nothing.
+        SettingsError: the database cannot be used, or the key is wrong.
     """
     where = make_url(url).render_as_string(hide_password=True)
     try:
         opened = Database(url)
         try:
             missing = await list_pending(opened)
-            if vault_key and not missing:
-                await Vault(opened, vault_key).count_decryptable()
+            if encryption_key and not missing:
+                await Vault(opened, encryption_key).count_decryptable()
         finally:
             await opened.aclose()
     except StoreError as error:
         raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
-    on_start = "its tables are made or updated at the next start"
+    on_start = "its tables are created or updated at the next start"
     remedy = on_start if opened.file is not None else f"{len(missing)} migrations to apply: run `parley migrate`"
-    return good(f"database: {where}" + (f"; {remedy}" if missing else ""))
+    return passed(f"database: {where}" + (f"; {remedy}" if missing else ""))
 
 
-async def model(name: str, provider: Provider, known_as: str) -> list[Finding]:
-    """A model, by a question.
+async def check_model(name: str, provider: Provider, known_as: str) -> list[CheckResult]:
+    """Check a model with one short request.
 
     Args:
-        name: what `MODEL` calls it, and `known_as` its provider.
+        name: the model's name in `MODEL`; `known_as` is its name at the provider.
 
     Raises:
-        ProviderError: it cannot answer; which of its kinds says why.
+        ProviderError: the model cannot answer.
     """
     await probe_model(provider, known_as)
-    return good(f"model: {name} answers")
+    return passed(f"model: {name} answers")

@@ -1,4 +1,4 @@
-"""What a set-up is asked for: each setting with where its value is found, and how an answer is tried."""
+"""Questions of the set-up wizard: each with instructions and a check of the answer."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,22 +12,22 @@ from bot.settings.base import SettingsSection
 from bot.settings.discord import DiscordSection
 from bot.settings.parsing import describe_errors, normalize_database_url
 from bot.settings.slack import SlackSection
-from bot.setup import Platform
+from bot.setup import SetupPlatform
 from bot.setup import manifest_command as manifests
 from bot.setup import probes as trials
-from bot.setup.probes import Finding
+from bot.setup.probes import CheckResult
 from channels.discord import invite
 from channels.slack.settings import SlackSettings
 from core.errors import ModelNotFoundError, ProviderError, SettingsError
 from core.models.provider_registry import make_provider
 
-_Part = TypeVar("_Part", bound=SettingsSection)
+_Section = TypeVar("_Section", bound=SettingsSection)
 
-#: What stands for an answer that is still to come, so that the others can be looked at.
-_TO_COME: Mapping[str, Any] = {"slack_app_token": "xapp-", "slack_signing_secret": "-"}
+#: Placeholders for later answers, so that the earlier ones can be validated.
+_PLACEHOLDERS: Mapping[str, Any] = {"slack_app_token": "xapp-", "slack_signing_secret": "-"}
 
-#: By how a model's name begins: the setting of its key, and where one gets it.
-_KEYS: Mapping[str, tuple[str, str]] = {
+#: By prefix of a model's name: the setting of its key, and the page that creates one.
+_KEY_SETTINGS: Mapping[str, tuple[str, str]] = {
     "gemini-": ("GOOGLE_API_KEY", "https://aistudio.google.com/apikey"),
     "openai/": ("OPENAI_API_KEY", "https://platform.openai.com/api-keys"),
     "anthropic/": ("ANTHROPIC_API_KEY", "https://platform.claude.com/settings/keys"),
@@ -36,115 +36,117 @@ _KEYS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked for one setting.
+    """Question for one setting.
 
     Attributes:
-        where: where its value is found.
-        tries: tries an answer for real.
-        what: what is shown to be going on meanwhile.
-        default: the answer that is meant if none is given; it is not written.
-        is_needed: whether there has to be an answer; if not, it is tried as well that there is none.
-        blames: the setting that was asked for before, if an answer may show that it is the wrong one.
+        instructions: tells where to find the value.
+        check: checks an answer against the service.
+        progress: text of the spinner during the check.
+        default: answer if none is given; it is not written.
+        is_required: whether an answer is required; if not, an empty answer is checked too.
+        earlier_setting: setting of an earlier question that a wrong answer here may be caused by.
     """
 
     name: str
-    where: str
-    tries: Callable[[str], Awaitable[list[Finding]]]
-    what: str
+    instructions: str
+    check: Callable[[str], Awaitable[list[CheckResult]]]
+    progress: str
     default: str = ""
     is_secret: bool = True
-    is_needed: bool = True
-    blames: str = ""
+    is_required: bool = True
+    earlier_setting: str = ""
 
 
-def slack(*, by_http: bool) -> Iterator[Question]:
-    """What Slack takes, by sockets or by requests."""
+def slack_questions(*, by_http: bool) -> Iterator[Question]:
+    """Yield the questions of Slack, for Socket Mode or HTTP."""
     yield Question(
         "SLACK_BOT_TOKEN",
-        "On your app's page, under OAuth & Permissions: the Bot User OAuth Token. It begins with xoxb-.",
-        _slack_bot,
+        "On your app's page, under OAuth & Permissions: copy the Bot User OAuth Token (xoxb-...).",
+        _check_bot_token,
         "asking Slack",
     )
     if by_http:
         yield Question(
             "SLACK_SIGNING_SECRET",
-            "On your app's page, under Basic Information, App Credentials: the Signing Secret. Whether it is the right "
-            "one is seen when Slack calls for the first time.",
-            _slack_secret,
-            "looking at it",
+            "On your app's page, under Basic Information, App Credentials: copy the Signing Secret. Slack's first "
+            "request will show whether it is right.",
+            _check_signing_secret,
+            "checking",
         )
     else:
         yield Question(
             "SLACK_APP_TOKEN",
-            "On your app's page, under Basic Information, App-Level Tokens: Generate Token and Scopes, with the scope "
-            "connections:write. It begins with xapp-.",
-            _slack_app,
+            "On your app's page, under Basic Information, App-Level Tokens: generate a token with the scope "
+            "connections:write (xapp-...).",
+            _check_app_token,
             "asking Slack",
         )
 
 
-def discord() -> Question:
+def discord_question() -> Question:
     return Question(
         "DISCORD_BOT_TOKEN",
-        "On your app's page, under Bot: Reset Token. It is shown once.",
-        _discord,
+        "On your app's page, under Bot: choose Reset Token and copy it. Discord shows it once.",
+        _check_discord_token,
         "asking Discord",
     )
 
 
-def manifest() -> str:
-    """What Slack's app is made from, whichever of its tokens there are.
+def slack_manifest() -> str:
+    """Return the manifest of the Slack app, before its tokens exist.
 
     Raises:
         SettingsError: another setting is wrong.
     """
-    return manifests.manifest(Platform.SLACK, _sound(AccessSection, slack_bot_token=SecretStr("xoxb-"), **_TO_COME))
+    return manifests.format_manifest(
+        SetupPlatform.SLACK, _validate_section(AccessSection, slack_bot_token=SecretStr("xoxb-"), **_PLACEHOLDERS)
+    )
 
 
-def invitation(token: str) -> str:
-    """The link that invites the bot of this token.
+def discord_invitation(token: str) -> str:
+    """Return the link that invites the bot of this token.
 
     Raises:
-        SettingsError: it is no token, or another setting of Discord's is wrong.
+        SettingsError: the token or another setting of Discord is wrong.
     """
-    part = _sound(DiscordSection, discord_bot_token=SecretStr(token))
+    part = _validate_section(DiscordSection, discord_bot_token=SecretStr(token))
     return invite.invite_link(invite.application_id_of(token), auto_thread=part.discord_auto_thread)
 
 
-def model() -> Question:
+def model_question() -> Question:
     return Question(
         "MODEL",
-        "Which one answers: gemini-NAME, openai/NAME (or what any server has that speaks OpenAI's API), "
-        "anthropic/NAME, or local/smollm2-135m, which needs no key, is tiny, and often wrong.",
-        _model,
-        "looking for it",
+        "The model: gemini-NAME, openai/NAME (also of any server with OpenAI's API), anthropic/NAME, or "
+        "local/smollm2-135m, which needs no key but is tiny and often wrong.",
+        _check_model_name,
+        "checking the name",
         default=DEFAULT_MODEL,
         is_secret=False,
     )
 
 
-def access(model: str) -> Iterator[Question]:
-    """What that model takes to be asked, the key at the end; it is then asked something."""
-    vendor = next((vendor for vendor in _KEYS if model.startswith(vendor)), "")
+def model_access_questions(model: str) -> Iterator[Question]:
+    """Yield the questions for the access to a model, the key last; its check sends a short request."""
+    vendor = next((vendor for vendor in _KEY_SETTINGS if model.startswith(vendor)), "")
     if not vendor:
         return
-    name, page = _KEYS[vendor]
+    name, page = _KEY_SETTINGS[vendor]
     own = False
     if vendor == "openai/":
         yield Question(
             "OPENAI_BASE_URL",
-            "The address of another server that speaks OpenAI's API; Enter for OpenAI's own.",
-            _base_url,
-            "looking at it",
+            "Base URL of another server with OpenAI's API; Enter for OpenAI's own.",
+            _check_base_url,
+            "checking",
             is_secret=False,
-            is_needed=False,
+            is_required=False,
         )
-        own = _agent().openai_base_url is not None
+        own = _agent_settings().openai_base_url is not None
 
-    async def tries(key: str) -> list[Finding]:
-        provider, known_as = make_provider(model, _agent(model=model, **{name.lower(): key}).endpoints)
+    async def tries(key: str) -> list[CheckResult]:
+        provider, known_as = make_provider(model, _agent_settings(model=model, **{name.lower(): key}).endpoints)
         try:
-            return await trials.model(model, provider, known_as)
+            return await trials.check_model(model, provider, known_as)
         except ModelNotFoundError as error:
             raise SettingsError(f"MODEL={model}: {error}") from error
         except ProviderError as error:
@@ -152,53 +154,55 @@ def access(model: str) -> Iterator[Question]:
         finally:
             await provider.aclose()
 
-    where = "What your server takes; Enter for none." if own else f"A key is made at {page}."
-    yield Question(name, where, tries, f"asking {model}", is_needed=not own, blames="MODEL")
+    where = "The key of your server; Enter for none." if own else f"Create a key at {page}."
+    yield Question(name, where, tries, f"asking {model}", is_required=not own, earlier_setting="MODEL")
 
 
-def database(here: str) -> Question:
-    """Args:
-    here: the database that there is without an answer.
+def database_question(default_path: str) -> Question:
+    """Return the question for the database.
+
+    Args:
+        default_path: SQLite file that is used without an answer.
     """
     return Question(
         "DATABASE_URL",
-        f"The address of a PostgreSQL, postgresql://USER:PASSWORD@HOST/NAME; Enter for a file here, {here}.",
-        _database,
+        f"URL of a PostgreSQL database, postgresql://USER:PASSWORD@HOST/NAME; Enter for the file {default_path}.",
+        _check_database_url,
         "opening the database",
-        is_needed=False,
+        is_required=False,
     )
 
 
-async def _slack_bot(token: str) -> list[Finding]:
-    return await trials.slack(replace(_slack(slack_bot_token=token), app_token=""))
+async def _check_bot_token(token: str) -> list[CheckResult]:
+    return await trials.check_slack(replace(_slack_settings(slack_bot_token=token), app_token=""))
 
 
-async def _slack_app(token: str) -> list[Finding]:
-    await trials.slack(_slack(slack_app_token=token))
-    return trials.good("Slack: the app may open sockets")
+async def _check_app_token(token: str) -> list[CheckResult]:
+    await trials.check_slack(_slack_settings(slack_app_token=token))
+    return trials.passed("Slack: the app can use Socket Mode")
 
 
-async def _slack_secret(secret: str) -> list[Finding]:
-    _slack(slack_signing_secret=secret)
+async def _check_signing_secret(secret: str) -> list[CheckResult]:
+    _slack_settings(slack_signing_secret=secret)
     return []
 
 
-def _slack(**given: Any) -> SlackSettings:
-    login = _sound(SlackSection, **{**_TO_COME, **given}).slack
-    assert login is not None, "its first token was asked for first"
+def _slack_settings(**given: Any) -> SlackSettings:
+    login = _validate_section(SlackSection, **{**_PLACEHOLDERS, **given}).slack
+    assert login is not None, "the bot token is set"
     return login
 
 
-async def _discord(token: str) -> list[Finding]:
-    login = _sound(DiscordSection, discord_bot_token=SecretStr(token)).discord
-    assert login is not None, "it has its token"
-    return await trials.discord(login)
+async def _check_discord_token(token: str) -> list[CheckResult]:
+    login = _validate_section(DiscordSection, discord_bot_token=SecretStr(token)).discord
+    assert login is not None, "the token is set"
+    return await trials.check_discord(login)
 
 
-async def _model(name: str) -> list[Finding]:
-    """Whether there is such a provider; the model itself is asked when there is a key."""
+async def _check_model_name(name: str) -> list[CheckResult]:
+    """Check that the provider exists; the model is checked with its key."""
     try:
-        provider, _ = make_provider(name, _agent(model=name).endpoints)
+        provider, _ = make_provider(name, _agent_settings(model=name).endpoints)
     except SettingsError as error:
         if wrong := [fault for fault in error.faults if fault.startswith("MODEL")]:
             raise SettingsError(*wrong) from None
@@ -207,29 +211,29 @@ async def _model(name: str) -> list[Finding]:
     return []
 
 
-async def _base_url(url: str) -> list[Finding]:
-    _agent(openai_base_url=url or None)
+async def _check_base_url(url: str) -> list[CheckResult]:
+    _agent_settings(openai_base_url=url or None)
     return []
 
 
-def _agent(**given: Any) -> AgentSection:
-    return _sound(AgentSection, **given)
+def _agent_settings(**given: Any) -> AgentSection:
+    return _validate_section(AgentSection, **given)
 
 
-async def _database(url: str) -> list[Finding]:
+async def _check_database_url(url: str) -> list[CheckResult]:
     if not url:
         return []
     try:
-        return await trials.database(normalize_database_url(url))
+        return await trials.check_database(normalize_database_url(url))
     except ValueError as error:
         raise SettingsError(f"DATABASE_URL: {error}") from None
 
 
-def _sound(kind: type[_Part], **given: Any) -> _Part:
-    """Return the settings.
+def _validate_section(kind: type[_Section], **given: Any) -> _Section:
+    """Return the validated section.
 
     Raises:
-        SettingsError: a line for each fault, as at a start.
+        SettingsError: has a line for each fault, as at the start of the bot.
     """
     try:
         part = kind(**given)

@@ -187,7 +187,9 @@ async def _sandbox(answer: Callable[[ReceivedRequest], Turn]) -> AsyncIterator[s
                 "DATA_DIR": folder,
             }
             with patch.dict(os.environ, settings, clear=True):
-                running = asyncio.create_task(sandbox.run(load_settings(), stop, terminal=False, port=0, say=say))
+                running = asyncio.create_task(
+                    sandbox.run_sandbox(load_settings(), stop, terminal=False, port=0, say=say)
+                )
                 try:
                     yield await asyncio.wait_for(address, 60)
                 finally:

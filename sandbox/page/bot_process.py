@@ -19,7 +19,7 @@ class ManagedBot(Protocol):
     """
 
     state: State
-    told: str
+    exit_reason: str
     log_tail: str
     model: str
     models: list[str]
@@ -34,5 +34,5 @@ class ManagedBot(Protocol):
     async def restart(self, model: str = "") -> None:
         """Let it end in good order, and start it again, perhaps with another model."""
 
-    async def ticked(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until one of these changes."""

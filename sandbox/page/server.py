@@ -179,7 +179,7 @@ class PageServer:
     async def _changed(self) -> None:
         """Wait until there may be something else to see."""
         assert self._bot is not None
-        waits = (self._slack.ticked, self._discord.ticked, self.feed.ticked, self._bot.ticked)
+        waits = (self._slack.ticked, self._discord.ticked, self.feed.ticked, self._bot.wait_for_change)
         tasks = [asyncio.create_task(wait(), name="a change") for wait in waits]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

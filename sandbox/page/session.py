@@ -111,7 +111,7 @@ class PageSession:
         bot = self._bot
         about = {
             "state": bot.state,
-            "told": bot.told,
+            "told": bot.exit_reason,
             "log": bot.log_tail,
             "model": bot.model,
             "models": bot.models,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.agents import make_choice, make_crew
+from bot.agents import make_agents, make_model_registry
 from bot.agents_file import read_agents
 from bot.settings import load_settings
-from bot.setup.check import check
+from bot.setup.check import run_checks
 from bot.setup.probes import Verdict
 from core.errors import SettingsError
 
@@ -49,8 +49,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_the_agents_of_a_file_are_made_each_with_its_own_and_named_by_their_tables(folder: Path) -> None:
     (folder / "agents.toml").write_text(WHOLE)
     settings = load_settings()
-    choice = make_choice(settings)
-    crew = make_crew(settings, choice)
+    choice = make_model_registry(settings)
+    crew = make_agents(settings, choice)
     assert list(crew.apps) == ["desk", "clerk", "weather"]
     assert [app.name for app in crew.apps.values()] == list(crew.apps)
     assert [app.root_agent and app.root_agent.name for app in crew.apps.values()] == ["desk", "clerk", "forecaster"]
@@ -69,8 +69,8 @@ async def test_the_agents_of_a_file_are_made_each_with_its_own_and_named_by_thei
     [
         ("default = [,", ["agents.toml: it is not TOML: line 1, column 12"]),
         ("[agents.desk]", ["agents.toml: default is missing: write default = NAME"]),
-        ('default = "desk"\nagents = {}', ["agents.toml: [agents]: there is none: write a table"]),
-        ('default = "ghost"\n[agents.desk]', ["agents.toml: default=ghost: it names none of [agents]: desk"]),
+        ('default = "desk"\nagents = {}', ["agents.toml: [agents] is empty: write a table"]),
+        ('default = "ghost"\n[agents.desk]', ["agents.toml: default=ghost: it is not in [agents]: desk"]),
         ('default = "desk"\n[agents.desk]\n[agents."../up"]', ["[agents.../up] a name: it must begin with a letter"]),
         ('default = "desk"\n[agents.desk]\n[agents.user]', ["agents.toml: [agents.user] a name: it must begin"]),
         ('default = "desk"\n[agents.desk]\ntols = []', ["agents.toml: [agents.desk] tols: Extra inputs"]),
@@ -79,11 +79,14 @@ async def test_the_agents_of_a_file_are_made_each_with_its_own_and_named_by_thei
             'default = "desk"\n[agents.desk]\n[places]\ngeneral = "desk"\nC0123456 = "ghost"',
             ["[places] general: it must be the id of a channel"],
         ),
-        ('default = "desk"\n[agents.desk]\n[places]\nC0123456 = "ghost"', ["[places] C0123456=ghost: it names none"]),
+        (
+            'default = "desk"\n[agents.desk]\n[places]\nC0123456 = "ghost"',
+            ["[places] C0123456=ghost: it is not in [agents]"],
+        ),
         (
             'default = "desk"\n[agents.desk]\nagent = "sky"\nmodel = "openai/x"\ninstruction_file = "no.md"',
             [
-                "[agents.desk] an agent that is brought has its own: remove model, inst",
+                "[agents.desk] your own agent has these itself: remove model, inst",
                 "instruction_file: no.md cannot",
             ],
         ),
@@ -103,7 +106,7 @@ async def test_each_agent_that_cannot_be_had_is_told_by_the_check_and_the_others
         'default = "desk"\n[agents.desk]\ntools = ["no.such:tool"]\n[agents.far]\nagent = "../elsewhere/x"\n'
         '[agents.cold]\nmodel = "gemini-x"\n[agents.mcp]\nmcp = "gone.toml"\n'
     )
-    lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
+    lines = [finding.line async for finding in run_checks() if finding.verdict is Verdict.FAIL]
     for begin in (
         "agents.toml: [agents.desk] tools: no.such:tool: there is no module no",
         "agents.toml: [agents.far] agent=../elsewhere/x: there is no such folder",
@@ -120,5 +123,5 @@ def test_a_file_of_agents_that_is_asked_for_beside_an_agent_is_a_contradiction(
     monkeypatch.setenv("AGENT", "sky")
     assert load_settings().agents_path is None
     monkeypatch.setenv("AGENTS_FILE", "agents.toml")
-    with pytest.raises(SettingsError, match="AGENT: there is AGENTS_FILE beside it"):
+    with pytest.raises(SettingsError, match="AGENT and AGENTS_FILE are both set"):
         load_settings()

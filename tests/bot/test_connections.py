@@ -8,7 +8,7 @@ from aiohttp import web
 
 from bot import connections
 from bot.connections import AcceptErrorLog, raise_open_files_limit
-from bot.server import serving
+from bot.server import run_server
 
 
 async def echo(request: web.Request) -> web.Response:
@@ -36,7 +36,7 @@ async def test_a_connection_without_a_whole_request_in_time_is_closed(
     part: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.1)
-    async with serving(0, ROUTES, is_needed=True) as server:
+    async with run_server(0, ROUTES, is_needed=True) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(part)
         assert await is_closed(reader)
@@ -53,7 +53,7 @@ async def test_a_request_that_takes_long_to_answer_is_not_closed(monkeypatch: py
         return web.Response(text="done")
 
     async with (
-        serving(0, [web.get("/slow", slow)], is_needed=True) as server,
+        run_server(0, [web.get("/slow", slow)], is_needed=True) as server,
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{server.port}/slow") as answer,
     ):
@@ -69,7 +69,7 @@ async def test_at_the_limit_the_connection_that_was_idle_for_longest_closes(monk
         await go_on.wait()
         return web.Response(text="done")
 
-    async with serving(0, [*ROUTES, web.get("/slow", slow)], is_needed=True) as server:
+    async with run_server(0, [*ROUTES, web.get("/slow", slow)], is_needed=True) as server:
         busy, busy_writer = await asyncio.open_connection("127.0.0.1", server.port)
         busy_writer.write(b"GET /slow HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n")
         await begun.wait()

@@ -13,13 +13,13 @@ from bot import output as tables
 def test_what_is_printed_while_something_goes_on_goes_where_it_is_meant_to(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tables, "PATIENCE", 0.0)
+    monkeypatch.setattr(tables, "SPINNER_DELAY_SECONDS", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1")  # stands for a terminal
     shown, until = "", time.monotonic() + 10
-    with redirect_stdout(StringIO()) as file, tables.progress("reading"):
+    with redirect_stdout(StringIO()) as file, tables.show_progress("reading"):
         while "reading …" not in shown and time.monotonic() < until:
             shown += capsys.readouterr().err
-        tables.write("one, ")
+        tables.write_text("one, ")
         sys.stdout.write("two")
     assert "reading …" in shown
     assert file.getvalue() == "one, two"
@@ -30,12 +30,12 @@ def test_a_finding_is_broken_between_words_on_a_terminal_and_in_no_file(
 ) -> None:
     address = f"https://example.com/{'a' * 40}-{'b' * 40}"
     line = f"Discord: I am in no server, and nobody can write to me there. Invite me: {address}"
-    tables.verdict("note", line)
+    tables.print_verdict("note", line)
     assert capsys.readouterr().out == f"note {line}\n"
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "60")
-    tables.verdict("note", line)
+    tables.print_verdict("note", line)
     assert capsys.readouterr().out == (
         f"note Discord: I am in no server, and nobody can write to me\n     there. Invite me:\n     {address}\n"
     )
@@ -43,7 +43,7 @@ def test_a_finding_is_broken_between_words_on_a_terminal_and_in_no_file(
 
 def test_numbers_are_right_justified_and_the_total_is_the_last_row(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [["Ada (U1)", 1234], ["nobody", 5]]
-    tables.show("Usage", ["person", "read"], rows, numbers=["read"], total=["in all", 1239])
+    tables.print_table("Usage", ["person", "read"], rows, right_aligned=["read"], total=["in all", 1239])
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert (lines[0], lines[1].split()) == ("Usage", ["person", "read"])
     assert lines[-3:] == ["Ada (U1)   1,234", "nobody         5", "in all     1,239"]

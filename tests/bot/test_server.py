@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from bot import server as servers
-from bot.server import RETRY_SECONDS, serving
+from bot.server import RETRY_AFTER_SECONDS, run_server
 from channels.slack.client.http_mode import PATH
 from sandbox.slack import SlackSandbox
 
@@ -20,7 +20,7 @@ async def test_a_request_that_comes_before_its_route_is_held_until_it_is_there()
         taken.put_nowait((await request.json())["event_id"])
         return web.Response()
 
-    async with SlackSandbox() as slack, serving(0, [], is_needed=True) as server:
+    async with SlackSandbox() as slack, run_server(0, [], is_needed=True) as server:
         server_url = f"http://127.0.0.1:{server.port}"
         slack.requests.url = server_url + PATH
         await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
@@ -29,7 +29,7 @@ async def test_a_request_that_comes_before_its_route_is_held_until_it_is_there()
             early = asyncio.create_task(_status(session, f"{server_url}/else"))
             await asyncio.wait([early], timeout=0.1)
             assert not early.done()
-            server.add([web.post(PATH, take)])
+            server.add_routes([web.post(PATH, take)])
             assert await early == 404
         told = {e.payload["event_id"] for e in slack.envelopes}
         async with asyncio.timeout(30):
@@ -42,12 +42,12 @@ async def test_a_request_is_held_for_a_bounded_time(monkeypatch: pytest.MonkeyPa
     assert servers.HOLD_SECONDS < 3
     monkeypatch.setattr(servers, "HOLD_SECONDS", 0.05)
     async with (
-        serving(0, [], is_needed=True) as server,
+        run_server(0, [], is_needed=True) as server,
         aiohttp.ClientSession() as session,
         session.post(f"http://127.0.0.1:{server.port}{PATH}") as answer,
     ):
         assert answer.status == 503
-        assert answer.headers["Retry-After"] == str(RETRY_SECONDS)
+        assert answer.headers["Retry-After"] == str(RETRY_AFTER_SECONDS)
 
 
 async def _status(session: aiohttp.ClientSession, url: str) -> int:
@@ -61,7 +61,7 @@ async def test_the_server_listens_on_the_given_address_alone(host: str | None, i
         free.bind(("", 0))
         port = free.getsockname()[1]
     routes = [web.get("/here", _here)]
-    async with serving(port, routes, is_needed=True, host=host), aiohttp.ClientSession() as session:
+    async with run_server(port, routes, is_needed=True, host=host), aiohttp.ClientSession() as session:
         assert await _status(session, f"http://127.0.0.1:{port}/here") == 200
         if is_public:
             assert await _status(session, f"http://127.0.0.2:{port}/here") == 200

@@ -14,9 +14,9 @@ import typer.main
 import yaml
 from typer.core import TyperGroup
 
-from bot.app import ENDING_SECONDS
+from bot.app import SHUTDOWN_GRACE_SECONDS
 from bot.cli.main import cli
-from bot.server import ALIVE
+from bot.server import LIVENESS_PATH
 from bot.settings import Settings
 from core.observability import metrics
 from sandbox.procfile import KILLED_AFTER
@@ -103,7 +103,7 @@ def test_the_procfile_and_the_button_of_heroku_name_what_there_is() -> None:
     for name, variable in app["env"].items():
         assert variable["description"], name
         assert variable.keys() <= {"description", "value", "required", "generator"}, name
-    assert default("shutdown_timeout_seconds") + ENDING_SECONDS < KILLED_AFTER
+    assert default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS < KILLED_AFTER
     ran = (ROOT / "bin" / "post_compile").read_text()
     assert set(re.findall(r"python -m bot (\w+)", ran)) <= commands()
     assert (ROOT / "bin" / "post_compile").stat().st_mode & 0o111
@@ -144,7 +144,7 @@ def test_the_dockerfile_builds_what_there_is_for_a_user_who_may_do_nothing_else(
     (health,) = [rest for word, rest in lines if word == "HEALTHCHECK"]
     (asks,) = json.loads(health.partition("CMD ")[2])[2:]
     compile(asks, "HEALTHCHECK", "exec")
-    assert ALIVE in asks
+    assert LIVENESS_PATH in asks
     assert ("CMD", '["parley", "run"]') in lines
     assert f"EXPOSE {default('port')}" in docker
 
@@ -170,7 +170,7 @@ def test_compose_has_a_database_that_is_brought_up_to_date_before_the_bot_starts
         assert url.endswith(f"/{user['POSTGRES_DB']}")
     port = default("port")
     assert services["parley"]["ports"] == [f"127.0.0.1:{port}:{port}"]
-    ends = default("shutdown_timeout_seconds") + ENDING_SECONDS
+    ends = default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS
     assert int(services["parley"]["stop_grace_period"].removesuffix("s")) > ends
 
 
@@ -179,7 +179,7 @@ def test_the_unit_of_systemd_runs_what_there_is_and_waits_for_its_end() -> None:
     asked = re.findall(r"^Exec\w+=/opt/parley/\.venv/bin/python -m bot (\w+)$", unit, re.M)
     assert asked == ["migrate", "run"]
     assert set(asked) <= commands()
-    ends = default("shutdown_timeout_seconds") + ENDING_SECONDS
+    ends = default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS
     assert int(re.findall(r"TimeoutStopSec=(\d+)", unit)[0]) > ends
 
 

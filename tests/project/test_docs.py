@@ -20,12 +20,12 @@ import typer.main
 from typer.core import TyperGroup
 
 from bot.cli.main import cli
-from bot.cli.operations import AskedFor
-from bot.monitoring.diagnostics import Finding
+from bot.cli.operations import RequestResult
+from bot.monitoring.diagnostics import Diagnosis
 from bot.settings import Settings
-from bot.setup import Platform
+from bot.setup import SetupPlatform
 from bot.setup import probes as trials
-from bot.setup.manifest_command import manifest
+from bot.setup.manifest_command import format_manifest
 from channels.commands.handlers import COMMANDS as WORDS
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import api as discord_api
@@ -162,21 +162,21 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
     }
     records: dict[tuple[str, str], Any] = {
         ("status", "workers"): WorkerOverview,
-        ("status", "waiting"): QueueOverview,
+        ("status", "queue"): QueueOverview,
         ("status", "channels"): ChannelOverview,
         ("status", "failures"): FailureGroup,
-        ("status", "findings"): Finding,
+        ("status", "findings"): Diagnosis,
         ("sessions", ""): SessionOverview,
         ("why", ""): TurnReport,
         ("why", "calls"): ModelCall,
         ("why", "receipt"): RunRecord,
         ("why", "tool_calls"): ToolCallRecord,
         ("status", ""): Overview,
-        ("retry", ""): AskedFor,
-        ("cancel", ""): AskedFor,
+        ("retry", ""): RequestResult,
+        ("cancel", ""): RequestResult,
         ("forget", ""): DeletionPreview,
         ("forget", "deleted"): DeletionResult,
-        ("check", ""): trials.Finding,
+        ("check", ""): trials.CheckResult,
     }
     less = {("why", ""): {"cost"}}  # which is told in dollars
     more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
@@ -196,7 +196,7 @@ def test_the_commands_of_make_that_the_pages_name_are_there() -> None:
 
 def test_the_file_of_the_manifest_is_what_is_printed(defaults: dict[str, str]) -> None:
     del defaults
-    assert f"{manifest(Platform.SLACK, Settings())}\n" == (ROOT / "manifest.json").read_text()
+    assert f"{format_manifest(SetupPlatform.SLACK, Settings())}\n" == (ROOT / "manifest.json").read_text()
 
 
 def test_the_page_of_slack_has_the_scopes_and_the_events() -> None:

@@ -14,8 +14,8 @@ from bot import settings as configuration
 from bot.cli.main import cli
 from bot.settings import Settings
 from bot.setup import check as checking
-from bot.setup.check import check
-from bot.setup.manifest_command import YOUR_ADDRESS
+from bot.setup.check import run_checks
+from bot.setup.manifest_command import EXAMPLE_URL
 from channels.slack.client.http_mode import PATH
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
 from core.errors import SettingsError
@@ -75,7 +75,7 @@ async def checked(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str
         monkeypatch.setenv(name, address)
     async with ScriptedGemini(["ok"]) as model:
         monkeypatch.setenv("GOOGLE_BASE_URL", model.base_url)
-        return [str(finding) async for finding in check()]
+        return [str(finding) async for finding in run_checks()]
 
 
 def shown(page: str) -> list[list[str]]:
@@ -101,7 +101,7 @@ async def test_who_follows_the_page_of_slack_sees_what_it_shows(
     del values["SLACK_APP_TOKEN"]
     written(by_http, **values, SLACK_SIGNING_SECRET=slack.signing_secret)
     assert await checked(monkeypatch) == good
-    assert f"`{YOUR_ADDRESS}{PATH}`" in page
+    assert f"`{EXAMPLE_URL}{PATH}`" in page
 
 
 async def test_who_follows_the_page_of_discord_sees_what_it_shows(
@@ -132,9 +132,7 @@ def test_who_follows_the_page_of_several_workspaces_has_settings_that_go_togethe
     (keys,) = blocks("several-workspaces.md", "sh")
     written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nGOOGLE_API_KEY=key", SECRET_KEY="0123456789abcdef" * 4)
     assert configuration.load_settings().token_encryption_key == "0123456789abcdef" * 4
-    assert {f"{YOUR_ADDRESS}{path}" for path in (INSTALL_PATH, REDIRECT_PATH)} <= set(
-        re.findall(r"`(https:\S+)`", page)
-    )
+    assert {f"{EXAMPLE_URL}{path}" for path in (INSTALL_PATH, REDIRECT_PATH)} <= set(re.findall(r"`(https:\S+)`", page))
     written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nSLACK_BOT_TOKEN=xoxb-1", SECRET_KEY="0123456789abcdef" * 4)
     with pytest.raises(SettingsError, match="unset one of them"):
         configuration.load_settings()

@@ -145,8 +145,8 @@ def test_an_operators_terminal_obeys_nothing_that_a_tool_was_called_with(
     attack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use = ToolCallRecord("1", f"tool{attack}", attack, outcome="failed", error=attack)
-    accounts.show(account(receipt=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}"))
-    tables.dump(account(receipt=RunRecord(tool_calls=(use,))))
+    accounts.print_report(account(receipt=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}"))
+    tables.print_json(account(receipt=RunRecord(tool_calls=(use,))))
     said = capsys.readouterr().out
     assert not set("\x1b\x9b\x07\r\u202e") & set(said)
     if "red" in attack:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.server import ALIVE, READY
+from bot.server import LIVENESS_PATH, READINESS_PATH
 from channels.slack.client.http_mode import PATH
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ReceivedRequest, Say, ScriptedOpenAI, Turn
@@ -63,9 +63,9 @@ async def test_two_deploys_under_load_lose_nothing_and_say_nothing_twice(
 async def _start(foreman: Foreman) -> Dyno:
     """Heroku has a web process listen within 60 seconds. It does so at once, and says when it is ready."""
     dyno = await foreman.start("web")
-    await dyno.listens(ALIVE)
-    assert await dyno.probe(READY) in ((503, "starting\n"), (200, "ready\n"))
-    await dyno.listens(READY)
+    await dyno.listens(LIVENESS_PATH)
+    assert await dyno.probe(READINESS_PATH) in ((503, "starting\n"), (200, "ready\n"))
+    await dyno.listens(READINESS_PATH)
     return dyno
 
 

@@ -14,7 +14,7 @@ from time import monotonic
 import pytest
 import sqlalchemy as sa
 
-from bot.app import ENDING_SECONDS
+from bot.app import SHUTDOWN_GRACE_SECONDS
 from core.store.database import Database
 from core.store.schema import inbox, messages, turns
 from sandbox.models import ReceivedRequest, Say
@@ -181,7 +181,7 @@ async def test_a_database_that_hangs_holds_up_no_stop(start: Start, tmp_path: Pa
         bot = await start(**settings)
         here = await begun(bot)
         async with hanging:
-            until = monotonic() + 1 + ENDING_SECONDS + 15
+            until = monotonic() + 1 + SHUTDOWN_GRACE_SECONDS + 15
             ending = asyncio.create_task(bot.program.end())
             await bot.disconnected()
             assert not ending.done(), "the platforms are hung up on, and not by the death of the process"

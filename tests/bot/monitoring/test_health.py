@@ -13,7 +13,7 @@ from tenacity.wait import wait_fixed
 
 from bot import app
 from bot.monitoring import health
-from bot.monitoring.health import Health
+from bot.monitoring.health import HealthMonitor
 from bot.settings import Settings
 from channels.base import Channel
 from channels.discord import adapter as discord_channel
@@ -43,7 +43,7 @@ CONNECTING = "apps.connections.open"
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.02)
     monkeypatch.setattr(socket, "PING_INTERVAL", 0.1)
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.1)
     monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
@@ -53,9 +53,9 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def watched(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[Health]:
+async def watched(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[HealthMonitor]:
     """The health of channels that are connected; what is wrong with it is raised in the end."""
-    found = Health(patience=0.3, limit=limit)
+    found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=limit)
     assert not found.is_ready
     watching = asyncio.create_task(found.watch(channels, database))
     await until(lambda: found.is_ready)
@@ -77,7 +77,7 @@ async def test_a_channel_that_cannot_be_connected_is_not_ready_until_it_is(tmp_p
         sandbox.faults.fail(CONNECTING, 100_000)
         await sandbox.freeze_sockets()
         await until(lambda: not found.is_ready)
-        assert found.why == ["slack: there is no sign of life"]
+        assert found.reasons == ["slack: no heartbeat"]
         sandbox.faults.clear()
         await until(lambda: found.is_ready)
         question = await sandbox.say("ada", sandbox.open_dm("ada"), "back?")
@@ -88,12 +88,12 @@ async def test_a_token_that_is_good_no_more_is_deafness_that_nothing_helps_again
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SlackSandbox(rate_limits=False) as sandbox, slack.running(sandbox, tmp_path, "never asked") as bot:
-        found = Health(patience=1.0, limit=2.5)
+        found = HealthMonitor(silence_seconds=1.0, max_silence_seconds=2.5)
         sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
-        with pytest.raises(ConnectionLostError, match=r"slack: there was no sign of life for \d s; ending"):
+        with pytest.raises(ConnectionLostError, match=r"slack: no heartbeat for \d s; ending"):
             await asyncio.wait_for(found.watch([bot.channel], bot.database), 30)
         assert "auth.test: Slack says account_inactive" in caplog.text
-        assert caplog.text.count("slack: connecting anew") == 2
+        assert caplog.text.count("slack: reconnecting") == 2
 
 
 async def test_a_dead_line_to_discord_is_connected_anew_and_what_was_said_meanwhile_is_answered(
@@ -118,7 +118,7 @@ async def test_a_dead_line_to_discord_is_connected_anew_and_what_was_said_meanwh
 async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "DATABASE_SECONDS", 0.2)
+    monkeypatch.setattr(health, "DATABASE_CHECK_SECONDS", 0.2)
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     await migrate(database)
     async with watched(database) as found:
@@ -133,7 +133,7 @@ async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Database, "ping", ping)
                 await until(lambda: not found.is_ready)
-                (line,) = found.why
+                (line,) = found.reasons
                 assert line in ("out of reach", "the database has not answered for 0.2 s")
             await until(lambda: found.is_ready)
     await database.aclose()
@@ -143,7 +143,7 @@ async def test_a_disk_without_room_acknowledges_nothing_and_loses_nothing(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gaps, "STORE_WAIT", wait_fixed(0.1))
-    monkeypatch.setattr(health, "DATABASE_SECONDS", 1.0)
+    monkeypatch.setattr(health, "DATABASE_CHECK_SECONDS", 1.0)
     async with (
         SlackSandbox(rate_limits=False) as sandbox,
         slack.running(sandbox, disk, discord.echo) as bot,
@@ -152,7 +152,7 @@ async def test_a_disk_without_room_acknowledges_nothing_and_loses_nothing(
         direct = sandbox.open_dm("ada")
         with filled(disk):
             full = "the database cannot be used (SQLITE_FULL): the disk that it is on is full, so make room there"
-            await until(lambda: found.why == [full])
+            await until(lambda: found.reasons == [full])
             said = await sandbox.say("ada", direct, "are you there?")
             await asyncio.sleep(0.5)
             assert not any(envelope.acknowledged_at for envelope in sandbox.envelopes)
@@ -166,14 +166,14 @@ async def test_who_is_being_stopped_is_not_ready(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     await migrate(database)
     async with watched(database) as found:
-        found.drain()
-        assert (found.is_ready, found.why) == (False, ["stopping"])
+        found.mark_stopping()
+        assert (found.is_ready, found.reasons) == (False, ["stopping"])
     await database.aclose()
 
 
 async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(app, "Health", partial(Health, patience=0.2, limit=0.5))
+    monkeypatch.setattr(app, "HealthMonitor", partial(HealthMonitor, silence_seconds=0.2, max_silence_seconds=0.5))
     async with SlackSandbox(rate_limits=False) as sandbox:
         settings = Settings(
             slack_bot_token=SecretStr(sandbox.bot_token),
@@ -203,7 +203,7 @@ async def test_who_is_to_hear_discord_next_and_cannot_ends_with_an_error(
             )
             await connection.execute(sa.insert(channels).values(name="discord", owner="other"))
         await bot.channel.start()
-        found = Health(patience=0.3, limit=1.0)
+        found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=1.0)
         watching = asyncio.create_task(found.watch([bot.channel], bot.database))
         await until(lambda: found.is_ready)
         server.faults.refuse_handshakes(100_000)

@@ -97,7 +97,7 @@ def written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr("sys.excepthook", None)
-    logs.configure("INFO", style=request.param)
+    logs.configure_logging("INFO", log_format=request.param)
     yield stream
     logging.captureWarnings(False)
     threading.excepthook = hook

@@ -3,9 +3,9 @@ import socket
 import aiohttp
 import pytest
 
-from bot.monitoring.health import Health
-from bot.monitoring.prometheus import PATH, Metrics
-from bot.server import serving
+from bot.monitoring.health import HealthMonitor
+from bot.monitoring.prometheus import PATH, MetricsEndpoint
+from bot.server import run_server
 
 
 def address_of_this_machine() -> str:
@@ -25,7 +25,7 @@ async def test_metrics_without_a_token_answer_loopback_alone() -> None:
     for token, status in (("", 403), ("letmein12345", 200)):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with (
-            serving(port, Metrics(Health(), token).routes, is_needed=True, host=None),
+            run_server(port, MetricsEndpoint(HealthMonitor(), token).routes, is_needed=True, host=None),
             aiohttp.ClientSession(headers=headers) as session,
         ):
             found = []

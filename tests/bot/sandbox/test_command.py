@@ -22,14 +22,14 @@ LOCAL = configuration.LOCAL_MODEL
 def test_the_models_of_a_vendor_whose_key_is_set_can_be_chosen_on_the_page(
     monkeypatch: pytest.MonkeyPatch, key: str, vendor: str, address: str
 ) -> None:
-    assert sandbox._models(configuration.load_settings()) == [LOCAL]
+    assert sandbox._list_models(configuration.load_settings()) == [LOCAL]
     monkeypatch.setenv(key, "a key")
-    offered = sandbox._models(configuration.load_settings())
+    offered = sandbox._list_models(configuration.load_settings())
     assert LOCAL in offered
     assert len(offered) > 3
     assert all(name.startswith(vendor) and not name.endswith("*") for name in offered if name != LOCAL)
     monkeypatch.setenv(address, "http://127.0.0.1:1/v1")  # whoever is there, he has models of his own
-    assert set(sandbox._models(configuration.load_settings())) <= {configuration.DEFAULT_MODEL, LOCAL}
+    assert set(sandbox._list_models(configuration.load_settings())) <= {configuration.DEFAULT_MODEL, LOCAL}
 
 
 @pytest.mark.parametrize(("agent", "watched"), [("mine", "mine"), ("examples.clock", ""), ("", "")])
@@ -48,8 +48,10 @@ def test_the_reason_is_what_follows_the_last_entry_of_the_log() -> None:
         "  more of it",
         "2026-11-24 10:00:01,002 INFO bot: x",
     ]
-    assert process._reason([*entries, "AGENT=mine: agent.py, line 2: it is not Python"]) == (
+    assert process._extract_reason([*entries, "AGENT=mine: agent.py, line 2: it is not Python"]) == (
         "AGENT=mine: agent.py, line 2: it is not Python"
     )
-    assert process._reason(["Traceback (most recent call last):", "  File x", "KeyError: 'y'"]) == "KeyError: 'y'"
-    assert process._reason(entries) == ""
+    assert (
+        process._extract_reason(["Traceback (most recent call last):", "  File x", "KeyError: 'y'"]) == "KeyError: 'y'"
+    )
+    assert process._extract_reason(entries) == ""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from bot import settings as configuration
-from bot.setup.check import check
+from bot.setup.check import run_checks
 from bot.setup.probes import Verdict
 from core.errors import SettingsError
 from core.identity import Actor, Location
@@ -122,7 +122,7 @@ async def test_check_names_what_the_platforms_do_not_know(monkeypatch: pytest.Mo
 async def unknown() -> dict[str, list[str]]:
     """What is named of each setting that fails."""
     found = dict[str, list[str]]()
-    async for finding in check():
+    async for finding in run_checks():
         setting, _, line = finding.line.partition(": ")
         if finding.verdict is Verdict.FAIL and setting in ("SLACK_ALLOW", "DISCORD_BLOCK"):
             words = [word.rstrip(":") for word in line.split()]

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from bot.settings import LOCAL_MODEL
-from bot.setup.check import check
-from bot.setup.probes import Finding, Verdict
+from bot.setup.check import run_checks
+from bot.setup.probes import CheckResult, Verdict
 from core.privacy.vault import Vault
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -12,7 +12,7 @@ from core.store.migrate import migrate
 
 async def test_a_fault_of_the_databases_url_names_its_setting_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://u:hidden@h/d?channel_binding=require&timeout=soon")
-    lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
+    lines = [finding.line async for finding in run_checks() if finding.verdict is Verdict.FAIL]
     named = [line for line in lines if "DATABASE_URL" in line]
     assert [line.count("DATABASE_URL:") for line in named] == [1, 1]
     assert "channel_binding" in named[0]
@@ -37,7 +37,9 @@ async def test_a_key_that_opens_nothing_of_what_is_kept_is_a_fault(
         await migrate(database)
         for key, faults in (("0123456789abcdef" * 2, 0), ("fedcba9876543210" * 2, 1)):
             await Vault(database, key).put("one", {})
-            found = [f.line async for f in check() if f.verdict is Verdict.FAIL and f.line.startswith("SECRET_KEY:")]
+            found = [
+                f.line async for f in run_checks() if f.verdict is Verdict.FAIL and f.line.startswith("SECRET_KEY:")
+            ]
             assert len(found) == faults
     finally:
         await database.aclose()
@@ -52,12 +54,12 @@ async def test_a_rate_for_each_person_is_recommended(
     for name, value in {**variables, **secrets, "MODEL": "local/none"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'parley.db'}")
-    notes = [finding.line async for finding in check() if finding.verdict is Verdict.NOTE]
+    notes = [finding.line async for finding in run_checks() if finding.verdict is Verdict.NOTE]
     assert any(line.startswith("RATE_LIMIT_PER_USER") for line in notes) is not bool(rate)
 
 
 def test_a_secret_in_the_wrong_setting_is_not_shown() -> None:
-    line = Finding(Verdict.FAIL, "MODEL=sk-ant-api03-0123456789abcdef: no such model").line
+    line = CheckResult(Verdict.FAIL, "MODEL=sk-ant-api03-0123456789abcdef: no such model").line
     assert line == "MODEL=[redacted]: no such model"
 
 
@@ -71,7 +73,7 @@ async def test_the_check_notes_misspelt_settings_and_tools_that_the_model_cannot
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MODEL", LOCAL_MODEL)
-    notes = [finding.line async for finding in check() if finding.verdict is Verdict.NOTE]
+    notes = [finding.line async for finding in run_checks() if finding.verdict is Verdict.NOTE]
     assert ".env: MODELL is no setting: did you mean MODEL?" in notes
     assert f"{LOCAL_MODEL} cannot call tools: parley never uses current_time; set MODEL to one that can" in notes
 
@@ -79,7 +81,7 @@ async def test_the_check_notes_misspelt_settings_and_tools_that_the_model_cannot
 async def test_faults_of_the_model_and_of_each_tool_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL", "openai/x")
     monkeypatch.setenv("TOOLS", "core.tools:curent_time,core.tools:nothing_like_it,nowhere:x")
-    lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
+    lines = [finding.line async for finding in run_checks() if finding.verdict is Verdict.FAIL]
     assert lines[0].startswith("OPENAI_API_KEY is not set")
     assert lines[1:] == [
         "TOOLS: core.tools:curent_time: core.tools has no curent_time; did you mean current_time?",

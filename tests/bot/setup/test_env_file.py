@@ -47,9 +47,9 @@ def test_what_is_put_is_read_again_and_nothing_else_is_touched(
     path.write_bytes(before.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _file: None)  # the disk is not what is tried here
-        EnvFile(path).put("A", value)
+        EnvFile(path).set_value("A", value)
         after = path.read_bytes().decode()
-        EnvFile(path).put("A", value)
+        EnvFile(path).set_value("A", value)
     assert path.read_bytes().decode() == after
     assert plain(after) == {**plain(before), "A": value}
     assert EnvFile(path).values["A"] == value
@@ -67,7 +67,7 @@ def test_each_kind_of_line_keeps_what_stands_around_the_value(tmp_path: Path) ->
         ("B=2\n# A=...   # there\n\nC=3\n", "B=2\n# A=...   # there\nA=new\n\nC=3\n"),
     ):
         path.write_bytes(before.encode())
-        EnvFile(path).put("A", "new")
+        EnvFile(path).set_value("A", "new")
         assert path.read_bytes().decode() == after
 
 
@@ -76,7 +76,7 @@ def test_the_file_that_is_meant_is_written_and_nobody_else_may_read_it(tmp_path:
     kept.parent.mkdir()
     kept.touch(0o666)
     (tmp_path / ".env").symlink_to(kept)
-    EnvFile(tmp_path / ".env").put("A", "1")
+    EnvFile(tmp_path / ".env").set_value("A", "1")
     assert (tmp_path / ".env").is_symlink()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert kept.read_text().endswith("\nA=1\n")
@@ -85,8 +85,8 @@ def test_the_file_that_is_meant_is_written_and_nobody_else_may_read_it(tmp_path:
 def test_what_cannot_be_kept_or_read_is_said_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text("A=1\n")
-    with pytest.raises(SettingsError, match=r"A: .* cannot hold it"):
-        EnvFile(path).put("A", "p${HOME}")
+    with pytest.raises(SettingsError, match=r"A: .* cannot contain this value"):
+        EnvFile(path).set_value("A", "p${HOME}")
     assert path.read_text() == "A=1\n"
     path.write_bytes(b"A=\xff")
     with pytest.raises(SettingsError, match="it is not UTF-8 text"):

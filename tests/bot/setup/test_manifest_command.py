@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings, load_settings
-from bot.setup import Platform
-from bot.setup.manifest_command import YOUR_ADDRESS, manifest
+from bot.setup import SetupPlatform
+from bot.setup.manifest_command import EXAMPLE_URL, format_manifest
 from channels.discord.invite import invite_link as invitation
 from core.errors import SettingsError
 from sandbox.slack.manifest_check import check_manifest
@@ -25,21 +25,23 @@ def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     printed = json.loads(
-        manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="One? | Two?"))
+        format_manifest(SetupPlatform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="One? | Two?"))
     )
     check_manifest(printed)
     assert not [event for event in printed["settings"]["event_subscriptions"]["bot_events"] if "assistant" in event]
     assert [prompt["message"] for prompt in printed["features"]["agent_view"]["suggested_prompts"]] == ["One?", "Two?"]
-    nothing = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="|")))
+    nothing = json.loads(
+        format_manifest(SetupPlatform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="|"))
+    )
     assert "suggested_prompts" not in nothing["features"]["agent_view"]
 
 
 def test_slacks_has_an_address_to_come_back_to_if_there_are_several_workspaces_however_slack_tells(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    back, told = [f"{YOUR_ADDRESS}/slack/oauth_redirect"], f"{YOUR_ADDRESS}/slack/events"
+    back, told = [f"{EXAMPLE_URL}/slack/oauth_redirect"], f"{EXAMPLE_URL}/slack/events"
     one = {"SLACK_MODE": "http", "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "s"}
-    printed = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, **one)))
+    printed = json.loads(format_manifest(SetupPlatform.SLACK, settings(monkeypatch, tmp_path, **one)))
     check_manifest(printed)
     assert "redirect_urls" not in printed["oauth_config"]
     assert printed["settings"]["interactivity"]["request_url"] == told
@@ -52,7 +54,7 @@ def test_slacks_has_an_address_to_come_back_to_if_there_are_several_workspaces_h
     }
     for mode in ("socket", "http"):
         found = settings(monkeypatch, tmp_path, **several, SLACK_MODE=mode)
-        printed = json.loads(manifest(Platform.SLACK, found))
+        printed = json.loads(format_manifest(SetupPlatform.SLACK, found))
         check_manifest(printed)
         assert printed["oauth_config"]["redirect_urls"] == back
         assert printed["settings"]["socket_mode_enabled"] is (mode == "socket")
@@ -61,11 +63,11 @@ def test_slacks_has_an_address_to_come_back_to_if_there_are_several_workspaces_h
 def test_discords_is_a_link_for_the_app_of_the_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
     with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN is not set"):
-        manifest(Platform.DISCORD, settings(monkeypatch, tmp_path))
+        format_manifest(SetupPlatform.DISCORD, settings(monkeypatch, tmp_path))
     token = f"{base64.b64encode(b'1234567890').decode()}.b.c"
-    link = manifest(Platform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_BOT_TOKEN=token))
+    link = format_manifest(SetupPlatform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_BOT_TOKEN=token))
     assert link == invitation(1234567890, auto_thread=False)
-    opens = manifest(Platform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_AUTO_THREAD="1"))
+    opens = format_manifest(SetupPlatform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_AUTO_THREAD="1"))
     assert opens == invitation(1234567890, auto_thread=True)
 
 

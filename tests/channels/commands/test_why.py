@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from bot.cli import turn_view
-from bot.sandbox.feed import feeding
+from bot.sandbox.feed import connect_feed
 from channels.commands.why import MAX_REPORT_SIZE, MAX_TOOLS, render_report_text
 from channels.i18n import messages as words
 from core.agents.run_record import ContextRecord, FileRecord, RunRecord, ToolCallRecord
@@ -134,7 +134,7 @@ async def inspector_report(database: Database, prices: Prices) -> dict[str, Any]
 
     page = web.Application()
     page.router.add_get("/", receive)
-    async with TestServer(page) as server, feeding(str(server.make_url("/")), database, prices):
+    async with TestServer(page) as server, connect_feed(str(server.make_url("/")), database, prices):
         turn: dict[str, Any] = (await received.get())["turn"]
     return turn
 
@@ -153,9 +153,9 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         assert report is not None
         assert (await reports.list(limit=1)) == [replace(report, left_out=None)]
         chat = await by_button(talk)
-        turn_view.show(report)
+        turn_view.print_report(report)
         terminal = capsys.readouterr().out
-        turn_view.show_list([report])
+        turn_view.print_reports([report])
         (line,) = [line for line in capsys.readouterr().out.splitlines() if turn.id in line]
         inspector = await inspector_report(talk.bot.database, reports.prices)
         status = await talk.bot.desk.conversations.get_status(turn.session)

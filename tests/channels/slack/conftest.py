@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.server import serving
+from bot.server import run_server
 from channels.access import AccessPolicy, AccessRules
 from channels.settings import MAX_MESSAGES, BackfillLimits
 from channels.slack.adapter import SlackChannel
@@ -128,7 +128,7 @@ async def running(
         bot = Bot(slack, channel, made)
         work = asyncio.create_task(bot.worker.run())
         try:
-            async with serving(0, channel.routes, is_needed=True) as server:
+            async with run_server(0, channel.routes, is_needed=True) as server:
                 bot.address = f"http://127.0.0.1:{server.port}"
                 if connect:
                     await channel.start()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bot.monitoring.diagnostics import DEAF, Finding, findings
+from bot.monitoring.diagnostics import SILENT_CHANNEL_SECONDS, Diagnosis, find_problems
 from core.conversations.overview import get_overview, list_sessions
 from core.conversations.turn_report import TurnReports
 from core.inbox.store import InboxStore
@@ -27,9 +27,9 @@ async def change(database: Faulty, statement: Any) -> None:
         await connection.execute(statement)
 
 
-async def found(database: Faulty, *, holder: str | None = "7") -> list[Finding]:
+async def found(database: Faulty, *, holder: str | None = "7") -> list[Diagnosis]:
     seen = await get_overview(database, Prices())
-    return list(findings(seen, holder=holder, time_limit=600, platforms=["slack"]))
+    return list(find_problems(seen, holder=holder, time_limit=600, platforms=["slack"]))
 
 
 async def test_turns_are_listed_newest_first_by_what_is_asked_for(
@@ -69,21 +69,23 @@ async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
     for age, kind in ((120, "slow"), (700, "stuck")):
         await change(database, sa.update(turns_table).where(row).values(created_at=time.time() - age))
         (finding,) = await found(database)
-        assert (finding.kind, finding.about) == (kind, turn.id)
-        assert f"parley cancel {turn.id}" in finding.todo
+        assert (finding.kind, finding.subject) == (kind, turn.id)
+        assert f"parley cancel {turn.id}" in finding.remedy
     await change(database, sa.update(turns_table).where(row).values(owner="nobody"))
     assert [finding.kind for finding in await found(database)] == ["stuck"]
     await change(database, sa.update(turns_table).where(row).values(created_at=time.time(), owner=turns.worker_id))
 
-    await change(database, sa.insert(channels).values(name="slack", watermark=time.time() - DEAF - 60))
+    await change(
+        database, sa.insert(channels).values(name="slack", watermark=time.time() - SILENT_CHANNEL_SECONDS - 60)
+    )
     await change(database, sa.insert(channels).values(name="console", watermark=1.0))
-    assert [(finding.kind, finding.about) for finding in await found(database)] == [("deaf", "slack")]
+    assert [(finding.kind, finding.subject) for finding in await found(database)] == [("disconnected", "slack")]
     await change(database, sa.delete(channels))
 
     await turns.end(turn, "failed", error="ProviderAuthError: openai says 401")
     (finding,) = await found(database)
-    assert (finding.kind, finding.about) == ("failing", turn.id)
-    assert "parley check" in finding.todo
+    assert (finding.kind, finding.subject) == ("failing", turn.id)
+    assert "parley check" in finding.remedy
 
     await inbox.accept(inbound(session="place:2", sent_at=1.0))
     async with database.write() as connection:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bot.monitoring.diagnostics import findings
+from bot.monitoring.diagnostics import find_problems
 from core.conversations.overview import Overview, QueueOverview
 from core.errors import (
     DailySpendingLimitError,
@@ -228,10 +228,14 @@ async def test_a_nearly_spent_limit_is_listed_with_reservations(
         ("all", 2 * COST),
     ]
     empty = Overview(0.0, (), (), QueueOverview(), 0, (), ())
-    told = [one for one in findings(empty, holder="1", time_limit=60, platforms=(), caps=found) if one.kind == "budget"]
-    assert [(one.about, one.line.partition(":")[0]) for one in told] == [
+    told = [
+        one
+        for one in find_problems(empty, holder="1", time_limit=60, platforms=(), limits=found)
+        if one.kind == "budget"
+    ]
+    assert [(one.subject, one.line.partition(":")[0]) for one in told] == [
         ("slack:ada", "DAILY_SPENDING_LIMIT_PER_USER_USD is reached"),
         *((model, "DAILY_SPENDING_LIMIT_PER_MODEL_USD is nearly reached") for model in (MODEL, OTHER)),
         ("DAILY_SPENDING_LIMIT_USD", "DAILY_SPENDING_LIMIT_USD is reached"),
     ]
-    assert "`parley usage --by person`" in told[0].todo
+    assert "`parley usage --by person`" in told[0].remedy

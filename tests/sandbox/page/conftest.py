@@ -100,7 +100,9 @@ async def sandboxed(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
         told.append(line)
         is_told.set()
 
-    running = asyncio.create_task(sandbox.run(load_settings(), stop, terminal=False, agent=agent, port=0, say=say))
+    running = asyncio.create_task(
+        sandbox.run_sandbox(load_settings(), stop, terminal=False, agent=agent, port=0, say=say)
+    )
     try:
         async with asyncio.timeout(30):
             while not (found := re.search(r"http://127\.0\.0\.1:\d+/", "".join(told))):
