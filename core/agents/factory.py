@@ -47,11 +47,7 @@ def create_app(
         return config.instruction.replace(BOT_NAME_PLACEHOLDER, name or config.name)
 
     agent = LlmAgent(
-        name=config.name,
-        description=config.description,
-        model=model,
-        instruction=instruction,
-        tools=list(tools),
+        name=config.name, description=config.description, model=model, instruction=instruction, tools=list(tools)
     )
     return App(name=config.name, root_agent=agent, plugins=list(create_plugins() if plugins is None else plugins))
 

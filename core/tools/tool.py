@@ -82,9 +82,7 @@ class ToolAdapter(BaseTool):
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
-            name=self.name,
-            description=self.description,
-            parameters_json_schema=dict(self._tool.parameters),
+            name=self.name, description=self.description, parameters_json_schema=dict(self._tool.parameters)
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
@@ -241,10 +239,7 @@ current_time = Tool(
     parameters={
         "type": "object",
         "properties": {
-            "timezone": {
-                "type": "string",
-                "description": "IANA name, such as Europe/Paris; UTC when left out",
-            },
+            "timezone": {"type": "string", "description": "IANA name, such as Europe/Paris; UTC when left out"}
         },
     },
 )

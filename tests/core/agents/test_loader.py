@@ -172,7 +172,7 @@ root_agent = LlmAgent(
     assert list(found) == ["root", "asked", "heir", "own"]
     told = {name: (type(model).__name__, model.model) for name, model in found.items()}
     assert told["own"] == ("Gemini", "gemini-2.5-flash")
-    assert told["root"] == told["heir"] == ("Named", "openai/named")
+    assert told["root"] == told["heir"] == ("RegisteredAdapter", "openai/named")
     assert isinstance(found["asked"], ModelAdapter)
     assert found["asked"].is_fixed
     assert found["asked"].retry_seconds
