@@ -5,8 +5,8 @@
     ├── StoreError               the database cannot be reached, or is not what it should be
     │   ├── SchemaError          its schema is damaged, or newer than this version: nothing is touched
     │   ├── SessionResetError    the session was reset while something still wrote to it
-    │   ├── DamagedSessionError  what is stored of a session cannot be read; the others can
-    │   │   └── DamagedTurnError what is stored of a turn cannot be read; what was said before can
+    │   ├── DamagedSessionError  a stored session cannot be read; the others can
+    │   │   └── DamagedTurnError a stored turn cannot be read; the history before it can
     │   ├── DatabaseClosedError  the database was closed: the process ends
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
@@ -17,8 +17,8 @@
     │   ├── ModelSpendingLimitError
     │   └── DailySpendingLimitError
     ├── SurfaceError             the platform will not show a reply, whatever is tried
-    ├── ConnectionLostError      a platform says nothing any more: the process is to be started anew
-    ├── ShutdownTimeoutError     a stop takes longer than it may: what hangs is not waited for
+    ├── ConnectionLostError      a platform connection is silent: the process has to restart
+    ├── ShutdownTimeoutError     a shutdown takes longer than it may: the process exits
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
         ├── ModelNotFoundError       no such model; names it
@@ -73,26 +73,26 @@ class SchemaError(StoreError):
 
 
 class SessionResetError(StoreError):
-    """What was to be stored belongs to a generation of the session that a reset has ended."""
+    """A write belongs to a session generation that a reset has ended."""
 
     public = "This conversation was started over."
     retryable = False
 
     @classmethod
     def of(cls, session_id: str, generation: int) -> Self:
-        """The generation of the session that has ended."""
+        """Return the error for a generation that has ended."""
         return cls(f"session {session_id} was reset: generation {generation} has ended")
 
 
 class DamagedSessionError(StoreError):
-    """What is stored of a session cannot be read. A reset makes it whole, for it takes away all of that."""
+    """A stored session cannot be read. A reset repairs it by deleting its rows."""
 
     public = "I cannot read what I remember of this conversation. Say `reset` to start it over."
     retryable = False
 
 
 class DamagedTurnError(DamagedSessionError):
-    """What is stored of a turn cannot be read, or nothing of what it answers. What was said before it can."""
+    """The rows of a turn or of its messages cannot be read. The history before it can."""
 
     public = "I cannot read any more what was asked here. Please ask it again."
 
@@ -113,9 +113,7 @@ class TurnLostError(StoreError):
 
 
 def is_permanent_store_error(error: Exception) -> bool:
-    """Whether it will be the same when the same is tried again, by whomever: the database is neither away nor closed,
-    and has the turn not for another worker.
-    """
+    """Return whether a retry by any worker fails in the same way."""
     return not (
         isinstance(error, StoreError) and (error.retryable or isinstance(error, DatabaseClosedError | TurnLostError))
     )
@@ -164,11 +162,11 @@ class SurfaceError(ParleyError):
 
 
 class ConnectionLostError(ParleyError):
-    """Nothing comes from a platform any more, not even a sign of life."""
+    """A platform connection is silent: no events, no heartbeats."""
 
 
 class ShutdownTimeoutError(ParleyError):
-    """A stop takes longer than it may: what hangs is not waited for."""
+    """A shutdown takes longer than it may; the process exits anyway."""
 
 
 class ProviderError(ParleyError):

@@ -1,4 +1,4 @@
-"""Keeps secrets out of whatever leaves the process: logs, stored results, messages."""
+"""Redaction of secrets in logs, stored results and messages."""
 
 import json
 import re
@@ -77,27 +77,27 @@ _UNQUOTED_SECRET = re.compile(
 #: A header with cookies: its whole line.
 _COOKIES = re.compile(r"(?P<shown>\bcookie:[ \t]{0,3})(?=[^\s=;,\"']{1,64}=)[^\r\n\"']+", re.IGNORECASE)
 
-#: What a value is called that is not to be told, whatever it looks like.
+#: Names of values that are always redacted.
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code)|secret|token\b|tokens?$|api[_-]?key|access[_-]?key|private[_-]?key|authorization"
     r"|credential|cookie",
     re.IGNORECASE,
 )
 
-#: How deep what is nested is looked into; what is deeper is left out.
+#: Nesting levels; deeper values are redacted.
 _MAX_DEPTH = 20
 
 _known: set[str] = set()
 
 
 def add_secret(secret: str) -> None:
-    """Have `secret` redacted wherever it appears, also as Python, JSON and addresses write it."""
+    """Redact `secret` from now on, also as Python, JSON and URLs escape it."""
     if len(secret) >= 4:
         _known.update({secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="")})
 
 
 def redact_secrets(text: str) -> str:
-    """`text` without what is, or looks like, a secret."""
+    """Return `text` without known secrets and secret patterns."""
     hidden = [found.span() for found in _SECRET_PATTERNS.finditer(text)] + _find_known(text)
     shown = _replace(text, hidden, lambda _: _MASK)
     for pattern in (_COOKIES, _QUOTED_SECRET, _UNQUOTED_SECRET):
@@ -135,7 +135,7 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
 
 
 def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
-    """A value of JSON without what is, looks like, or is called a secret."""
+    """Return a JSON value without known secrets, secret patterns, and values under secret names."""
     match value:
         case str():
             return redact_secrets(value)
@@ -155,8 +155,9 @@ def _mask_value(name: str, value: Any, depth: int) -> Any:
 
 
 def format_error(error: BaseException) -> str:
-    """What a log may say of an exception. The text of one that is not ours may hold anything, a secret or what
-    was said in a conversation: of such a one, the kind and where it came from.
+    """Return the text of an exception for a log.
+
+    The text of a foreign exception may hold secrets or messages: only its type and traceback are returned.
     """
     if isinstance(error, ParleyError):
         cause = f" (from {type(error.__cause__).__name__})" if error.__cause__ else ""

@@ -1,4 +1,4 @@
-"""Python's collector of cyclic garbage, kept from stalling the event loop.
+"""Garbage collector settings that avoid stalls of the event loop.
 
 A collection stops the loop for as long as it takes to look at every object of its generations: 0.5 to 1 ms for a
 thousand. What each running turn holds is some 400 objects of ADK's, and ten more for each delta of its reply, so a
@@ -20,17 +20,17 @@ _ALL = 1000
 
 
 def disable_gc() -> None:
-    """Call this first of all at a start: what is imported stays, and to look through it again and again takes a fifth
-    of the time. Nothing is collected until `freeze_gc`.
+    """Disable collections until `freeze_gc`.
+
+    Imported objects stay: collections among them take a fifth of the start.
     """
     gc.disable()
 
 
 def freeze_gc() -> None:
-    """Call this when the process has all that it needs and before it gets to work: what is there now stays, and is
-    never looked at again. From then on the full collection is left to `collect_garbage`, to be called at rest.
+    """Exclude all present objects from collections, and leave full collections to `collect_garbage`.
 
-    What is garbage by now stays, too: 3,000 objects of 300,000, which it would take 0.3 s to look through.
+    Present garbage stays as well: 3,000 objects of 300,000. A collection of them takes 0.3 s.
     """
     gc.freeze()
     gc.enable()
@@ -38,5 +38,5 @@ def freeze_gc() -> None:
 
 
 def collect_garbage() -> None:
-    """A full collection: with no turn that runs it takes a few milliseconds."""
+    """Run a full collection. Without a running turn it takes a few milliseconds."""
     gc.collect()

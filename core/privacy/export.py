@@ -1,7 +1,4 @@
-"""A conversation to take along: all that is kept of it, as people read it (Markdown) or as programs do (JSON).
-
-It is told in pieces, as it is read, however long it is.
-"""
+"""Export of a session as Markdown or JSON, streamed in pieces."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
@@ -20,7 +17,7 @@ from core.store.schema import sessions, turns
 from core.usage.meter import stored_calls
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
 
-#: How it is written: for people, or for programs.
+#: Markdown for people, or JSON for programs.
 ExportFormat = Literal["md", "json"]
 
 _HIDDEN = "[hidden]"
@@ -80,7 +77,7 @@ async def stream_export(
     max_bytes: int | None = None,
     viewer: ExportViewer | None = None,
 ) -> AsyncGenerator[str, None]:
-    """A session as a text, in pieces; no piece if nothing was said in it.
+    """Yield a session as text, in pieces. A session without messages yields nothing.
 
     Args:
         prices: what models cost, for the turns that are not counted yet.
@@ -112,7 +109,7 @@ async def stream_export(
 
 
 def _with_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
-    """With what its turn has cost by now, if that is not written down yet."""
+    """Return a run with the cost of its turn so far, if the ledger does not have it yet."""
     if run.turn is None or "cost" in run.turn or not (calls := stored_calls(run.turn.get("usage"))):
         return run
     return replace(run, turn={**run.turn, "cost": prices.total_cost(calls)[0]})
@@ -174,7 +171,7 @@ class _MarkdownWriter:
             yield f"*{spent}*"
 
     def _agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
-        """Which of the bot's agents it was, where there are several and its name is another one."""
+        """Return the agent's name in brackets if the session has several agents."""
         agent = (run.turn or {}).get("agent")
         is_told = self._are_several and agent and message.role != "user" and agent != message.author
         return f" ({agent})" if is_told else ""

@@ -1,6 +1,6 @@
-"""The files of a conversation, on their way out: those that came with messages, and what tools have made.
+"""Files of a session for an export: attachments of messages, and files that tools made.
 
-What they are called is people's and models' to choose. Outside, each has a name that leads nowhere else.
+People and models choose the titles. An exported file gets a safe name without a path.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class ExportedFile:
 
 
 def safe_name(title: str) -> str:
-    """The last part of what a file is called, without what a file system, a shell or a reader could mistake."""
+    """Return the last part of a title without characters that a file system or a shell interprets."""
     last = re.split(r"[/\\]", title)[-1]
     plain = _UNSAFE_CHARACTERS.sub("_", last).strip(" .")
     return plain[-_MAX_NAME_LENGTH:].lstrip(" .-") or "file"
 
 
 def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
-    """The files that came with a stored message, or with what a tool gave back."""
+    """Return the files of a stored message or tool result."""
     event = parse_event(row.event, row.id) if row.event and '"data"' in row.event else None
     if event is None or event.content is None:
         return []
@@ -77,7 +77,7 @@ def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
 
 
 def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
-    """The files that tools have made, as `artifacts` has them."""
+    """Return the files of rows of `artifacts`."""
     return [
         ExportedFile(
             f"made-{row.id}-{safe_name(row.name)}",
@@ -91,10 +91,10 @@ def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
 
 
 async def write_files(database: Database, session_id: str, files: Sequence[ExportedFile], folder: Path) -> int:
-    """Write files into a folder, where none of these names is taken; how many there were.
+    """Write files into a folder, and return their number.
 
     Raises:
-        FileExistsError: a name is.
+        FileExistsError: a file of that name exists.
         StoreError: the database cannot be read.
     """
     written = 0
@@ -107,7 +107,7 @@ async def write_files(database: Database, session_id: str, files: Sequence[Expor
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    """A new file; what is there already, a link among it, is left alone."""
+    """Create a file. An existing file or link is an error."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as opened:
         opened.write(data)

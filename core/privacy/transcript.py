@@ -1,7 +1,4 @@
-"""What is kept of a conversation: its runs, each with all that is known of it.
-
-It is read in pieces, a few messages at a time, however long it is.
-"""
+"""Transcript of a session: its runs with turns, feedback, approvals and files, read page by page."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -19,7 +16,7 @@ from core.store.database import Database
 from core.store.schema import approvals, artifacts, feedback, messages, sessions, turns
 from core.usage.meter import UsageMeter
 
-#: How many messages are read at once.
+#: Messages per query.
 PAGE_SIZE = 200
 
 _CORRECTION = correction_run_id("")
@@ -27,7 +24,7 @@ _CORRECTION = correction_run_id("")
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """One of a run: what was said, or what tools were asked or told.
+    """A message of a run: text, tool calls or tool results.
 
     Attributes:
         parts: of what people said, who said each part of it (id and name; empty for what stood around it), if known.
@@ -43,7 +40,7 @@ class TranscriptMessage:
 
     @property
     def heading(self) -> str:
-        """Who said it, as one reads it."""
+        """The names of the authors, or of the agent."""
         if self.role != "user":
             return self.author
         return ", ".join(dict.fromkeys(name for id_, name, _ in self.parts if id_ and name)) or "Question"
@@ -51,7 +48,7 @@ class TranscriptMessage:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptRun:
-    """A question and all that followed from it, or a summary of what came before.
+    """A run of the agent, or a summary of earlier runs.
 
     Attributes:
         turn: the newest of the turns that answered it; None if it is forgotten, or there was none.
@@ -96,7 +93,7 @@ class _RunGrouper:
 
 
 async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[TranscriptRun, None]:
-    """What was said in a session since it was last started over, oldest first.
+    """Yield the runs of a session since its last reset, oldest first.
 
     Raises:
         StoreError: the database cannot be read.
@@ -128,7 +125,7 @@ async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Seq
 async def _load_runs(
     database: Database, session_id: str, groups: Sequence[_RunRows], seen: dict[str, int]
 ) -> list[TranscriptRun]:
-    """Runs with what there is to know of them."""
+    """Return runs with their turns, feedback, approvals and files."""
     ids = {run for run, _ in groups if run}
     of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
     its_turns = sa.select(turns).where(turns.c.session == session_id, of_runs).order_by(turns.c.created_at, turns.c.id)

@@ -56,7 +56,7 @@ class Vault:
         self._cipher = Cipher(key)
 
     async def put(self, name: str, value: Mapping[str, Any]) -> None:
-        """Store a value, in the place of an earlier one.
+        """Store a value, and overwrite an earlier one.
 
         Raises:
             StoreError: the database cannot be used.
@@ -65,7 +65,7 @@ class Vault:
             await insert_or_update(connection, vault, {"name": name, "ciphertext": self._encrypt(name, value)})
 
     async def add(self, name: str, *, seconds: float) -> bool:
-        """Store a name for so many seconds, unless it is there; of any number of callers, one is told that it was not.
+        """Store a name for some seconds, and return whether it was new. Of concurrent callers, one gets True.
 
         Raises:
             StoreError: the database cannot be used.
@@ -79,10 +79,10 @@ class Vault:
             return (await connection.execute(insert, row)).first() is not None
 
     async def get(self, name: str) -> Mapping[str, Any] | None:
-        """What is kept under that name, if it is still good.
+        """Return the value of a name; None if there is none, or it has expired.
 
         Raises:
-            SettingsError: it was kept with another key.
+            SettingsError: it was encrypted with another key.
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
@@ -90,7 +90,7 @@ class Vault:
         return None if sealed is None else self._decrypt(name, sealed)
 
     async def remove(self, name: str) -> None:
-        """Take it away, if it is there.
+        """Delete a value, if it exists.
 
         Raises:
             StoreError: the database cannot be used.
@@ -99,10 +99,10 @@ class Vault:
             await connection.execute(sa.delete(vault).where(vault.c.name == name))
 
     async def count_decryptable(self) -> int:
-        """Try the key on all that is here and still good; how much that is.
+        """Decrypt all unexpired values, and return their number.
 
         Raises:
-            SettingsError: there is something that was kept with another key.
+            SettingsError: a value was encrypted with another key.
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
@@ -121,7 +121,7 @@ class Vault:
         return (vault.c.name == name) & self._is_unexpired
 
     def sign(self, text: str) -> str:
-        """Return a token that only this key opens."""
+        """Return an encrypted token."""
         return self._cipher.encrypt(text)
 
     def verify_token(self, token: str, *, max_age: int) -> str | None:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 
 def write_atomically(target: Path, data: bytes, *, mode: int) -> None:
-    """Write a file in its folder's place for it, in the stead of one that is there: whatever comes in between, nobody
-    ever finds the half of it.
+    """Write a file, or replace it, in one step.
 
     Args:
-        mode: who may read and write it, as `chmod` has it.
+        mode: the permissions, as in `chmod`.
 
     Raises:
-        OSError: it cannot be written; what was there is there still.
+        OSError: it cannot be written; the old file stays.
     """
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
     try:

@@ -80,14 +80,14 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for reading."""
+        """Open a connection for reading."""
         with store_errors():
             async with self._connect(self._autocommit) as connection:
                 yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction: committed at the end of the block, rolled back by an exception."""
+        """Open a transaction: committed at the end of the block, rolled back by an exception."""
         with store_errors():
             async with self._write_lock, self._connect(self.engine) as connection, connection.begin():
                 yield connection

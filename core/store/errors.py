@@ -1,4 +1,4 @@
-"""What a database or its driver says when something is wrong, in the words of this house."""
+"""Translation of driver errors to `StoreError`, with advice for operators."""
 
 import logging
 import sqlite3
@@ -16,7 +16,7 @@ from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
-#: SQLite: what may pass. Its full names go on where these end: `SQLITE_IOERR_WRITE`.
+#: Prefixes of SQLite's error names that a retry may help: `SQLITE_IOERR_WRITE` begins with one.
 _RETRYABLE_SQLITE_ERRORS = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
@@ -27,11 +27,10 @@ _RETRYABLE_SQLITE_ERRORS = (
     "SQLITE_PROTOCOL",
 )
 
-#: PostgreSQL: the classes of SQLSTATE that are the same next time: wrong data, constraints, no access, no such
-#: database, schema or table, what it cannot do.
+#: Classes of SQLSTATE that a retry does not help: unsupported, data, constraints, access, missing objects.
 _PERMANENT_SQLSTATE_CLASSES = ("0A", "22", "23", "28", "3D", "3F", "42")
 
-#: What to do about it, where that can be told.
+#: Advice by the beginning of the error's name.
 _ADVICE = {
     "SQLITE_FULL": "the disk that it is on is full, so make room there",
     "SQLITE_READONLY": "it can only be read, so see that the bot may write the file, its folder and its disk",
@@ -48,15 +47,15 @@ _ADVICE = {
     "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_POOL_SIZE",
 }
 
-#: What is raised when a database cannot be used.
+#: Errors of a database that cannot be used.
 _DATABASE_ERRORS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
 
-#: What a row is found out by.
+#: Errors of parsing a damaged row.
 UNREADABLE_ERRORS = (TypeError, ValueError, AttributeError, LookupError)
 
 
 def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
-    """Those errors of asyncpg's, and others; where it is not at work, and not imported, the others alone."""
+    """Return `other`, and the named errors of asyncpg if it is imported."""
     exceptions = sys.modules.get("asyncpg.exceptions")
     return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
 
@@ -77,10 +76,10 @@ def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Raises `StoreError` for what goes wrong with the database.
+    """Translate the database errors of a block to `StoreError`.
 
     Raises:
-        IntegrityError: for that is an answer.
+        IntegrityError: a constraint does not hold.
         ValueError: a stored text is not UTF-8.
     """
     try:

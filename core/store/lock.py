@@ -1,4 +1,4 @@
-"""One process at a time on one SQLite file."""
+"""Lock file: one process at a time on one SQLite file."""
 
 import fcntl
 import os
@@ -12,13 +12,13 @@ from core.store.database import Database
 
 @contextmanager
 def hold_database_lock(database: Database) -> Iterator[None]:
-    """Hold the database's file for this process: SQLite cannot tell the turns of a process that is gone from those of
-    one that runs. Of PostgreSQL nothing is held.
+    """Lock the database file for this process. PostgreSQL needs no lock.
 
-    The operating system lets go of it when the process ends, however that happens.
+    On SQLite, a second process would take over the running turns of the first. The operating system releases the
+    lock when the process ends.
 
     Raises:
-        StoreError: another process holds it; it is named.
+        StoreError: another process holds the lock; the message names it.
     """
     path = database.file
     if path is None:
@@ -37,7 +37,7 @@ def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
         hint: what to do where another process holds it, besides stopping that one.
 
     Raises:
-        StoreError: another process holds it; it is named.
+        StoreError: another process holds the lock; the message names it.
     """
     lock = path.with_name(f"{path.name}.lock")
     with _name_file_in_errors(lock):
@@ -56,7 +56,7 @@ def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
 
 
 def get_lock_holder(database: Database) -> str | None:
-    """The process that holds the database's file, if one does; of PostgreSQL nothing is held."""
+    """Return the id of the process that locks the database file; None without a lock."""
     path = database.file
     lock = path and path.with_name(f"{path.name}.lock")
     if lock is None or not lock.exists():
@@ -71,7 +71,7 @@ def get_lock_holder(database: Database) -> str | None:
 
 @contextmanager
 def _name_file_in_errors(path: Path) -> Iterator[None]:
-    """Raises `StoreError`, which names the file, if it cannot be written."""
+    """Translate `OSError` to a `StoreError` that names the file."""
     try:
         yield
     except OSError as error:

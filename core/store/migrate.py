@@ -1,4 +1,4 @@
-"""Bringing a database to the schema that this version of Parley works with."""
+"""Migration of a database to the schema of this version."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ async def migrate(database: Database) -> list[str]:
 
 
 async def verify(database: Database) -> None:
-    """See that a database has what this version works with.
+    """Check that a database has the tables and columns of this version.
 
     Raises:
         SchemaError: it is damaged, in what way; or newer than this version of Parley.
@@ -46,7 +46,7 @@ async def verify(database: Database) -> None:
 
 
 def _missing(connection: sa.Connection) -> list[str]:
-    """The tables and columns that are not there."""
+    """Return the missing tables and columns."""
     found = sa.inspect(connection)
     there = set(found.get_table_names())
     columns = {name: {column["name"] for column in found.get_columns(name)} for name in there & metadata.tables.keys()}
@@ -58,7 +58,7 @@ def _missing(connection: sa.Connection) -> list[str]:
 
 
 async def list_pending(database: Database) -> list[str]:
-    """The revisions that `migrate` would apply, oldest first.
+    """Return the revisions that `migrate` would apply, oldest first.
 
     Raises:
         SchemaError: the database is newer than this version of Parley.

@@ -1,4 +1,4 @@
-"""What one process tells all the others at once."""
+"""Notifications between workers, over PostgreSQL's LISTEN and NOTIFY."""
 
 import asyncio
 import logging
@@ -16,38 +16,39 @@ from core.store.database import Database
 
 log = logging.getLogger(__name__)
 
-#: PostgreSQL's name for what all processes listen to.
+#: The name of the PostgreSQL channel.
 CHANNEL = "parley"
 
-#: Seconds to wait before a lost connection is made anew.
+#: Seconds until a lost connection is opened again.
 RECONNECT_SECONDS = 1.0
 
-#: Seconds that saying goodbye may take.
+#: Seconds that closing the connection may take.
 CLOSE_TIMEOUT_SECONDS = 5.0
 
 
 class NotificationBus:
-    """Short texts, over PostgreSQL's LISTEN and NOTIFY. They may be lost: whoever waits for one has to look by himself
-    now and then. On SQLite there is one process, and nobody to tell.
+    """Sends short texts to all workers. On SQLite there is one process, and nothing is sent.
+
+    A notification may be lost: a listener has to poll as well.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def notify(self, connection: AsyncConnection, text: str) -> None:
-        """Tell all processes, this one included, when the transaction is committed."""
+        """Notify all workers, this one included, when the transaction is committed."""
         if not self._database.is_sqlite:
             await connection.execute(sa.select(sa.func.pg_notify(CHANNEL, text)))
 
     async def notify_now(self, text: str) -> None:
-        """Tell all processes, this one included, now; or nobody, if it cannot be told."""
+        """Notify all workers, this one included. A failure is logged."""
         if self._database.is_sqlite:
             return
         try:
             async with self._database.write() as connection:
                 await self.notify(connection, text)
         except StoreError as error:
-            log.warning("the other processes have to look by themselves: %s", format_error(error))
+            log.warning("the other workers are not notified: %s", format_error(error))
 
     async def listen(self, on_notification: Callable[[str], None]) -> None:
         """Call `heard` with each text; with an empty one, whenever some may have been missed. Until cancelled."""
@@ -59,7 +60,7 @@ class NotificationBus:
             )
 
     async def _listen_once(self, on_notification: Callable[[str], None]) -> None:
-        """Hear until the connection is gone."""
+        """Listen until the connection is lost."""
         gone = asyncio.Event()
         async with self._database.engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection

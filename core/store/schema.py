@@ -1,4 +1,4 @@
-"""The tables. One schema for SQLite and PostgreSQL; `migrations/` says how a database comes to have it."""
+"""Database tables, for SQLite and PostgreSQL. `migrations/` creates them."""
 
 import json
 from typing import Any
@@ -46,12 +46,11 @@ class JsonText(sa.TypeDecorator[Any]):
             return None
 
 
-#: A conversation. A reset begins a new generation of it; `generation` and `created_at` together tell one life
-#: of a conversation from every other, even from that of a deleted one under the same id. `updated_at` is when it was
-#: begun or reset, or its state changed; its messages know their own times. `model` is the one that was chosen for it,
-#: by its full name (null: the default), `agent` the agent (null: as the rules on places say), and `muted` keeps the bot
-#: from answering there uncalled: a reset changes none of them. `app` is the default agent's, whichever answers.
-#: `folder` is the worker that is making a summary of what was said there.
+#: Sessions. A reset begins a new generation; `generation` and `created_at` together identify one life of a session,
+#: also against a deleted one under the same id. `updated_at`: the creation, the last reset, or the last change of the
+#: state. `model`: the chosen model by its full name (null: the default). `agent`: the chosen agent (null: as the access
+#: rules say). `is_muted`: the bot answers mentions only. A reset changes none of these three. `app`: the default agent,
+#: whichever agent answers. `summarizing_worker`: the worker that makes a summary of the session.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -68,11 +67,14 @@ sessions = sa.Table(
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
-#: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message; a reset
-#: takes it away, and the key stays. `revised` is the message as it was edited when a turn had taken it already. A row
-#: that asks for the messages of a turn to be answered once more has that turn for its `parent`, and for its `kind` how
-#: (see `turns`); so has one that says that all was decided which a turn had asked for (`approval`). `outcome` is why
-#: no turn answers it: `core.inbox_message.InboxOutcome`.
+#: Accepted messages, by a key that a second delivery has as well. `message`: the message; a reset deletes it, and the
+#: key stays. `edited_message`: the message after an edit that came when a turn had claimed it. A rerun request has the
+#: turn to answer again as its `parent`, and the kind of rerun as its `kind` (see `turns`); `approval`: all approvals of
+#: the parent are decided. `outcome` is set for messages that no turn answers: `reset` (a reset without a question),
+#: `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author, also when a turn had claimed it),
+#: `unreadable`, `overtaken` (it came too late), `command` (`kind` is its name), `limited` (by a rate limit),
+#: `overheard` (a message to others, which tells who wrote last), `forgotten` (a tombstone). The last four rows have no
+#: text.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -108,17 +110,16 @@ sa.Index(
     postgresql_where=inbox.c.turn.is_(None) & inbox.c.outcome.is_(None),
 )
 
-#: One run of the agent on its way to an answer, for all messages that name it. A turn that answers them once more has
-#: the turn before it for a `parent`, and for its `kind` how it does: `retry` goes on with what the one that failed has
-#: stored, `regenerate` begins behind the question, `revise` with the question as it was edited. `origin` is the first
-#: in the line of parents, the turn itself if it has none: what its run stores is stored under that. One that goes on
-#: with what another turn had asked a person for (`approval`) has that turn for a `parent`, but is the first in a line
-#: of its own; `run` is what it stores under. `model` is the one that was chosen for it (null: the default), `agent` the
-#: name of the one that answers. `owner` is the worker that runs it, by the `claims`-th claim (the fencing token);
-#: `attempt` is one more than the leases that expired while a worker had it; `cancel` is why it is to be ended.
-#: `usage` is what it has asked of models (`core.usage.meter`), and `cost` what that came to (`spending`), once it is
-#: counted there. `receipt` is what it was made of, as far as its run can tell (`core.agents.run_record`); it
-#: goes with what was said when the session is reset.
+#: Turns: one run of the agent for all inbox messages that name it. A rerun has the turn before it as its `parent`, and
+#: its `kind`: `retry` goes on with the stored part of a failed turn, `regenerate` begins after the question, `revise`
+#: begins with the edited question. `origin`: the first turn in the line of parents, or the turn itself; its id is the
+#: run id of stored events. A turn of the kind `approval` continues a run that waited for approvals: its `parent` is the
+#: turn that asked, it is its own `origin`, and `run` is the run that it continues. `model`: the chosen model (null: the
+#: default); `agent`: the name of the agent. `owner`: the worker that runs the turn; `claim_number`: the number of its
+#: claim (the fencing token). `attempt` counts the workers that ran it and died. `cancel_reason`: why the turn is to
+#: end. `text`: the text so far, or the final text. `chunks`: the platform's ids of the reply's messages. `usage`: the
+#: model calls (`core.usage.meter`); `cost`: their price, once they are in `spending`. `run_record`: see
+#: `core.agents.run_record`; a reset deletes it.
 turns = sa.Table(
     "turns",
     metadata,
@@ -161,8 +162,8 @@ sa.Index(
     postgresql_where=turns.c.finished_at.is_not(None) & turns.c.cost.is_(None),
 )
 
-#: What a reader thinks of a turn's answer, `good` or `bad`: the newest word of each. It goes with the turn, and with
-#: what was said when the session is reset.
+#: Ratings of answers, `good` or `bad`: the last one of each author. A reset deletes them, and so does the deletion of
+#: the turn.
 feedback = sa.Table(
     "feedback",
     metadata,
@@ -172,13 +173,13 @@ feedback = sa.Table(
     sa.Column("rated_at", sa.Double, nullable=False),
 )
 
-#: One call of a tool that waits for a person's word. `turn` is the one that asks, `run` the ADK invocation that goes on
-#: when all that the turn asks for is decided; `call` is ADK's call that asks, `asks_for` the tool's own, and `hash`
-#: that of its arguments (see `tool_calls`). Arguments at `secret_paths` are not shown. `askers` are the authors of what
-#: led to it, and `approvers` who may decide: see `core.tools.approvals`.
-#: `chunks` are the platform's ids of the message that shows it, and `address` where the result is shown. `decision` is
-#: null as long as there is none; `decided_by` and `decider` are the id and the name of the person who made it. The row
-#: is deleted with its turn, and when the session is reset.
+#: Tool calls that wait for a person's decision. `turn`: the turn that asks; `run`: the ADK invocation that continues
+#: when all of the turn's approvals are decided. `confirmation_call_id`: ADK's call that asks; `tool_call_id`: the call
+#: to approve; `arguments_hash`: see `tool_calls`. Arguments at `secret_paths` are not shown. `authors`: the authors of
+#: the messages that led to the call; `approvers`: who may decide, see `core.tools.approvals`. `chunks`: the platform's
+#: ids of the approval message; `address`: the place of the result. `decision` is null while the approval is open;
+#: `decided_by` and `decided_by_name` are the id and the name of the approver. A row is deleted with its turn, and by a
+#: reset.
 approvals = sa.Table(
     "approvals",
     metadata,
@@ -213,10 +214,9 @@ sa.Index(
     postgresql_where=approvals.c.decision.is_(None),
 )
 
-#: One running process. It works for as long as its lease lasts, by the database's clock, and lengthens it all the
-#: while; a turn whose owner's lease has ended, or who is not here, is anybody's. `live` is what it uses of each of
-#: the platforms' rate limits: how many replies share it, and how many calls count. Until `unfit_until` it takes no
-#: shards.
+#: Running processes. A worker is alive until `lease_expires_at`, by the database's clock, and renews its lease; other
+#: workers take over its turns after that. `rate_limit_usage`: its share of each platform rate limit: live replies and
+#: calls. Until `no_shards_until` it takes no shards.
 workers = sa.Table(
     "workers",
     metadata,
@@ -226,8 +226,8 @@ workers = sa.Table(
     sa.Column("no_shards_until", sa.Double),
 )
 
-#: Until when (seconds since the epoch) somebody is not told again that he is not answered, by why he is not: he may not
-#: speak (`door`), or has spoken too often (`rate`). `person` is the platform's name and his id.
+#: Denials that a user was told of: until `expires_at` the user is not told again. `kind`: no access (`door`) or a rate
+#: limit (`rate`). `user_key`: the platform's name, a colon, and the platform's id of the user.
 denial_notices = sa.Table(
     "denial_notices",
     metadata,
@@ -236,7 +236,7 @@ denial_notices = sa.Table(
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 
-#: One row, written now and then to see whether the database takes what is written: when it last did.
+#: One row, written by health checks to see whether the database takes writes.
 write_checks = sa.Table(
     "write_checks",
     metadata,
@@ -244,7 +244,7 @@ write_checks = sa.Table(
     sa.Column("written_at", sa.Double, nullable=False),
 )
 
-#: What somebody has asked for that is no message, until it is done by its `owner`: see `core.inbox.interactions`.
+#: Commands, buttons and modals until their `owner` has processed them: see `core.inbox.interactions`.
 interactions = sa.Table(
     "interactions",
     metadata,
@@ -255,8 +255,9 @@ interactions = sa.Table(
     sa.Column("started_at", sa.Double, nullable=False),
 )
 
-#: A platform's adapter, over all workers, or one shard of it: the worker that hears it, where only one may; until when
-#: all that was said has been heard; and when the next gateway session may begin.
+#: Channel adapters over all workers, or their shards. `owner`: the worker that is connected, where only one may be;
+#: `watermark`: the time until which all messages are stored; `next_identify_at`: when the next gateway session may
+#: begin.
 channels = sa.Table(
     "channels",
     metadata,
@@ -266,9 +267,9 @@ channels = sa.Table(
     sa.Column("next_identify_at", sa.Double),
 )
 
-#: One call of a tool, from before it is made: `begun`, then `ended` with its result, as the model is told it, and with
-#: what it did besides (`actions`: changes of the state, say). `run` is the ADK invocation, `hash` the SHA-256 of the
-#: arguments as canonical JSON. A row that stays `begun` is of a call that was broken off.
+#: Tool calls, stored before they are made: `begun`, then `ended` with the result and the side effects (`actions`, such
+#: as state changes). `run`: the ADK invocation; `arguments_hash`: the SHA-256 of the arguments as canonical JSON. A row
+#: that stays `begun` is an interrupted call.
 tool_calls = sa.Table(
     "tool_calls",
     metadata,
@@ -284,14 +285,13 @@ tool_calls = sa.Table(
     sa.Column("started_at", sa.Double, nullable=False, index=True),
 )
 
-#: One stored ADK event, beside what people and searches read of it: once, by the id that ADK has given it (null in what
-#: was imported). `role` is user, assistant, tool, or event
-#: for what carries no words (an agent's checkpoint, a compaction, an error). `tokens` is what it costs to send.
-#: `held` keeps a row from being cut out of the history: the long-running calls that it made, each with whether
-#: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
-#: `covers` is, of a summary, the last message that it tells of: what came before is not sent any more. `spoken` is, of
-#: what people said, who they are: see `core.sessions.prompt_text`. `folded` is the content for searches that ignore
-#: case, null if that is ASCII or nobody searches it: see `core.sessions.codec.fold_text`.
+#: Stored ADK events, each once by ADK's event id, with the columns for people and searches. `role`: user, assistant,
+#: tool, or event (without text, such as a checkpoint, a compaction, an error). `tokens`: the cost of sending it.
+#: `long_running_calls` keeps a row in the history: its long-running calls, each with whether it was answered, until the
+#: turn after the last answer; empty for a summary; null for all others. `last_covered_id`: of a summary, the last
+#: message that it covers; earlier messages are not sent. `attribution`: of a user message, its authors, see
+#: `core.sessions.prompt_text`. `search_text`: the content for case-insensitive searches; null if it is ASCII or not
+#: searched, see `core.sessions.codec.fold_text`.
 messages = sa.Table(
     "messages",
     metadata,
@@ -312,8 +312,7 @@ messages = sa.Table(
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
-#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where nothing is known
-#: of the table yet. (Without, the whole history is read and sorted, since little is expected of it.)
+#: Without the generation in the index, and without statistics, PostgreSQL reads and sorts the whole history.
 sa.Index("ix_messages_history", messages.c.session, messages.c.id, messages.c.generation)
 sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(
@@ -357,8 +356,7 @@ blobs = sa.Table(
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
-#: What must not be read by whoever gets hold of the database, by name: encrypted, name and all, with the operator's
-#: key. What is good for some time only is taken away after `expires_at`.
+#: Secrets by name, encrypted together with the name by the operator's key. A row is valid until `expires_at`.
 vault = sa.Table(
     "vault",
     metadata,
@@ -367,9 +365,8 @@ vault = sa.Table(
     sa.Column("expires_at", sa.Double),
 )
 
-#: What tools have made: each version of a file, by its name and whose it is (`scope` and `owner` as in `state`). `run`
-#: is the ADK invocation that has saved it, in that `session`, and `turn` the turn that ran it; `part` what there is of
-#: it besides its bytes.
+#: Files that tools made: each version, by name and owner (`scope` and `owner` as in `state`). `run`: the ADK invocation
+#: that saved it in that `session`; `turn`: its turn; `part`: the ADK part without its bytes.
 artifacts = sa.Table(
     "artifacts",
     metadata,
@@ -423,8 +420,8 @@ sa.Index(
     postgresql_where=spending.c.turn.is_not(None),
 )
 
-#: What an agent (`app`) was told to remember of what was said at a place (`user_id`), once by its `key`; what came of a
-#: `session` goes with it. `folded` as in `messages`.
+#: Memories of an agent (`app`) at a place (`user_id`), once per `key`. The memories of a `session` are deleted with it.
+#: `search_text` as in `messages`.
 memories = sa.Table(
     "memories",
     metadata,

@@ -24,5 +24,5 @@ TRANSITIONS: Mapping[tuple[State, State], str] = {
 
 
 def states_before(state: State) -> set[State]:
-    """Where a turn may come from, and the state itself: what is written twice is no fault."""
+    """Return the states before a state, and the state itself: a repeated write is no error."""
     return {source for source, target in TRANSITIONS if target == state} | {state}

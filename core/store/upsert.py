@@ -23,5 +23,5 @@ async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: 
 
 
 def build_insert(dialect: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """An insert that can be told what to do about a conflict."""
+    """Return an insert that supports `ON CONFLICT`."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)

@@ -197,8 +197,8 @@ def test_the_name_of_a_file_leads_nowhere_else(title: str, name: str) -> None:
 
 
 async def test_what_is_too_long_is_broken_off_and_says_so_in_both_forms(conversation: str, database: Faulty) -> None:
-    assert (await whole(database, "md", most=100)).endswith("*What follows is left out here.*\n")
-    assert json.loads(await whole(database, "json", most=100))["is_whole"] is False
+    assert (await whole(database, "md", max_bytes=100)).endswith("*What follows is left out here.*\n")
+    assert json.loads(await whole(database, "json", max_bytes=100))["is_whole"] is False
 
 
 async def test_a_conversation_of_any_length_is_told_in_pieces_and_holds_up_nobody(database: Faulty) -> None:

@@ -12,8 +12,8 @@ from tests.fixtures.full_disk import filled
 HOLDER = """
 import sys
 from core.store.database import Database
-from core.store.lock import held
-with held(Database(sys.argv[1])):
+from core.store.lock import hold_database_lock
+with hold_database_lock(Database(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
