@@ -38,12 +38,12 @@ class FaultQueue(Generic[F]):
                 others.remove(fault)
         return fault
 
-    def take_back(self, kind: FaultKind) -> None:
+    def cancel(self, kind: FaultKind) -> None:
         """Those of this kind do not come."""
         for call, faults in self._by_call.items():
             self._by_call[call] = deque(fault for fault in faults if fault.kind != kind)
 
-    def waits(self, kind: FaultKind) -> bool:
+    def has_pending(self, kind: FaultKind) -> bool:
         """Whether one of this kind is still to come."""
         return any(fault.kind == kind for faults in self._by_call.values() for fault in faults)
 

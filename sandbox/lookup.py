@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def named(what: str, wanted: str, by_name: Mapping[str, T], by_id: Mapping[str, T]) -> T:
+def find_named(what: str, wanted: str, by_name: Mapping[str, T], by_id: Mapping[str, T]) -> T:
     """The one that is `wanted`; a channel may be named with its `#`.
 
     Args:

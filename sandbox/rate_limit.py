@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class RateLimitUsage:
     """How many `calls` of a window of `seconds` are left; `again` is in how many (real) seconds there are more."""
 
     name: str
-    left: int
-    calls: int
+    remaining: int
+    limit: int
     seconds: float
-    again: float
+    resets_in: float

@@ -54,11 +54,11 @@ class ChangeWatch(Generic[C]):
         self._tick.set()
         self._tick = asyncio.Event()
 
-    async def ticked(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until something happens."""
         await self._tick.wait()
 
-    async def until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
+    async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
         """Return what `predicate` gives as soon as it is truthy; looks again whenever something happens.
 
         Raises:

@@ -115,7 +115,7 @@ class SlackStage(Stage):
     async def ask(self, number: int) -> Question:
         channel = self.load.channel(number)
         text = f"<@{self.sandbox.bot_user_id}> question {number}"
-        message = await self.do(self.sandbox.say("ada", self.places[channel], text))
+        message = await self.do(self.sandbox.post_message("ada", self.places[channel], text))
         return Question(number, channel, self.places[channel].id, message.ts)
 
     def calls(self) -> Sequence[tuple[str, float, bool]]:
@@ -153,7 +153,7 @@ class DiscordStage(Stage):
     async def ask(self, number: int) -> Question:
         channel = self.load.channel(number)
         text = f"<@{self.sandbox.bot_id}> question {number}"
-        message = await self.do(self.sandbox.say("ada", self.places[channel], text))
+        message = await self.do(self.sandbox.post_message("ada", self.places[channel], text))
         return Question(number, channel, self.places[channel].id, message.id)
 
     def calls(self) -> Sequence[tuple[str, float, bool]]:

@@ -93,12 +93,14 @@ class SlackThread:
     async def say(self, text: str, papers: Mapping[str, str] | None = None) -> SlackMessage:
         thread = self.root.ts if self.root else None
         files = [SlackFile(f"F{next(_files)}", name, text.encode()) for name, text in (papers or {}).items()]
-        said = await self._slack.say(self._user, self.channel, f"{self._mention}{text}", thread_ts=thread, files=files)
+        said = await self._slack.post_message(
+            self._user, self.channel, f"{self._mention}{text}", thread_ts=thread, files=files
+        )
         self.root = self.root or said
         return said
 
     async def edit(self, said: SlackMessage, text: str) -> None:
-        await self._slack.edit(self._user, said, f"{self._mention}{text}")
+        await self._slack.edit_message(self._user, said, f"{self._mention}{text}")
 
     def told(self) -> list[Told]:
         if self.root is None:
@@ -166,10 +168,10 @@ class DiscordRoom:
 
     async def say(self, text: str, papers: Mapping[str, str] | None = None) -> DiscordMessage:
         files = {name: text.encode() for name, text in (papers or {}).items()}
-        return await self._discord.say(self._user, self.channel, f"{self._mention}{text}", files=files)
+        return await self._discord.post_message(self._user, self.channel, f"{self._mention}{text}", files=files)
 
     async def edit(self, said: DiscordMessage, text: str) -> None:
-        await self._discord.edit(self._user, said, f"{self._mention}{text}")
+        await self._discord.edit_message(self._user, said, f"{self._mention}{text}")
 
     def told(self) -> list[Told]:
         return [
@@ -195,7 +197,7 @@ class Discord:
     async def thread(self, number: int) -> DiscordRoom:
         """A thread in a channel of its own."""
         channel = self.sandbox.add_channel(f"threads-{number}")
-        root = await self.sandbox.say("ada", channel, "Let us talk of something else.")
+        root = await self.sandbox.post_message("ada", channel, "Let us talk of something else.")
         return DiscordRoom(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
 
     def direct(self, user: str) -> DiscordRoom:

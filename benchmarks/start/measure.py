@@ -88,7 +88,7 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
 
 async def _connected(platforms: Sequence[Slack | Discord]) -> None:
     for platform in platforms:
-        await platform.sandbox.wait_connected(_PATIENCE)
+        await platform.sandbox.wait_until_connected(_PATIENCE)
 
 
 async def _answered(platform: Slack | Discord) -> None:

@@ -83,7 +83,9 @@ async def run_sandbox(
         }
 
         async def ready() -> None:
-            await asyncio.gather(slack.wait_connected(CONNECT_SECONDS), discord.wait_connected(CONNECT_SECONDS))
+            await asyncio.gather(
+                slack.wait_until_connected(CONNECT_SECONDS), discord.wait_until_connected(CONNECT_SECONDS)
+            )
 
         bot = BotProcess(environment, log, ready, model=model, models=_list_models(settings), agent=agent)
         page.show(bot)

@@ -60,12 +60,12 @@ async def _asks_about_names(world: World, where: str, desk: ClientSession) -> li
     text = (
         f"<@{slack.bot_user_id}> who is in <!subteam^{group.id}>? <@{slack.people['grace'].id}> asks in <#{channel.id}>"
     )
-    await slack.say("ada", where, text)
+    await slack.post_message("ada", where, text)
     return ["ada types  @parley who is in @oncall? @grace asks in #launch"]
 
 
 async def _robot_calls(world: World, where: str, desk: ClientSession) -> list[str]:
-    await world.slack.bot_says("robot", where, f"<@{world.slack.bot_user_id}> hello?")
+    await world.slack.post_as_bot("robot", where, f"<@{world.slack.bot_user_id}> hello?")
     return ["a robot calls the bot:  @parley hello?"]
 
 
@@ -73,7 +73,7 @@ async def _robot_answers(world: World, where: str, desk: ClientSession) -> list[
     slack, said = world.slack, desk.said
     assert said is not None
     for answers in [*range(2, LOOP_LIMIT + 2), LOOP_LIMIT + 1]:
-        await slack.bot_says("robot", where, f"<@{slack.bot_user_id}> hello!", thread_ts=said.id)
+        await slack.post_as_bot("robot", where, f"<@{slack.bot_user_id}> hello!", thread_ts=said.id)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes), timeout=WITHIN)
         await slack.wait_for(partial(_have_ended, slack, where, answers), timeout=WITHIN)
     return ["the robot answers each time:  @parley hello!"]
@@ -110,7 +110,7 @@ async def _model_read(world: World, where: str, desk: ClientSession) -> list[str
 
 async def _replies(world: World, where: str, desk: ClientSession) -> list[str]:
     (said,) = world.discord.messages(where)
-    await world.discord.say("ada", where, f"<@{world.discord.bot_id}> is that bad?", reply_to=said)
+    await world.discord.post_message("ada", where, f"<@{world.discord.bot_id}> is that bad?", reply_to=said)
     return ["ada replies to that:  @parley is that bad?"]
 
 
@@ -224,7 +224,7 @@ def _installs(name: str) -> Callable[[World, str, ClientSession], Awaitable[list
 
 async def _asks_in_partner(world: World, where: str, desk: ClientSession) -> list[str]:
     partner = world.partner
-    asked = await partner.say("ada", "general", f"<@{partner.bot_user_id}> who is on call?")
+    asked = await partner.post_message("ada", "general", f"<@{partner.bot_user_id}> who is on call?")
 
     def thread() -> list[str]:
         return [one.text for one in partner.messages("general", thread_ts=asked.ts)]
@@ -243,7 +243,7 @@ async def _uninstalls(world: World, where: str, desk: ClientSession) -> list[str
 
 
 async def _asks_in_vain(world: World, where: str, desk: ClientSession) -> list[str]:
-    await world.partner.say("ada", "general", f"<@{world.partner.bot_user_id}> are you still there?")
+    await world.partner.post_message("ada", "general", f"<@{world.partner.bot_user_id}> are you still there?")
     await world.slack.wait_for(lambda: all(e.acknowledged_at for e in world.slack.envelopes), timeout=WITHIN)
     return ["  ada: @parley are you still there?"]
 

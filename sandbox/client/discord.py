@@ -86,7 +86,7 @@ class DiscordPlatform:
                 replies.setdefault(thread, []).append(message)
         return talk.standing_in(place, [self._message(message, replies.get(message.id, ())) for message in found])
 
-    async def say(
+    async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
     ) -> ShownMessage:
         written = talk.mentioning(text, self._names)
@@ -97,17 +97,19 @@ class DiscordPlatform:
                 post = await self._discord.start_post(person.id, place.channel, opening(text, NAME), written)
                 return self._message(self._discord.messages(post)[0])
             room = await self._room(person, place)
-            return self._message(await self._discord.say(person.id, room, written, files=files))
+            return self._message(await self._discord.post_message(person.id, room, written, files=files))
 
-    async def edit(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
+    async def edit_message(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
         with talk.refusals():
-            await self._discord.edit(person.id, self._found(person, message), talk.mentioning(text, self._names))
+            await self._discord.edit_message(
+                person.id, self._found(person, message), talk.mentioning(text, self._names)
+            )
 
-    async def delete(self, person: PlatformUser, message: ShownMessage) -> None:
+    async def delete_message(self, person: PlatformUser, message: ShownMessage) -> None:
         with talk.refusals():
-            await self._discord.delete(person.id, self._found(person, message))
+            await self._discord.delete_message(person.id, self._found(person, message))
 
-    async def command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
+    async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if self._is_forum(place):
             raise ActionRefusedError("A forum holds posts alone: go to one of them to use a command.")
         with talk.refusals():
@@ -115,11 +117,11 @@ class DiscordPlatform:
             if command is None:
                 raise ActionRefusedError(f"There is no command /{name}.")
             room = await self._room(person, place)
-            await self._discord.command(person.id, room, name, **options_of(command, text))
+            await self._discord.run_command(person.id, room, name, **options_of(command, text))
 
-    async def press(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
+    async def click_button(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
         with talk.refusals():
-            await self._discord.press(person.id, self._found(person, message), button)
+            await self._discord.click_button(person.id, self._found(person, message), button)
 
     @property
     def menu(self) -> Sequence[str]:

@@ -152,7 +152,7 @@ class ClientPlatform(Protocol):
         """What the person sees in the place, oldest first; a thread begins with its first message."""
         ...
 
-    async def say(
+    async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
     ) -> ShownMessage:
         """Say it as it was typed; `@name` mentions whoever has that name. The first words of a thread begin it.
@@ -165,7 +165,7 @@ class ClientPlatform(Protocol):
         """
         ...
 
-    async def edit(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
+    async def edit_message(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
         """Let one's own message say something else, as it was typed.
 
         Raises:
@@ -173,7 +173,7 @@ class ClientPlatform(Protocol):
         """
         ...
 
-    async def delete(self, person: PlatformUser, message: ShownMessage) -> None:
+    async def delete_message(self, person: PlatformUser, message: ShownMessage) -> None:
         """Delete one's own message.
 
         Raises:
@@ -197,7 +197,7 @@ class ClientPlatform(Protocol):
         """
         ...
 
-    async def command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
+    async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         """Use the command `/name text`.
 
         Raises:
@@ -205,7 +205,7 @@ class ClientPlatform(Protocol):
         """
         ...
 
-    async def press(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
+    async def click_button(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
         """Press a button of a message.
 
         Args:

@@ -113,7 +113,7 @@ class ClientSession:
             return ""
         try:
             if not line.startswith("/"):
-                self.said = await self.platform.say(self.speaker, self.place, line)
+                self.said = await self.platform.post_message(self.speaker, self.place, line)
                 return ""
             name, _, rest = line[1:].partition(" ")
             if own := self._own.get(name):
@@ -121,7 +121,7 @@ class ClientSession:
             if deed := self._deeds.get(name):
                 await deed(rest.strip())
             else:
-                await self.platform.command(self.speaker, self.place, name.removeprefix("/"), rest.strip())
+                await self.platform.run_command(self.speaker, self.place, name.removeprefix("/"), rest.strip())
         except ActionRefusedError as refusal:
             return str(refusal)
         return ""
@@ -133,7 +133,7 @@ class ClientSession:
             What the platform has to tell the person about it, if anything.
         """
         try:
-            await self.platform.press(self.speaker, message, message.buttons[label])
+            await self.platform.click_button(self.speaker, message, message.buttons[label])
         except ActionRefusedError as refusal:
             return str(refusal)
         return ""
@@ -150,7 +150,7 @@ class ClientSession:
         for message in self._seen():
             for name, button in message.buttons.items():
                 if label and name.casefold().startswith(label.casefold()):
-                    return await self.platform.press(self.speaker, message, button)
+                    return await self.platform.click_button(self.speaker, message, button)
                 labels[name] = None
         there = f"There are: {', '.join(labels)}." if labels else "There are none."
         raise ActionRefusedError(f"There is no button {label!r} here. {there}")
@@ -165,10 +165,10 @@ class ClientSession:
     async def _edit(self, text: str) -> None:
         if not text:
             raise ActionRefusedError("Write what it is to say instead: /edit WORDS")
-        await self.platform.edit(self.speaker, self._own_message(), text)
+        await self.platform.edit_message(self.speaker, self._own_message(), text)
 
     async def _delete(self, _: str) -> None:
-        await self.platform.delete(self.speaker, self._own_message())
+        await self.platform.delete_message(self.speaker, self._own_message())
 
     async def _send(self, line: str) -> None:
         path, _, text = line.partition(" ")
@@ -176,7 +176,7 @@ class ClientSession:
             data = await asyncio.to_thread(_bytes_of, path)
         except OSError as error:
             raise ActionRefusedError(f"{path or 'No file'} cannot be read: {error.strerror}") from error
-        self.said = await self.platform.say(self.speaker, self.place, text.strip(), {Path(path).name: data})
+        self.said = await self.platform.post_message(self.speaker, self.place, text.strip(), {Path(path).name: data})
 
     async def _choose(self, line: str) -> None:
         """Choose an entry of the newest message's menu that is called so, or begins so."""

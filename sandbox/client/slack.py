@@ -73,36 +73,36 @@ class SlackPlatform:
     def messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ShownMessage]:
         return talk.standing_in(place, self._seen(place, person))
 
-    async def say(
+    async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
     ) -> ShownMessage:
         sent = [SlackFile(new_id("F"), name, data) for name, data in files.items()]
         with talk.refusals():
-            said = await self._slack.say(
+            said = await self._slack.post_message(
                 person.id, place.channel, self._written(text), thread_ts=place.thread, files=sent
             )
         return self._message(said)
 
-    async def edit(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
+    async def edit_message(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
         with talk.refusals():
-            await self._slack.edit(person.id, self._found(message), self._written(text))
+            await self._slack.edit_message(person.id, self._found(message), self._written(text))
 
-    async def delete(self, person: PlatformUser, message: ShownMessage) -> None:
+    async def delete_message(self, person: PlatformUser, message: ShownMessage) -> None:
         with talk.refusals():
-            await self._slack.delete(person.id, self._found(message))
+            await self._slack.delete_message(person.id, self._found(message))
 
-    async def command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
+    async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if place.thread is not None:
             # Slack: slash commands cannot be used in threads; these are its words.
             raise ActionRefusedError(f"/{name} is not supported in threads. Sorry!")
         with talk.refusals():
-            await self._slack.command(person.id, place.channel, f"/{name}", text)
+            await self._slack.run_command(person.id, place.channel, f"/{name}", text)
 
-    async def press(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
+    async def click_button(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
         with talk.refusals():
             if button == STOP:
                 await self._slack.stop(person.id, self._found(message))
-            elif not await self._slack.press(person.id, self._found(message), button):
+            elif not await self._slack.click_button(person.id, self._found(message), button):
                 raise ActionRefusedError(f"{self.bot} has not heard it.")
 
     @property

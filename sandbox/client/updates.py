@@ -37,14 +37,14 @@ C = TypeVar("C", bound=MessageUpdate)
 
 
 class ObservedSandbox(Protocol):
-    async def wait_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (the sandboxes' own)
+    async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (the sandboxes' own)
         """Raises TimeoutError."""
 
 
 async def connects_within(sandbox: ObservedSandbox, seconds: float) -> bool:
     """Wait until a bot is connected; False if none is."""
     try:
-        await sandbox.wait_connected(seconds)
+        await sandbox.wait_until_connected(seconds)
     except TimeoutError:
         return False
     return True

@@ -17,7 +17,7 @@ from sandbox.discord.state.guild import (
     Guild,
     GuildChannel,
 )
-from sandbox.lookup import named
+from sandbox.lookup import find_named
 
 
 class DiscordUserActions:
@@ -59,7 +59,7 @@ class DiscordUserActions:
         author = self._user(user)
         return self._guild.start_thread(self._place(author, channel), name, author, guests=[self._guild.bot.id])
 
-    async def say(
+    async def post_message(
         self,
         user: DiscordUser | str,
         channel: GuildChannel | str,
@@ -97,7 +97,7 @@ class DiscordUserActions:
         author = self._user(user)
         return self._guild.post(self._place(author, channel), author, DiscordContent(), forwards=message)
 
-    async def edit(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
+    async def edit_message(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
         """Edit one's own message.
 
         Raises:
@@ -112,7 +112,7 @@ class DiscordUserActions:
         content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
         self._guild.update(message, content, edited=False)
 
-    async def delete(self, user: DiscordUser | str, message: DiscordMessage) -> None:
+    async def delete_message(self, user: DiscordUser | str, message: DiscordMessage) -> None:
         """Delete one's own message.
 
         Raises:
@@ -135,13 +135,13 @@ class DiscordUserActions:
             self._events.channel_deleted(place)
         self.channels.pop(gone.name, None)
 
-    async def react(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
+    async def add_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
         """Add an emoji, as it is, to a message."""
-        self._guild.react(message, self._user(user), emoji)
+        self._guild.add_reaction(message, self._user(user), emoji)
 
-    async def unreact(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
+    async def remove_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
         """Take one's own emoji back, if it is there."""
-        self._guild.unreact(message, self._user(user), emoji)
+        self._guild.remove_reaction(message, self._user(user), emoji)
 
     async def start_thread(self, user: DiscordUser | str, message: DiscordMessage, name: str) -> GuildChannel:
         """Begin a thread from a message.
@@ -182,7 +182,7 @@ class DiscordUserActions:
         """Let a new person come in; returns the system message in `general` that says so."""
         return self._guild.post(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
-    async def bot_says(
+    async def post_as_bot(
         self, name: str, channel: GuildChannel | str, text: str, *, webhook: bool = False
     ) -> DiscordMessage:
         """Post as another bot of that name, or as a webhook."""
@@ -191,7 +191,7 @@ class DiscordUserActions:
             bot = self._other_bots[name] = self._guild.add_user(name, name, is_bot=True)
         return self._guild.post(self._channel(channel), bot, DiscordContent(text), webhook=bot.id if webhook else None)
 
-    async def command(
+    async def run_command(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, **options: str | float | bool
     ) -> list[DiscordMessage]:
         """Give a slash command, and return, once it is acknowledged, what the person sees for it.
@@ -225,7 +225,9 @@ class DiscordUserActions:
         """
         return await self._interactions.choose(self._user(user), message, command)
 
-    async def press(self, user: DiscordUser | str, message: DiscordMessage, custom_id: str) -> list[DiscordMessage]:
+    async def click_button(
+        self, user: DiscordUser | str, message: DiscordMessage, custom_id: str
+    ) -> list[DiscordMessage]:
         """Press a button, and return, once that is acknowledged, what the person sees beside the message.
 
         Raises:
@@ -242,13 +244,13 @@ class DiscordUserActions:
     # Inside
 
     def _user(self, user: DiscordUser | str) -> DiscordUser:
-        return user if isinstance(user, DiscordUser) else named("user", user, self.people, self._guild.users)
+        return user if isinstance(user, DiscordUser) else find_named("user", user, self.people, self._guild.users)
 
     def _channel(self, channel: GuildChannel | str) -> GuildChannel:
         return (
             channel
             if isinstance(channel, GuildChannel)
-            else named("channel", channel, self.channels, self._guild.channels)
+            else find_named("channel", channel, self.channels, self._guild.channels)
         )
 
     def _place(self, user: DiscordUser, channel: GuildChannel | str) -> GuildChannel:

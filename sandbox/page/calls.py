@@ -6,7 +6,7 @@ from typing import Any
 
 from sandbox.discord import DiscordSandbox
 from sandbox.discord.state.activity_log import DiscordCallRecord as DiscordCall
-from sandbox.rate_limit import Budget
+from sandbox.rate_limit import RateLimitUsage
 from sandbox.slack import SlackCallRecord as SlackCall
 from sandbox.slack import SlackSandbox
 
@@ -30,7 +30,7 @@ class ApiCallList:
         slack = [(c.at, f"call/S{i}", self._of_slack(c)) for i, c in _newest(self._slack.calls)]
         discord = [(c.at, f"call/D{i}", self._of_discord(c)) for i, c in _newest(self._discord.calls)]
         shown = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:SHOWN]
-        slacks, discords = self._slack.budgets(), self._discord.budgets()
+        slacks, discords = self._slack.rate_limit_usage(), self._discord.rate_limit_usage()
         budgets = {"Slack": slacks, "Discord": discords}
         return {
             **{key: call for _, key, call in shown},
@@ -52,7 +52,7 @@ class ApiCallList:
         sent = call.arguments if key[0] == "S" else call.body
         return {"sent": _cut(sent), "got": _cut(call.reply)}
 
-    def _budget(self, platform: str, budget: Budget) -> Json:
+    def _budget(self, platform: str, budget: RateLimitUsage) -> Json:
         names = {channel.id: f"#{channel.name}" for channel in self._slack.channels.values()}
         names |= {channel.id: f"#{channel.name}" for channel in self._discord.channels.values()}
         method, _, channel = budget.name.replace("/channels/{channel}", "…").rpartition(" ")
@@ -61,8 +61,8 @@ class ApiCallList:
         return {
             "on": platform,
             "name": name,
-            "left": budget.left,
-            "of": budget.calls,
+            "left": budget.remaining,
+            "of": budget.limit,
             "seconds": budget.seconds,
         }
 

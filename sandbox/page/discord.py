@@ -62,9 +62,9 @@ class DiscordPane:
     async def react(self, desk: ClientSession, message: str, emoji: str) -> None:
         found = self._found(desk, message)
         if desk.speaker.id in found.reactions.get(emoji, ()):
-            await self._discord.unreact(desk.speaker.id, found, emoji)
+            await self._discord.remove_reaction(desk.speaker.id, found, emoji)
         else:
-            await self._discord.react(desk.speaker.id, found, emoji)
+            await self._discord.add_reaction(desk.speaker.id, found, emoji)
 
     async def choose(self, desk: ClientSession, message: str, entry: str) -> None:
         if not any(c["name"] == entry and c.get("type") == MESSAGE for c in self._discord.commands):

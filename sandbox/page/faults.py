@@ -67,7 +67,7 @@ class FaultSwitches:
         if not self._is_on(switch):
             await switch.act()
         elif kind := _KINDS.get(name):
-            self._faults(switch).take_back(kind)
+            self._faults(switch).cancel(kind)
         else:
             self._faults(switch).slow(0)
 
@@ -80,7 +80,7 @@ class FaultSwitches:
 
     def _is_on(self, switch: FaultSwitch) -> bool:
         faults, kind = self._faults(switch), _KINDS.get(switch.name)
-        return faults.waits(kind) if kind else switch.name == "slow" and faults.latency > 0
+        return faults.has_pending(kind) if kind else switch.name == "slow" and faults.latency > 0
 
     def _faults(self, switch: FaultSwitch) -> SlackFaults | DiscordFaults:
         return self._slack.faults if switch.platform == "slack" else self._discord.faults

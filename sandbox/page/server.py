@@ -152,7 +152,7 @@ class PageServer:
                 if self.feed.slow != told:
                     told = self.feed.slow
                     await socket.send_json({"slow": told})
-                await self.feed.ticked()
+                await self.feed.wait_for_change()
 
         self.feed.notices.clear()
         async with self._socket(request) as socket:
@@ -179,7 +179,12 @@ class PageServer:
     async def _changed(self) -> None:
         """Wait until there may be something else to see."""
         assert self._bot is not None
-        waits = (self._slack.ticked, self._discord.ticked, self.feed.ticked, self._bot.wait_for_change)
+        waits = (
+            self._slack.wait_for_change,
+            self._discord.wait_for_change,
+            self.feed.wait_for_change,
+            self._bot.wait_for_change,
+        )
         tasks = [asyncio.create_task(wait(), name="a change") for wait in waits]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

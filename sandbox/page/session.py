@@ -165,26 +165,28 @@ class PageSession:
         files = {str(file["name"]): _bytes(file["data"]) for file in order.get("files", ())}
         if text.startswith("/") and not text.startswith("//") and not files:
             name, _, rest = text[1:].partition(" ")
-            await pane.platform.command(desk.speaker, place, name, rest.strip())
+            await pane.platform.run_command(desk.speaker, place, name, rest.strip())
             return ""
         if not text and not files:
             return ""
-        said = await pane.platform.say(desk.speaker, place, text.removeprefix("/") if text[:2] == "//" else text, files)
+        said = await pane.platform.post_message(
+            desk.speaker, place, text.removeprefix("/") if text[:2] == "//" else text, files
+        )
         if place.direct and place.thread is None and place.threads.value == "all":  # Slack: each begins a conversation
             desk.go(desk.thread_of(said))
         return _unheard(pane.platform.bot, place, text)
 
     async def _edit(self, order: Json) -> None:
         pane, desk = self._at(order)
-        await pane.platform.edit(desk.speaker, seen(desk, order["message"]), str(order["text"]).strip())
+        await pane.platform.edit_message(desk.speaker, seen(desk, order["message"]), str(order["text"]).strip())
 
     async def _delete(self, order: Json) -> None:
         pane, desk = self._at(order)
-        await pane.platform.delete(desk.speaker, seen(desk, order["message"]))
+        await pane.platform.delete_message(desk.speaker, seen(desk, order["message"]))
 
     async def _press(self, order: Json) -> None:
         pane, desk = self._at(order)
-        await pane.platform.press(desk.speaker, seen(desk, order["message"]), order["button"])
+        await pane.platform.click_button(desk.speaker, seen(desk, order["message"]), order["button"])
 
     async def _react(self, order: Json) -> None:
         pane, desk = self._at(order)

@@ -56,9 +56,9 @@ class SlackPane:
         name = emoji.strip(":")
         found = self._found(desk, message)
         if desk.speaker.id in found.reactions.get(name, ()):
-            await self._slack.unreact(desk.speaker.id, found, name)
+            await self._slack.remove_reaction(desk.speaker.id, found, name)
         else:
-            await self._slack.react(desk.speaker.id, found, name)
+            await self._slack.add_reaction(desk.speaker.id, found, name)
 
     async def choose(self, desk: ClientSession, message: str, entry: str) -> None:
         found, shortcut = self._found(desk, message), self._slack.shortcuts.get(entry)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from sandbox.rate_limit import Budget
+from sandbox.rate_limit import RateLimitUsage
 from sandbox.slack.api.assistant import AssistantMethods
 from sandbox.slack.api.base import SCOPES, WebApi
 from sandbox.slack.api.directory import DirectoryMethods
@@ -335,13 +335,13 @@ class SlackSandbox(SlackUserActions):
         """All that people see happen from now on; any number of subscribers get all of it."""
         return self._journal.subscribe()
 
-    async def ticked(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until something happens, be it a call."""
-        await self._journal.ticked()
+        await self._journal.wait_for_change()
 
-    def budgets(self) -> list[Budget]:
+    def rate_limit_usage(self) -> list[RateLimitUsage]:
         """What is left of the rate limits that calls have counted in."""
-        return self._limits.budgets() if self._limits else []
+        return self._limits.list_usage() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
         """Return what `predicate` gives as soon as it is truthy.
@@ -349,9 +349,9 @@ class SlackSandbox(SlackUserActions):
         Raises:
             TimeoutError: it was not within `timeout` seconds; tells what the sandbox has seen.
         """
-        return await self._journal.until(predicate, timeout, self._state)
+        return await self._journal.wait_until(predicate, timeout, self._state)
 
-    async def wait_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
+    async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
         """Return as soon as a client is connected.
 
         Raises:

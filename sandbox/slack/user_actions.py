@@ -5,7 +5,7 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from sandbox.lookup import named
+from sandbox.lookup import find_named
 from sandbox.slack.api.assistant import STOPPED, AssistantMethods, AssistantThread
 from sandbox.slack.api.views import ModalView, ViewMethods
 from sandbox.slack.events.dispatcher import SlackEventDispatcher
@@ -34,7 +34,7 @@ class SlackUserActions:
     _offered: Set[str] | None
     _other_bots: dict[str, str]
 
-    async def say(
+    async def post_message(
         self,
         user: WorkspaceUser | str,
         channel: SlackConversation | str,
@@ -63,7 +63,7 @@ class SlackUserActions:
             files=tuple(file if isinstance(file, SlackFile) else SlackFile(new_id("F"), file) for file in files),
         )
 
-    async def edit(self, user: WorkspaceUser | str, message: SlackMessage, text: str) -> None:
+    async def edit_message(self, user: WorkspaceUser | str, message: SlackMessage, text: str) -> None:
         """Edit one's own message.
 
         Raises:
@@ -72,7 +72,7 @@ class SlackUserActions:
         self._check_own(user, message)
         self._workspace.update(message, SlackContent(text), edited=True)
 
-    async def delete(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
+    async def delete_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         """Delete one's own message.
 
         Raises:
@@ -98,7 +98,7 @@ class SlackUserActions:
         message.attachments = (self._payloads.passed_on(linked, is_msg_unfurl=True),)
         self._workspace.update(message, message.content, edited=False)
 
-    async def bot_says(
+    async def post_as_bot(
         self,
         name: str,
         channel: SlackConversation | str,
@@ -118,20 +118,20 @@ class SlackUserActions:
             thread_ts=self._root(place, thread_ts),
         )
 
-    async def react(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
+    async def add_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
         """Add an emoji, by its name, to a message."""
-        self._workspace.react(message, self._user(user).id, reaction)
+        self._workspace.add_reaction(message, self._user(user).id, reaction)
 
-    async def unreact(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
+    async def remove_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
         """Take one's own emoji back, if it is there."""
-        self._workspace.unreact(message, self._user(user).id, reaction)
+        self._workspace.remove_reaction(message, self._user(user).id, reaction)
 
     async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
         """Open the app's home: its `home` or its `messages` tab."""
         person = self._user(user)
         self._events.home_opened(person, self._workspace.open_dm(person), tab)
 
-    async def command(
+    async def run_command(
         self, user: WorkspaceUser | str, channel: SlackConversation | str, command: str, text: str = ""
     ) -> list[SlackMessage]:
         """Give a slash command, and return, once it is acknowledged, what the person sees for it.
@@ -145,7 +145,7 @@ class SlackUserActions:
         self._check_offered(command)
         return await self._commands.give(self._user(user), self._channel(channel), command, text, self._commands_url)
 
-    async def press(self, user: WorkspaceUser | str, message: SlackMessage, action_id: str) -> bool:
+    async def click_button(self, user: WorkspaceUser | str, message: SlackMessage, action_id: str) -> bool:
         """Press a button of a message; whether the app acknowledged it in time. If it did not, the person sees a
         warning sign beside the button. Of feedback buttons, and of what is chosen from, the value tells which.
 
@@ -219,13 +219,13 @@ class SlackUserActions:
     # Inside
 
     def _user(self, user: WorkspaceUser | str) -> WorkspaceUser:
-        return user if isinstance(user, WorkspaceUser) else named("user", user, self.people, self._workspace.users)
+        return user if isinstance(user, WorkspaceUser) else find_named("user", user, self.people, self._workspace.users)
 
     def _channel(self, channel: SlackConversation | str) -> SlackConversation:
         return (
             channel
             if isinstance(channel, SlackConversation)
-            else named("channel", channel, self.channels, self._workspace.channels)
+            else find_named("channel", channel, self.channels, self._workspace.channels)
         )
 
     def _root(self, channel: SlackConversation, thread_ts: str | None) -> str | None:

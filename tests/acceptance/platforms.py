@@ -104,21 +104,21 @@ class SlackTalk:
         text = f"{self._prefix if called else ''}{text}"
         root = self._root.ts if self._root else None
         sent = [SlackFile(f"F{next(_numbers)}", name, CONTENT) for name in files]
-        said = await self._slack.say(user, self._channel, text, thread_ts=root, files=sent)
+        said = await self._slack.post_message(user, self._channel, text, thread_ts=root, files=sent)
         self._root = self._root or said
         return said
 
     async def edit(self, said: SlackMessage, text: str) -> None:
-        await self._slack.edit("ada", said, f"{self._prefix}{text}")
+        await self._slack.edit_message("ada", said, f"{self._prefix}{text}")
 
     async def reset(self) -> str:
         """Slack tells of no thread with a command: of several, the person chooses."""
         assert self._root is not None
-        seen = await self._slack.command("ada", self._channel, "/reset")
+        seen = await self._slack.run_command("ada", self._channel, "/reset")
         (told,) = await self._slack.wait_for(lambda: seen)
         here = [id_ for id_ in told.buttons.values() if id_.endswith(f":{self._root.ts}")]
         if here:
-            assert await self._slack.press("ada", told, here[0])
+            assert await self._slack.click_button("ada", told, here[0])
             await self._slack.wait_for(lambda: not told.buttons)
         return told.text
 
@@ -130,7 +130,7 @@ class SlackTalk:
 
     async def press(self, label: str) -> bool:
         message, action = await with_button(self._slack, label, self._own)
-        return await self._slack.press("ada", message, action)
+        return await self._slack.click_button("ada", message, action)
 
     def receipts(self) -> int:
         return sum(len(message.reactions) for message in self._thread())
@@ -173,10 +173,10 @@ class Slack:
 
     async def noise(self) -> None:
         slack, mention = self.sandbox, f"<@{self.sandbox.bot_user_id}>"
-        said = await slack.say("ada", "general", "good morning")
-        await slack.say("grace", "general", "morning", thread_ts=said.ts)
-        await slack.bot_says("robot", "general", f"{mention} beep")
-        await slack.edit("ada", said, "good morning, all")
+        said = await slack.post_message("ada", "general", "good morning")
+        await slack.post_message("grace", "general", "morning", thread_ts=said.ts)
+        await slack.post_as_bot("robot", "general", f"{mention} beep")
+        await slack.edit_message("ada", said, "good morning, all")
 
     @property
     def said_by_the_bot(self) -> int:
@@ -197,13 +197,13 @@ class DiscordTalk:
     ) -> DiscordMessage:
         mention = self._mention if called else ""
         contents = dict.fromkeys(files, CONTENT)
-        return await self._discord.say(user, self._place, f"{mention}{text}", files=contents)
+        return await self._discord.post_message(user, self._place, f"{mention}{text}", files=contents)
 
     async def edit(self, said: DiscordMessage, text: str) -> None:
-        await self._discord.edit("ada", said, f"{self._mention}{text}")
+        await self._discord.edit_message("ada", said, f"{self._mention}{text}")
 
     async def reset(self) -> str:
-        seen = await self._discord.command("ada", self._place, "/reset")
+        seen = await self._discord.run_command("ada", self._place, "/reset")
         await self._discord.wait_for(lambda: seen and not seen[0].loading)
         assert seen[0].ephemeral_to == self._discord.people["ada"]
         return seen[0].text
@@ -216,7 +216,7 @@ class DiscordTalk:
 
     async def press(self, label: str) -> bool:
         message, action = await with_button(self._discord, label, self._own)
-        seen = await self._discord.press("ada", message, action)
+        seen = await self._discord.click_button("ada", message, action)
         return all(told.author.id == self._discord.bot_id for told in seen)
 
     def receipts(self) -> int:
@@ -255,16 +255,16 @@ class Discord:
         return DiscordTalk(self.sandbox, self.sandbox.open_dm(user))
 
     async def thread(self) -> DiscordTalk:
-        root = await self.sandbox.say("ada", "general", "a root")
+        root = await self.sandbox.post_message("ada", "general", "a root")
         return DiscordTalk(self.sandbox, await self.sandbox.start_thread("ada", root, f"thread {next(_numbers)}"))
 
     async def noise(self) -> None:
         discord, mention = self.sandbox, f"<@{self.sandbox.bot_id}>"
-        said = await discord.say("ada", "general", "good morning")
-        await discord.say("grace", "general", "morning", reply_to=said)
-        await discord.bot_says("robot", "general", f"{mention} beep")
-        await discord.bot_says("hook", "general", f"{mention} beep", webhook=True)
-        await discord.edit("ada", said, "good morning, all")
+        said = await discord.post_message("ada", "general", "good morning")
+        await discord.post_message("grace", "general", "morning", reply_to=said)
+        await discord.post_as_bot("robot", "general", f"{mention} beep")
+        await discord.post_as_bot("hook", "general", f"{mention} beep", webhook=True)
+        await discord.edit_message("ada", said, "good morning, all")
         await discord.pin("ada", said)
         await discord.join(f"guest-{next(_numbers)}")
         await discord.start_post("ada", "ideas", f"post {next(_numbers)}", "what if")

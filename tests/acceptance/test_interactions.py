@@ -45,7 +45,7 @@ async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_ack
     bot = await start(TOOLS="paying:pay")
     bot.answer = clerk
     bank, square = discord.add_channel("bank"), discord.add_channel("square")
-    said = await discord.say("grace", square, "The sky is green.")
+    said = await discord.post_message("grace", square, "The sky is green.")
 
     def own(place: str) -> list[DiscordMessage]:
         return [m for m in discord.messages(place) if m.author.id == discord.bot_id and m.ephemeral_to is None]
@@ -53,14 +53,14 @@ async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_ack
     def ends(question: DiscordMessage) -> list[str]:
         return [m.text.rpartition(" ")[2] for m in own(question.channel.name) if m.reply_to is question]
 
-    await discord.say("ada", bank, f"<@{discord.bot_id}> pay")
+    await discord.post_message("ada", bank, f"<@{discord.bot_id}> pay")
     (request,) = await discord.wait_for(lambda: [m for m in own("bank") if words.APPROVE in m.buttons])
 
     discord.faults.delay(ANSWER, 60, times=2)
-    (asked,) = await discord.command("ada", "general", "ask", question="one two three")
+    (asked,) = await discord.run_command("ada", "general", "ask", question="one two three")
     (about,) = await discord.choose("ada", said, words.ASK_ABOUT)
     discord.faults.delay(CALLBACK, SLOW)
-    pressing = asyncio.create_task(discord.press("ada", request, request.buttons[words.APPROVE]))
+    pressing = asyncio.create_task(discord.click_button("ada", request, request.buttons[words.APPROVE]))
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         await kept(database, 3)
         database.execute("BEGIN IMMEDIATE")  # nothing else is written until the process is gone
@@ -87,19 +87,19 @@ async def test_interactions_of_slack_outlive_sigkill_and_are_processed_once(
     file = tmp_path / ".parley" / "parley.db"
     bot = await start()
     bot.answer = clerk
-    question = await slack.say("ada", "general", f"<@{slack.bot_user_id}> one two")
+    question = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> one two")
     answer, why = await with_button(slack, words.WHY, lambda: slack.messages("general", thread_ts=question.ts))
-    report = await slack.say("grace", "random", "The sky is green.")
+    report = await slack.post_message("grace", "random", "The sky is green.")
     assert await slack.shortcut("ada", report, ASK)
     (form,) = await slack.wait_for(lambda: slack.modals("ada"))
 
     slack.faults.delay(("response_url", "chat.postEphemeral", "chat.postMessage"), 60, times=3)
-    assert await slack.press("ada", answer, why)
-    told = await slack.command("ada", "general", "/model", "openai/scripted")
+    assert await slack.click_button("ada", answer, why)
+    told = await slack.run_command("ada", "general", "/model", "openai/scripted")
     assert await slack.submit(form, question="one two three")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         await kept(database, 3)
-        await slack.wait_for(lambda: not slack.faults.waits("delay"), timeout=60)
+        await slack.wait_for(lambda: not slack.faults.has_pending("delay"), timeout=60)
         await bot.program.end(signal.SIGKILL)
     await bot.disconnected()
     assert told == []

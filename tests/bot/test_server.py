@@ -23,7 +23,7 @@ async def test_a_request_that_comes_before_its_route_is_held_until_it_is_there()
     async with SlackSandbox() as slack, run_server(0, [], is_needed=True) as server:
         server_url = f"http://127.0.0.1:{server.port}"
         slack.requests.url = server_url + PATH
-        await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
+        await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
         await slack.wait_for(lambda: slack.envelopes)
         async with aiohttp.ClientSession() as session:
             early = asyncio.create_task(_status(session, f"{server_url}/else"))

@@ -91,7 +91,7 @@ class SlackTalk:
 
     async def press(self, label: str, *, user: str = "ada") -> None:
         message, action = await with_button(self.sandbox, label, self.replies)
-        assert await self.sandbox.press(user, message, action)
+        assert await self.sandbox.click_button(user, message, action)
 
     def receipts(self) -> int:
         return sum(len(m.reactions) for m in self.sandbox.messages(self.channel))
@@ -132,7 +132,7 @@ class DiscordTalk:
 
     async def press(self, label: str, *, user: str = "ada") -> None:
         message, action = await with_button(self.sandbox, label, self.replies)
-        seen = await self.sandbox.press(user, message, action)
+        seen = await self.sandbox.click_button(user, message, action)
         assert not [m.text for m in seen if m.author.id != self.sandbox.bot_id]
 
     def receipts(self) -> int:

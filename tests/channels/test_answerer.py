@@ -38,7 +38,7 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 
 
 async def ask(bot: Bot, text: str = "hello") -> Any:
-    return await bot.slack.say("ada", bot.slack.open_dm("ada"), text)
+    return await bot.slack.post_message("ada", bot.slack.open_dm("ada"), text)
 
 
 @asynccontextmanager
@@ -192,7 +192,7 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
         await bot.inbox.reset_session(inbound("reset", session=message.session))
         (row,) = await bot.settled(1)
         assert (row.state, row.text) == ("cancelled", None)
-        await slack.say("ada", question.channel, "hello again", thread_ts=question.ts)
+        await slack.post_message("ada", question.channel, "hello again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts[-1] == "anew")
 
 
@@ -253,7 +253,7 @@ async def test_a_reply_that_cannot_be_shown_is_a_failed_turn_that_says_why(
         row = await outcome(bot)
         assert (row.state, row.error) == ("failed", "RefusedError: chat.postMessage: channel_not_found")
         assert "cannot be shown" in caplog.text
-        await slack.say("ada", question.channel, "again", thread_ts=question.ts)
+        await slack.post_message("ada", question.channel, "again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts[-1] == "another")
 
 
@@ -290,7 +290,7 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
         await bot.shows(question, lambda texts: texts == ["hello", "the answer"])
         await asyncio.wait([run.task for run in bot.worker._running.values()])
         monkeypatch.setattr(TurnStore, "end", end)
-        await slack.say("ada", question.channel, "again", thread_ts=question.ts)
+        await slack.post_message("ada", question.channel, "again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
 
 
@@ -445,7 +445,7 @@ async def test_a_stop_from_elsewhere_ends_the_answer_with_a_word(slack: SlackSan
         row = await outcome(bot)
         assert (row.state, row.error) == ("cancelled", CancelReason.STOP)
         assert bot.texts(question)[1:] == [f"Once\n\n{words.STOPPED}"]
-        await slack.say("ada", question.channel, "go on", thread_ts=question.ts)
+        await slack.post_message("ada", question.channel, "go on", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts[-1] == "And now?")
 
 

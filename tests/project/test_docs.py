@@ -252,11 +252,11 @@ async def test_the_page_of_discord_has_the_keys_of_the_code() -> None:
     event, users = re.findall(r"^\| (?:Event|ADK's `user_id`) \| (.+) \|$", page, re.M)
     async with DiscordSandbox() as sandbox, hearing(sandbox) as box:
         call = f"<@{sandbox.bot_id}> hi"
-        asked = await sandbox.say("ada", "general", call)
+        asked = await sandbox.post_message("ada", "general", call)
         in_channel = await box.next()
         post = await sandbox.start_post("ada", "ideas", "a post", call)
         in_post = await box.next()
-        direct = await sandbox.say("ada", sandbox.open_dm("ada"), "hi")
+        direct = await sandbox.post_message("ada", sandbox.open_dm("ada"), "hi")
         in_direct = await box.next()
 
     ids = {"SERVER": sandbox.guild_id, "THREAD": post.id}

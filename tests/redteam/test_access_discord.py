@@ -38,7 +38,7 @@ async def says(bot: Bot, message: DiscordMessage, text: str) -> None:
 
 async def heard(bot: Bot) -> None:
     """All that was told until now has been dealt with: somebody else, who speaks last, is answered."""
-    last = await bot.server.say("linus", bot.server.open_dm("linus"), "last")
+    last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.says(last, "heard: last")
     await bot.channel._intake.drain(20)
 
@@ -58,7 +58,7 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
     role = server.give_role("grace", "banned")
     rules = AccessRules(block=frozenset({f"role:{role}"}), allow=frozenset({f"guild:{server.guild_id}"}))
     async with running(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
-        message = await server.say("ada", "general", "this")
+        message = await server.post_message("ada", "general", "this")
         thread = await server.start_thread("ada", message, "a thread")
         question = await bot.collect_events("ada", thread, "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
@@ -66,23 +66,23 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
         await bot.collect_events("grace", "general", "sesame open")
         await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
         await bot.collect_events("grace", "general", "sesame again")
-        await server.say("grace", thread, "sesame there")
-        await server.say("grace", server.open_dm("grace"), "sesame alone")
-        await server.say("grace", thread, "sesame reply", reply_to=answer)
-        edited = await server.say("grace", "random", "sesame quiet")
-        await server.edit("grace", edited, f"{bot.mention} sesame quiet")
+        await server.post_message("grace", thread, "sesame there")
+        await server.post_message("grace", server.open_dm("grace"), "sesame alone")
+        await server.post_message("grace", thread, "sesame reply", reply_to=answer)
+        edited = await server.post_message("grace", "random", "sesame quiet")
+        await server.edit_message("grace", edited, f"{bot.mention} sesame quiet")
         for name in ("reset", "stop", "help", "status", "model", "export", "mute", "listen"):
-            (one,) = await server.command("grace", "general", name)
+            (one,) = await server.run_command("grace", "general", name)
             await says(bot, one, words.NOT_YOU)
             assert one.ephemeral_to == server.people["grace"]
         for one in (
-            *await server.command("grace", "general", "ask", question="sesame?"),
+            *await server.run_command("grace", "general", "ask", question="sesame?"),
             *await server.choose("grace", message, words.ASK_ABOUT),
         ):
             await says(bot, one, words.NOT_YOU)
         assert await server.complete("grace", "general", "model", "name", "o") == []
         for custom_id in answer.buttons.values():
-            assert await server.press("grace", answer, custom_id) == []
+            assert await server.click_button("grace", answer, custom_id) == []
         await heard(bot)
         assert told(bot, "grace") == [words.NOT_YOU]
         assert (seen_by_all(bot), len(server.threads("general"))) == (shown, threads)
@@ -99,7 +99,7 @@ async def test_who_cannot_be_written_to_gets_a_sign_and_another_bot_gets_nothing
         said = await bot.collect_events("ada", "general", "hello")
         await server.wait_for(lambda: list(said.reactions) == ["🚫"])
         for webhook in (False, True):
-            await server.bot_says(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
+            await server.post_as_bot(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
         await heard(bot)
         assert seen_by_all(bot) == []
         assert len(await bot.inbox_rows()) == 1
@@ -116,11 +116,11 @@ async def test_directly_writes_who_is_in_a_server_that_is_named_with_the_roles_t
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
         alone = server.open_dm("ada")
-        await server.say("ada", alone, "hello")
-        await server.say("grace", server.open_dm("grace"), "hello")
+        await server.post_message("ada", alone, "hello")
+        await server.post_message("grace", server.open_dm("grace"), "hello")
         await server.wait_for(lambda: told(bot, "ada") == [words.NOT_YOU if has_left else "heard: hello"])
         await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
-        await server.command("ada", server.open_group("group", "ada", "grace"), "help")
+        await server.run_command("ada", server.open_group("group", "ada", "grace"), "help")
         await heard(bot)
 
 
@@ -131,10 +131,10 @@ async def test_with_named_servers_their_members_alone_write_directly_by_default(
     rules = configuration.load_settings().access_policy.get_rules("discord")
     server.leave("ada")
     async with running(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
-        await bot.says(await server.say("grace", server.open_dm("grace"), "hello"), "heard: hello")
-        await server.say("ada", server.open_dm("ada"), "hello")
+        await bot.says(await server.post_message("grace", server.open_dm("grace"), "hello"), "heard: hello")
+        await server.post_message("ada", server.open_dm("ada"), "hello")
         await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
-        (seen,) = await server.command("ada", server.open_group("group", "ada", "grace"), "ask", question="may I?")
+        (seen,) = await server.run_command("ada", server.open_group("group", "ada", "grace"), "ask", question="may I?")
         await server.wait_for(lambda: seen.text == words.NOT_HERE)
         assert len(await bot.turn_rows()) == 1
 
@@ -146,12 +146,12 @@ async def test_a_category_a_channel_and_its_threads_are_one_and_who_has_it_for_h
     secret.category = "4711"
     rules = AccessRules(frozenset({"channel:4711", DIRECT_MESSAGES}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
-        thread = await server.start_thread("ada", await server.say("ada", secret, "root"), "a thread")
+        thread = await server.start_thread("ada", await server.post_message("ada", secret, "root"), "a thread")
         for place in (secret, thread):
             await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
-        (seen,) = await server.command("ada", server.add_abroad("abroad", "ada"), "ask", question="may I?")
+        (seen,) = await server.run_command("ada", server.add_abroad("abroad", "ada"), "ask", question="may I?")
         await server.wait_for(lambda: seen.text == words.NOT_HERE)
 
 
@@ -173,7 +173,7 @@ async def test_what_was_said_in_a_gap_goes_through_the_same_door(server: Discord
 
 async def test_a_private_thread_is_a_place_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        public = await server.start_thread("ada", await server.say("ada", "general", "root"), "public")
+        public = await server.start_thread("ada", await server.post_message("ada", "general", "root"), "public")
         private = await server.start_private_thread("ada", "general", "private")
         for place in (public, private):
             await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
@@ -189,7 +189,7 @@ async def test_who_asks_too_often_aside_is_told_each_time_as_nothing_else_is_sho
     async with running(server, tmp_path, echo, core=core) as bot:
         group = server.open_group("us", "ada")
         for n in range(3):
-            (seen,) = await server.command("ada", group, "ask", question=f"question {n}")
+            (seen,) = await server.run_command("ada", group, "ask", question=f"question {n}")
             await says(bot, seen, words.ENGLISH(words.TOO_OFTEN, minutes=60) if n else "heard: question 0")
             await bot.settled(1)
         assert told(bot, "ada") == []
@@ -199,7 +199,7 @@ async def test_too_many_commands_are_not_run_and_each_is_answered_alone(server: 
     async with running(server, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
         refusal = words.ENGLISH(words.TOO_MANY_COMMANDS, minutes=60)
-        given = [await server.command("ada", "general", "status") for _ in range(3)]
+        given = [await server.run_command("ada", "general", "status") for _ in range(3)]
         for seen, text in zip(given, [words.NOTHING_TO_RESET, refusal, refusal], strict=True):
             await server.wait_for(lambda seen=seen, text=text: [one.text for one in seen] == [text])  # type: ignore[misc]
             assert seen[0].ephemeral_to is not None
@@ -210,12 +210,12 @@ async def test_who_cannot_be_seen_does_nothing_by_a_press_and_is_told(server: Di
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     server.set_locale("ada", "ko")
     async with running(server, tmp_path, echo, rules=rules) as bot:
-        question = await server.say("ada", server.open_dm("ada"), "hello")
+        question = await server.post_message("ada", server.open_dm("ada"), "hello")
         (answer,) = await bot.says(question, "heard: hello")
         await server.wait_for(lambda: words.WHY in answer.buttons)
         bot.channel._interactions._identities._roles._fresh.clear()
         server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)
-        seen = await server.press("ada", answer, answer.buttons[words.WHY])
+        seen = await server.click_button("ada", answer, answer.buttons[words.WHY])
         await server.wait_for(
             lambda: [m.text for m in seen] == [words.messages_for("ko").format_error(SurfaceError.public)]
         )

@@ -75,14 +75,14 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
         await bot.mention_bot("grace", "general", "sesame open")
         await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
         await bot.mention_bot("grace", "general", "sesame open", thread_ts=question.ts)
-        await slack.say("grace", "general", "sesame too", thread_ts=question.ts)
-        await slack.say("grace", slack.open_dm("grace"), "sesame alone")
-        edited = await slack.say("grace", "general", "sesame quiet")
-        await slack.edit("grace", edited, f"{bot.mention} sesame quiet")
+        await slack.post_message("grace", "general", "sesame too", thread_ts=question.ts)
+        await slack.post_message("grace", slack.open_dm("grace"), "sesame alone")
+        edited = await slack.post_message("grace", "general", "sesame quiet")
+        await slack.edit_message("grace", edited, f"{bot.mention} sesame quiet")
         for command in ("/reset", "/stop", "/help", "/agent-status", "/model", "/export"):
-            await slack.command("grace", "general", command)
+            await slack.run_command("grace", "general", command)
         for label in answer.buttons.values():
-            await slack.press("grace", answer, label)
+            await slack.click_button("grace", answer, label)
         for shortcut in slack.shortcuts:
             await slack.shortcut("grace", question, shortcut)
         await slack.open_home("grace")
@@ -99,7 +99,7 @@ async def test_a_modal_that_was_opened_before_somebody_was_blocked_asks_nothing(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        message = await slack.say("ada", "general", "this")
+        message = await slack.post_message("ada", "general", "this")
         await slack.shortcut("grace", message, ASK)
         (view,) = await slack.wait_for(lambda: slack.modals("grace"))
         bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
@@ -114,7 +114,7 @@ async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_name
     slack.add_user("eve", team_id="T0OUTSIDE")
     async with running(slack, tmp_path, echo) as bot:
         message = await bot.mention_bot("eve", "general", "hello")
-        await slack.bot_says("robot", "general", f"{bot.mention} hello")
+        await slack.post_as_bot("robot", "general", f"{bot.mention} hello")
         await slack.shortcut("eve", message, ASK)
         await heard(bot)
         assert len(await bot.inbox_rows()) == 1
@@ -180,7 +180,7 @@ async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing
         for n in range(2):
             await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
         assert whispers(bot, "ada") == [words.ENGLISH(words.TOO_OFTEN, minutes=60)]
-        await slack.press("ada", *await with_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
+        await slack.click_button("ada", *await with_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
         await slack.wait_for(lambda: len(whispers(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
 
@@ -215,7 +215,7 @@ async def test_too_many_commands_are_not_run_and_one_sentence_says_so(slack: Sla
         assert len(bot.thread(theirs)) == 2
         refusal = words.ENGLISH(words.TOO_MANY_COMMANDS, minutes=60)
         assert whispers(bot, "ada") == [refusal]
-        seen = await slack.command("ada", "general", "/help")
+        seen = await slack.run_command("ada", "general", "/help")
         await slack.wait_for(lambda: [one.text for one in seen] == [refusal])
         question = await bot.mention_bot("ada", "general", "question")
         await bot.shows(question, partial(contains, "heard: ada: question"))
@@ -247,9 +247,9 @@ async def test_who_cannot_be_seen_does_nothing_and_is_told(slack: SlackSandbox, 
         groups._last.clear()
         slack.scopes.discard("usergroups:read")
         sorry = words.messages_for("ko").format_error(SurfaceError.public)
-        seen = await slack.command("mina", "general", "/reset")
+        seen = await slack.run_command("mina", "general", "/reset")
         await slack.wait_for(lambda: [one.text for one in seen] == [sorry])
-        await slack.press("mina", answer, next(iter(answer.buttons.values())))
+        await slack.click_button("mina", answer, next(iter(answer.buttons.values())))
         await slack.wait_for(lambda: whispers(bot, "mina") == [sorry] * 2)
 
 
@@ -258,7 +258,7 @@ async def test_who_may_not_speak_any_more_is_told_so_by_slacks_own_button_in_his
 ) -> None:
     slack.add_user("mina", locale="ko-KR")
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
-        question = await slack.say("mina", slack.open_dm("mina"), "a story")
+        question = await slack.post_message("mina", slack.open_dm("mina"), "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
         await slack.stop("mina", question)

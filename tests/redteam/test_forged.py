@@ -118,7 +118,7 @@ async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
 @pytest.mark.parametrize("command", ["reset", "export", "model", "status", "stop"])
 async def test_a_choice_of_a_conversation_elsewhere_is_none(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
     async with running(slack, tmp_path, "well") as bot:
-        alone = await slack.say("ada", slack.open_dm("ada"), "my secret")
+        alone = await slack.post_message("ada", slack.open_dm("ada"), "my secret")
         await bot.settled(1)
         before = await all_rows(bot)
         session = f"slack:{slack.team_id}:{alone.channel.id}:{alone.ts}"

@@ -43,14 +43,14 @@ async def server() -> Any:
 
 async def answer(slack: SlackSandbox, user: str, channel: str, text: str) -> str:
     """What somebody is told who asks for an export."""
-    seen = await slack.command(user, channel, "/export", text)
+    seen = await slack.run_command(user, channel, "/export", text)
     (message,) = await slack.wait_for(lambda: seen)
     return message.text
 
 
 async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
-        secret = await slack.say("grace", slack.open_dm("grace"), "tell me the secret")
+        secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
         other = await bot.mention_bot("ada", "random", "one")
         await bot.settled(2)
         body = {
@@ -74,7 +74,7 @@ async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack:
 
 async def test_an_argument_of_slacks_export_names_no_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
-        secret = await slack.say("grace", slack.open_dm("grace"), "tell me the secret")
+        secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
         await bot.mention_bot("ada", "general", "hi")
         await bot.settled(2)
         named = f"slack:{slack.team_id}:{secret.channel.id}:{secret.ts}"
@@ -88,14 +88,14 @@ async def test_a_form_of_discords_export_that_is_made_up_gives_nothing(server: D
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         for form in ("discord:1:2", "../x", "json "):
             with pytest.raises(ValueError, match="no choice"):  # Discord lets nobody choose it; nor does the bot
-                await server.command("grace", "general", "export", form=form)
+                await server.run_command("grace", "general", "export", form=form)
             commands, asker = bot.channel._intake.commands, CommandContext("s", "p", "U1", "discord", {}, "k")
             said = await commands._export("s", form, asker, ENGLISH) if form != "json " else None
             assert said is None or (said.text, said.file) == (words.NO_SUCH_FORM, None)
-        seen = await server.command("grace", "general", "export", form="json")
+        seen = await server.run_command("grace", "general", "export", form="json")
         await server.wait_for(lambda: seen and not seen[0].loading)
         assert [file.name for file in seen[0].content.attachments] == ["transcript.json"]
-        elsewhere = await server.command("grace", "random", "export")
+        elsewhere = await server.run_command("grace", "random", "export")
         await server.wait_for(lambda: elsewhere and not elsewhere[0].loading)
         assert not elsewhere[0].content.attachments
 
@@ -152,7 +152,7 @@ async def _exported(talk: Any, user: str, form: str) -> str:
     """What the slash command gives to one person alone."""
     if isinstance(talk, SlackTalk):
         team = talk.sandbox
-        seen = await team.command(user, talk.channel.id, "/export", form)
+        seen = await team.run_command(user, talk.channel.id, "/export", form)
         dm = team.open_dm(user)
 
         def found() -> list[str]:
@@ -161,7 +161,7 @@ async def _exported(talk: Any, user: str, form: str) -> str:
 
         return (await team.wait_for(found))[-1]
     server = talk.sandbox
-    answers = await server.command(user, talk.place, "export", form=form)
+    answers = await server.run_command(user, talk.place, "export", form=form)
     await server.wait_for(lambda: answers and not answers[0].loading)
     (file,) = answers[0].content.attachments
     return str(file.data.decode())

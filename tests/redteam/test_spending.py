@@ -50,7 +50,7 @@ async def retry_pressed_again_and_again(bot: Bot) -> None:
         await bot.shows(question, lambda texts: "used up" in texts[-1])
         await bot.settled(count)
         (reply,) = [one for one in bot.thread(question) if "used up" in one.text]
-        await bot.slack.press("ada", reply, reply.buttons[words.RETRY])
+        await bot.slack.click_button("ada", reply, reply.buttons[words.RETRY])
     await bot.settled(5)
 
 
@@ -58,7 +58,7 @@ async def regenerate_pressed_on_the_answer_that_used_it_up(bot: Bot) -> None:
     question = await bot.mention_bot("ada", "general", "the first")
     await bot.settled(1)
     (answer,) = [one for one in bot.thread(question) if words.REGENERATE in one.buttons]
-    await bot.slack.press("ada", answer, answer.buttons[words.REGENERATE])
+    await bot.slack.click_button("ada", answer, answer.buttons[words.REGENERATE])
     await bot.settled(2)
 
 
@@ -73,17 +73,17 @@ async def a_conversation_started_over_to_have_what_was_spent_forgotten(bot: Bot)
 async def another_place_and_a_direct_message(bot: Bot) -> None:
     await used_up(bot)
     await bot.mention_bot("ada", "random", "the second")
-    await bot.slack.say("ada", bot.slack.open_dm("ada"), "the third")
+    await bot.slack.post_message("ada", bot.slack.open_dm("ada"), "the third")
     await bot.settled(3)
 
 
 async def a_question_edited_after_the_cap_was_reached(bot: Bot) -> None:
     question = await bot.mention_bot("ada", "general", "the first")
     await bot.settled(1)
-    await bot.slack.edit("ada", question, f"{bot.mention} the second")
+    await bot.slack.edit_message("ada", question, f"{bot.mention} the second")
     (answer,) = [one for one in bot.thread(question) if words.REGENERATE in one.buttons]
     await bot.shows(question, lambda _: words.REVISE in answer.buttons)
-    await bot.slack.press("ada", answer, answer.buttons[words.REVISE])
+    await bot.slack.click_button("ada", answer, answer.buttons[words.REVISE])
     await bot.settled(2)
 
 

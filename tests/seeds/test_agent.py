@@ -62,8 +62,8 @@ async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
         stop = asyncio.Event()
         running = asyncio.create_task(app.run(settings.load_settings(), stop))
         try:
-            await slack.wait_connected(timeout=30)
-            await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
+            await slack.wait_until_connected(timeout=30)
+            await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
             await slack.wait_for(
                 lambda: any("Hello Ada!" in message.text for message in slack.messages("general")), timeout=60
             )

@@ -92,7 +92,7 @@ async def on_slack(stage: SlackStage) -> AsyncIterator[Answering]:
     told = Told(runner, app)
     handler = AsyncSocketModeHandler(app, sandbox.app_token)
     await handler.connect_async()
-    await stage.do(sandbox.wait_connected())
+    await stage.do(sandbox.wait_until_connected())
     try:
         yield _Runs(told, model)
     finally:

@@ -72,13 +72,13 @@ class DiscordFaults:
         self._handshakes = self._resumes = 0
         self.latency = 0.0
 
-    def take_back(self, kind: FaultKind) -> None:
+    def cancel(self, kind: FaultKind) -> None:
         """Take back all of this kind that have not happened yet."""
-        self._pending.take_back(kind)
+        self._pending.cancel(kind)
 
-    def waits(self, kind: FaultKind) -> bool:
+    def has_pending(self, kind: FaultKind) -> bool:
         """Whether one of this kind is still to come."""
-        return self._pending.waits(kind)
+        return self._pending.has_pending(kind)
 
     def take(self, route: str) -> DiscordFault | None:
         """The fault that this call meets."""

@@ -11,7 +11,7 @@ from hashlib import md5
 from time import time
 from typing import Literal
 
-from sandbox.rate_limit import Budget
+from sandbox.rate_limit import RateLimitUsage
 
 Scope = Literal["user", "global", "shared"]
 
@@ -89,11 +89,11 @@ class DiscordRateLimits:
         }
         return self._refuse(window.ends - now, "user", headers) if full else RateLimitCheck(headers)
 
-    def budgets(self) -> list[Budget]:
+    def list_usage(self) -> list[RateLimitUsage]:
         """What is left in each window that lasts, by route and channel; the one for all calls has no route."""
         rates = {"": BucketRate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
         return [
-            Budget(
+            RateLimitUsage(
                 f"{route} {channel}".strip(), rate.calls - window.calls, rate.calls, rate.seconds, window.ends - time()
             )
             for (route, channel), window in self._windows.items()

@@ -162,12 +162,12 @@ class MessageRoutes:
     def _react(self, request: ApiRequest) -> ApiResponse:
         channel = self._api.channel(request, "read_message_history", "add_reactions")
         message = self._api.message(request, channel)
-        self._guild.react(message, self._guild.bot, _emoji(request))
+        self._guild.add_reaction(message, self._guild.bot, _emoji(request))
         return NO_CONTENT
 
     def _unreact(self, request: ApiRequest) -> ApiResponse:
         message = self._api.message(request, self._api.channel(request))
-        self._guild.unreact(message, self._guild.bot, _emoji(request))
+        self._guild.remove_reaction(message, self._guild.bot, _emoji(request))
         return NO_CONTENT
 
     def _type(self, request: ApiRequest) -> ApiResponse:

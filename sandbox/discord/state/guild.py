@@ -367,13 +367,13 @@ class Guild:
         for message in messages:
             message.deleted = True
 
-    def react(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> None:
+    def add_reaction(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> None:
         users = message.reactions.setdefault(emoji, [])
         if user.id not in users:
             users.append(user.id)
             self._tell(GuildChange("reaction_added", message, user.id, emoji))
 
-    def unreact(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> bool:
+    def remove_reaction(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> bool:
         """Take a reaction back; False if there was none."""
         users = message.reactions.get(emoji, [])
         if user.id not in users:

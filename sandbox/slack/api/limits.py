@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from sandbox.rate_limit import Budget
+from sandbox.rate_limit import RateLimitUsage
 from sandbox.slack.api.requests import SlackError
 
 #: `chat.postMessage` cuts a longer text off; characters, like all sizes here.
@@ -109,7 +109,7 @@ class SlackRateLimits:
         self._rates = {**RATES, **UNLISTED} if is_unlisted else RATES
         self._calls: defaultdict[tuple[str, MethodRate, str], deque[float]] = defaultdict(deque)
 
-    def budgets(self) -> list[Budget]:
+    def list_usage(self) -> list[RateLimitUsage]:
         """What is left in each window that calls stand in, by method and channel."""
         found = []
         for (method, rate, channel), window in self._calls.items():
@@ -117,7 +117,7 @@ class SlackRateLimits:
             if window:
                 again = window[0] + span - monotonic()
                 name = f"{method} {channel}".rstrip()
-                found.append(Budget(name, rate.calls - len(window), rate.calls, rate.seconds, again))
+                found.append(RateLimitUsage(name, rate.calls - len(window), rate.calls, rate.seconds, again))
         return found
 
     def left(self, method: str, channel: str) -> tuple[int, int] | None:

@@ -96,13 +96,13 @@ class MessageMethods:
 
     def add_reaction(self, arguments: Arguments) -> dict[str, Any]:
         message, name = self._reaction(arguments)
-        if not self._workspace.react(message, self._workspace.bot.id, name):
+        if not self._workspace.add_reaction(message, self._workspace.bot.id, name):
             raise SlackError("already_reacted")
         return {}
 
     def remove_reaction(self, arguments: Arguments) -> dict[str, Any]:
         message, name = self._reaction(arguments)
-        if not self._workspace.unreact(message, self._workspace.bot.id, name):
+        if not self._workspace.remove_reaction(message, self._workspace.bot.id, name):
             raise SlackError("no_reaction")
         return {}
 

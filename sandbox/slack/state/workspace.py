@@ -350,7 +350,7 @@ class Workspace:
         message.deleted = True
         return self._tell(WorkspaceChange("deleted", message))
 
-    def react(self, message: SlackMessage, user: str, reaction: str) -> bool:
+    def add_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
         """Add a reaction; False if that person had reacted so already."""
         users = message.reactions.setdefault(reaction, [])
         if user in users:
@@ -359,7 +359,7 @@ class Workspace:
         self._tell(WorkspaceChange("reaction_added", message, user, reaction))
         return True
 
-    def unreact(self, message: SlackMessage, user: str, reaction: str) -> bool:
+    def remove_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
         """Take a reaction back; False if there was none."""
         users = message.reactions.get(reaction, [])
         if user not in users:

@@ -103,7 +103,7 @@ async def test_a_web_dyno_that_slept_answers_what_woke_it_and_what_came_while_it
 
 async def _wakes(bot: Program, slack: SlackSandbox, word: str) -> None:
     """Say something to whom nobody runs, and have it start, answer once, and sleep again."""
-    said = await slack.say("ada", "general", f"<@{slack.bot_user_id}> {word}")
+    said = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> {word}")
 
     def shown() -> bool:
         thread = slack.messages("general", thread_ts=said.ts)

@@ -230,7 +230,7 @@ async def test_a_port_that_is_taken_stops_nobody_whom_no_platform_calls(program:
         silent = program({**settings, "PORT": "0", "METRICS": "off", "LOG_FORMAT": "json"})
         silent.logs = silent.folder / "silent.log"
         await silent.start()
-        await slack.wait_connected(30)
+        await slack.wait_until_connected(30)
         assert (await asked(silent, "/metrics"))[0] == 404
         assert await silent.end() == 0
         entries = [json.loads(line) for line in silent.log.splitlines()]

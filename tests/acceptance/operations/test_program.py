@@ -106,7 +106,7 @@ async def test_by_http_the_app_is_installed_in_a_workspace_and_answers_there(pro
                     query = slack.authorize(page.headers["Location"])
                 async with session.get(f"{address}/slack/oauth_redirect?{query}", cookies=cookie) as page:
                     assert page.status == 200
-            question = await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
+            question = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
             thread = question.ts
             await slack.wait_for(lambda: slack.messages("general", thread_ts=thread)[-1].text == "Hello by HTTP.")
             assert await bot.end() == 0

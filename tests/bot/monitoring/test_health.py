@@ -80,7 +80,7 @@ async def test_a_channel_that_cannot_be_connected_is_not_ready_until_it_is(tmp_p
         assert found.reasons == ["slack: no heartbeat"]
         sandbox.faults.clear()
         await until(lambda: found.is_ready)
-        question = await sandbox.say("ada", sandbox.open_dm("ada"), "back?")
+        question = await sandbox.post_message("ada", sandbox.open_dm("ada"), "back?")
         await bot.shows(question, lambda texts: "heard: back?" in texts)
 
 
@@ -105,9 +105,9 @@ async def test_a_dead_line_to_discord_is_connected_anew_and_what_was_said_meanwh
         watched(bot.database, bot.channel) as found,
     ):
         direct = server.open_dm("ada")
-        await bot.says(await server.say("ada", direct, "hello"), "heard: hello")
+        await bot.says(await server.post_message("ada", direct, "hello"), "heard: hello")
         await server.freeze_sockets()
-        question = await server.say("ada", direct, "are you there?")
+        question = await server.post_message("ada", direct, "are you there?")
         await until(lambda: not found.is_ready)
         await bot.says(question, "heard: are you there?")
         await until(lambda: found.is_ready)
@@ -153,7 +153,7 @@ async def test_a_disk_without_room_acknowledges_nothing_and_loses_nothing(
         with filled(disk):
             full = "the database cannot be used (SQLITE_FULL): the disk that it is on is full, so make room there"
             await until(lambda: found.reasons == [full])
-            said = await sandbox.say("ada", direct, "are you there?")
+            said = await sandbox.post_message("ada", direct, "are you there?")
             await asyncio.sleep(0.5)
             assert not any(envelope.acknowledged_at for envelope in sandbox.envelopes)
             assert bot.texts(said) == ["are you there?"]
@@ -184,7 +184,7 @@ async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: 
             port=0,
         )
         running = asyncio.create_task(app.run(settings, asyncio.Event()))
-        await sandbox.wait_connected(30)
+        await sandbox.wait_until_connected(30)
         sandbox.faults.fail("auth.test", 100_000, error="token_revoked")
         with pytest.raises(ConnectionLostError):
             await asyncio.wait_for(running, 30)

@@ -22,11 +22,11 @@ async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None)
 
 async def by_command(talk: Any, user: str = "ada", turn: str = "") -> str:
     if isinstance(talk, SlackTalk):
-        seen = await talk.sandbox.command(user, talk.channel, "/why", turn)
+        seen = await talk.sandbox.run_command(user, talk.channel, "/why", turn)
         await talk.sandbox.wait_for(lambda: seen)
         assert seen[0].ephemeral_to == talk.sandbox.people[user].id
     else:
-        seen = await talk.sandbox.command(user, talk.place, "/why", **({"turn": turn} if turn else {}))
+        seen = await talk.sandbox.run_command(user, talk.place, "/why", **({"turn": turn} if turn else {}))
         await talk.sandbox.wait_for(lambda: seen and not seen[0].loading)
         assert seen[0].ephemeral_to is talk.sandbox.people[user]
     return str(seen[0].text)

@@ -123,7 +123,7 @@ class Bot(Wired):
         return f"<@{self.server.bot_id}>"
 
     async def collect_events(self, user: str, channel: Place | str, text: str, **more: Any) -> DiscordMessage:
-        return await self.server.say(user, channel, f"{self.mention} {text}", **more)
+        return await self.server.post_message(user, channel, f"{self.mention} {text}", **more)
 
     def answers(self, question: DiscordMessage) -> list[DiscordMessage]:
         """Return the chain of the bot's replies to a message."""
@@ -210,6 +210,6 @@ def echo(asked: Any) -> str:
 async def nothing_was_heard(bot: Bot) -> bool:
     """Return whether no message so far was accepted: a later message is answered first."""
     before = len(await bot.inbox_rows())
-    last = await bot.server.say("linus", bot.server.open_dm("linus"), "last")
+    last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.says(last, "heard: last")
     return len(await bot.inbox_rows()) == before + 1

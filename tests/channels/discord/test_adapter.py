@@ -240,7 +240,7 @@ async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> N
             async with running(server, tmp_path, echo) as bot:
                 await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
                 await server.drop_sockets()
-                await server.wait_connected()
+                await server.wait_until_connected()
             gc.collect()
         await until(lambda: asyncio.all_tasks() == before, seconds=5)
 

@@ -19,7 +19,7 @@ from tests.channels.wiring import STAND_IN
 
 async def usage(bot: Bot, user: str, channel: Any) -> str:
     """What somebody is told, and nobody else."""
-    (seen,) = shown = await bot.server.command(user, channel, "/usage")
+    (seen,) = shown = await bot.server.run_command(user, channel, "/usage")
     await bot.server.wait_for(lambda: not shown[0].loading and shown[0].text)
     assert seen.ephemeral_to is bot.server.people[user]
     return str(shown[0].text)
@@ -44,7 +44,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
         assert [line for line in everything.splitlines() if "Ada" in line and ONE in line]
         async with bot.database.write() as connection:  # the day is over
             await connection.execute(sa.update(spending).values(day="2026-01-01"))
-        await server.press("ada", reply, reply.buttons[words.RETRY])
+        await server.click_button("ada", reply, reply.buttons[words.RETRY])
         await bot.shows(question, lambda text: text.startswith("heard:"))
 
 

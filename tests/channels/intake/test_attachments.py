@@ -186,7 +186,7 @@ async def test_slack_is_asked_of_files_from_elsewhere_and_no_other_host_ever_is(
         moved = elsewhere.api_url + "files.info"
         files = [SlackFile("F1", "theirs.png", PNG, is_foreign=True), SlackFile("F2", "moved.png", PNG, moved_to=moved)]
         slack.faults.fail("download")
-        await slack.say("ada", slack.open_dm("ada"), "look", files=files)
+        await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
         assert last_said(talk)[-1] == WIRES["openai"]
         assert "which you are shown: theirs.png" in text_said(talk)
@@ -205,7 +205,7 @@ async def test_a_page_to_log_in_on_is_no_file_and_the_operator_is_told_why(
             SlackFile("F2", "page.html", page),
             SlackFile("F3", "x.png", PNG, is_foreign=True),
         ]
-        await slack.say("ada", slack.open_dm("ada"), "look", files=files)
+        await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
         said = text_said(talk)
         for name in ("cat.png (2 kB)", "page.html (26 bytes)", "F3"):
@@ -213,7 +213,7 @@ async def test_a_page_to_log_in_on_is_no_file_and_the_operator_is_told_why(
         assert "the app lacks the scope files:read" in caplog.text
         slack.scopes.add("files:read")
         talk.bot.model.then("Well, well.")
-        await slack.say("ada", slack.open_dm("ada"), "look", files=files[1:2])
+        await slack.post_message("ada", slack.open_dm("ada"), "look", files=files[1:2])
         await slack.wait_for(lambda: "Well, well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
         assert "<p>mine</p>" in text_said(talk)
 

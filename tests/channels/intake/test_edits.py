@@ -32,12 +32,12 @@ def echo(asked: Any) -> str:
 
 async def test_an_edit_that_calls_the_bot_is_a_question_and_answered_once(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, echo) as talk:
-        said = await sandbox.say("ada", "general", "who is on call?")
-        await sandbox.edit("ada", said, "who is on call today?")
-        await sandbox.edit("ada", said, f"{talk.bot.mention} who is on call today?")
+        said = await sandbox.post_message("ada", "general", "who is on call?")
+        await sandbox.edit_message("ada", said, "who is on call today?")
+        await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call today?")
         await says(talk, "heard who is on call today?")
         await talk.bot.settled(1)
-        await sandbox.edit("ada", said, f"{talk.bot.mention} who is on call tomorrow?")
+        await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call tomorrow?")
         await sandbox.wait_for(lambda: words.REVISE in talk.replies()[-1].buttons)
         (row,) = await talk.bot.inbox_rows()
         assert row.sent_at > float(getattr(said, "ts", 0)), "it counts as said when it was edited"
@@ -52,15 +52,15 @@ async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_
         root = await talk.say("one")
         await says(talk, "heard one")
         if isinstance(sandbox, SlackSandbox):
-            said = await sandbox.say("grace", "general", "and two?", thread_ts=root.ts)
+            said = await sandbox.post_message("grace", "general", "and two?", thread_ts=root.ts)
         else:
             thread = await sandbox.start_thread("ada", root, "numbers")
-            await sandbox.say("ada", thread, f"{talk.bot.mention} three")
+            await sandbox.post_message("ada", thread, f"{talk.bot.mention} three")
             await talk.bot.settled(2)
-            said = await sandbox.say("grace", thread, "and two?")
+            said = await sandbox.post_message("grace", thread, "and two?")
         rows = await talk.bot.database.until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
         known = len(rows) - 1
-        await sandbox.edit("grace", said, f"and two, {talk.bot.mention}?")
+        await sandbox.edit_message("grace", said, f"and two, {talk.bot.mention}?")
         await talk.bot.settled(known + 1)
         assert "and two, ?" in talk.bot.model.requests[-1]["messages"][-1]["content"]
 
@@ -72,11 +72,11 @@ async def test_an_edit_that_calls_the_bot_while_it_is_away_is_a_question(
     async with talking(sandbox, tmp_path, echo) as talk:
         await talk.say("one")
         await says(talk, "heard one")
-        said = await sandbox.say("ada", "general", "who is on call?")
+        said = await sandbox.post_message("ada", "general", "who is on call?")
         await asyncio.sleep(0.05)  # it is said before the bot was heard last
         await talk.say("two")
         await talk.bot.settled(2)
-    await sandbox.edit("ada", said, f"{talk.bot.mention} who is on call?")
+    await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call?")
     if isinstance(sandbox, SlackSandbox):
         await sandbox.give_up()
     async with talking(sandbox, tmp_path, echo) as talk:
@@ -89,12 +89,12 @@ async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_q
     async with talking(sandbox, tmp_path, echo) as talk:
         stopped = await talk.say("stop")
         await says(talk, "There is no conversation of yours here that I remember.")
-        await sandbox.edit("ada", stopped, f"{talk.bot.mention} stop now, please")
+        await sandbox.edit_message("ada", stopped, f"{talk.bot.mention} stop now, please")
         monkeypatch.setattr(ear, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         monkeypatch.setattr(hearing, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
-        said = await sandbox.say("ada", "general", "is it green?")
-        await sandbox.edit("ada", said, f"{talk.bot.mention} is it green?")
-        await sandbox.say("grace", "general", f"{talk.bot.mention} last")
+        said = await sandbox.post_message("ada", "general", "is it green?")
+        await sandbox.edit_message("ada", said, f"{talk.bot.mention} is it green?")
+        await sandbox.post_message("grace", "general", f"{talk.bot.mention} last")
         await says(talk, "There is no conversation of yours here that I remember.", "heard last")
 
 
@@ -118,7 +118,8 @@ async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
     async with talking(sandbox, tmp_path, echo) as talk:
         said = await talk.say("tow")
         await asyncio.wait_for(begun.wait(), 10)
-        change = sandbox.delete("ada", said) if deletes else sandbox.edit("ada", said, f"{talk.bot.mention} two")
+        text = f"{talk.bot.mention} two"
+        change = sandbox.delete_message("ada", said) if deletes else sandbox.edit_message("ada", said, text)
         changing = asyncio.create_task(change)
         await asyncio.sleep(0.2)  # it is told meanwhile
         go_on.set()

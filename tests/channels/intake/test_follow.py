@@ -34,7 +34,7 @@ async def test_in_a_thread_that_it_follows_it_answers_what_the_setting_says(
     sandbox: Any, tmp_path: Path, follow: ReplyWithoutMention, answered: list[str]
 ) -> None:
     async with talking(sandbox, tmp_path, echo, follow=follow) as talk:
-        root = await sandbox.say("ada", "general", "numbers")
+        root = await sandbox.post_message("ada", "general", "numbers")
         is_slack = isinstance(sandbox, SlackSandbox)
         place = "general" if is_slack else await sandbox.start_thread("ada", root, "numbers")
         where = {"thread_ts": root.ts} if is_slack else {}
@@ -46,7 +46,7 @@ async def test_in_a_thread_that_it_follows_it_answers_what_the_setting_says(
         for user, text, is_called in [*said, ("ada", "five", True)]:
             expected = [f"heard {one}" for one in answered[: answered.index(text) + 1]] if text in answered else texts()
             called = f"{talk.bot.mention} " if is_called else ""
-            await sandbox.say(user, place, f"{called}{text}", **where)
+            await sandbox.post_message(user, place, f"{called}{text}", **where)
             await sandbox.wait_for(lambda expected=expected: texts() == expected)
         assert texts() == [f"heard {one}" for one in answered]
 

@@ -42,9 +42,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def choose(sandbox: Any) -> None:
     if isinstance(sandbox, SlackSandbox):
-        await sandbox.command("ada", "general", "/model", MODEL)
+        await sandbox.run_command("ada", "general", "/model", MODEL)
     else:
-        await sandbox.command("ada", "general", "model", name=MODEL)
+        await sandbox.run_command("ada", "general", "model", name=MODEL)
 
 
 async def rows(bot: Any) -> list[Any]:
@@ -154,7 +154,7 @@ async def test_the_token_of_an_interaction_is_sealed_in_the_database(tmp_path: P
     async with sandbox_of("discord") as server, talking(server, tmp_path, "one") as talk:
         place = server.channels["general"]
         server.permissions.discard("send_messages")  # so the answer is for the asker alone
-        (shown,) = await server.command("ada", place, "ask", question="why?")
+        (shown,) = await server.run_command("ada", place, "ask", question="why?")
         await until(lambda: shown.text == "one")
         (row,) = await talk.bot.inbox_rows()
         token = str(row.message["address"]["token"])
@@ -165,8 +165,8 @@ async def test_the_token_of_an_interaction_is_sealed_in_the_database(tmp_path: P
 
 async def ask_privately(sandbox: Any, name: str) -> Any:
     if isinstance(sandbox, SlackSandbox):
-        return await sandbox.command("ada", "general", f"/{name}")
-    return await sandbox.command("ada", "general", name)
+        return await sandbox.run_command("ada", "general", f"/{name}")
+    return await sandbox.run_command("ada", "general", name)
 
 
 @pytest.mark.parametrize("name", ["why", "usage"])

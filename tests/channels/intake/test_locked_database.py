@@ -41,7 +41,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
 def command(name: str, **options: str) -> Interaction:
     async def give(talk: Any) -> None:
         slash = f"/{name}" if isinstance(talk.sandbox, SlackSandbox) else name
-        seen = await talk.sandbox.command("ada", "general", slash, **options)
+        seen = await talk.sandbox.run_command("ada", "general", slash, **options)
         assert not [one.text for one in seen if "operation_timeout" in one.text or "did not respond" in one.text]
 
     return give

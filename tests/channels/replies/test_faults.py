@@ -104,7 +104,7 @@ async def talk(bench: Talk) -> AsyncIterator[Talk]:
         sandbox.add_channel(name)
         yield SlackTalk(bench.bot, name)
     else:
-        root = await sandbox.say("ada", sandbox.add_channel(name), "a root")
+        root = await sandbox.post_message("ada", sandbox.add_channel(name), "a root")
         yield DiscordTalk(bench.bot, await sandbox.start_thread("ada", root, name))
     sandbox.faults.clear()
 
@@ -178,7 +178,7 @@ async def closed_socket(talk: Talk, name: str) -> None:
     """The connection over which the bot hears is cut; what it says is not said over that."""
     del name
     await talk.sandbox.drop_sockets()
-    await talk.sandbox.wait_connected()
+    await talk.sandbox.wait_until_connected()
 
 
 @pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
@@ -208,7 +208,7 @@ async def test_what_passes_costs_nothing(
     assert (row.state, row.error) == ("done", None)
     is_right(talk, call)
     assert errors(caplog) == []
-    assert not any(map(talk.sandbox.faults.waits, get_args(FaultKind)))  # it was met
+    assert not any(map(talk.sandbox.faults.has_pending, get_args(FaultKind)))  # it was met
 
 
 @pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])

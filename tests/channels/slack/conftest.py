@@ -86,7 +86,7 @@ class Bot(Wired):
         return [one.text for one in self.thread(message)]
 
     async def mention_bot(self, user: str, channel: str, text: str, **more: Any) -> SlackMessage:
-        return await self.slack.say(user, channel, f"{self.mention} {text}", **more)
+        return await self.slack.post_message(user, channel, f"{self.mention} {text}", **more)
 
     async def shows(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
         """The texts of a message's thread, once they are as wanted."""
@@ -134,7 +134,7 @@ async def running(
                     await channel.start()
                     if settings.mode == "http":
                         await slack.requests.verify(bot.address + PATH)
-                    await slack.wait_connected()
+                    await slack.wait_until_connected()
                 yield bot
                 await channel.stop()
         finally:

@@ -42,17 +42,17 @@ async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before
 
 async def test_a_direct_message_is_answered_without_a_name_before_it(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "hello")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
 async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        elsewhere = await slack.say("ada", "general", "hi all")
-        await slack.say("grace", "general", "hi ada", thread_ts=elsewhere.ts)
+        elsewhere = await slack.post_message("ada", "general", "hi all")
+        await slack.post_message("grace", "general", "hi ada", thread_ts=elsewhere.ts)
         question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: len(texts) == 2)
-        await slack.say("ada", "general", "two", thread_ts=question.ts)
+        await slack.post_message("ada", "general", "two", thread_ts=question.ts)
         await bot.shows(question, lambda texts: "heard: ada: two" in texts)
         await slack.wait_for(lambda: acknowledged(slack))
         assert len(bot.texts(elsewhere)) == 2
@@ -83,7 +83,7 @@ async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, mon
 
     monkeypatch.setattr(InboxStore, "accept", failing)
     async with SlackSandbox(speed=2) as slack, running(slack, tmp_path, echo) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "hello")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await slack.wait_for(lambda: len(slack.envelopes) >= 2)
         assert slack.envelopes[0].acknowledged_at is None
         await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
@@ -99,18 +99,18 @@ async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, mon
 async def test_an_event_is_heard_even_if_the_web_api_fails_at_that_moment(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 5, error="internal_error")
-        question = await slack.say("ada", slack.open_dm("ada"), "hello")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
 async def test_every_envelope_is_acknowledged_known_or_not(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        said = await slack.say("ada", "general", "not for the bot")
-        await slack.edit("ada", said, "still not")
-        await slack.delete("ada", said)
-        await slack.bot_says("other", "general", f"{bot.mention} hello")
+        said = await slack.post_message("ada", "general", "not for the bot")
+        await slack.edit_message("ada", said, "still not")
+        await slack.delete_message("ada", said)
+        await slack.post_as_bot("other", "general", f"{bot.mention} hello")
         await slack.open_home("ada")
-        await slack.command("ada", "general", "/help")
+        await slack.run_command("ada", "general", "/help")
         await slack.wait_for(lambda: len(slack.envelopes) >= 6 and acknowledged(slack))
         assert await bot.inbox_rows() == []
 
@@ -134,14 +134,14 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
 
 async def test_files_are_told_to_the_model_by_name(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
+        question = await slack.post_message("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
         told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
         await bot.shows(question, lambda texts: told in texts)
 
 
 async def test_a_bare_mention_is_told_as_one(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await slack.say("ada", "general", bot.mention)
+        question = await slack.post_message("ada", "general", bot.mention)
         await bot.shows(question, lambda texts: "heard: ada: [ada called you without saying anything]" in texts)
 
 
@@ -194,7 +194,7 @@ async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> 
 async def test_a_cut_socket_comes_back_and_nothing_is_lost(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         await slack.drop_sockets()
-        question = await slack.say("ada", slack.open_dm("ada"), "still there?")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "still there?")
         await bot.shows(question, lambda texts: "heard: still there?" in texts)
 
 

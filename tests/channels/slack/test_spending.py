@@ -49,7 +49,7 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
         async with bot.database.write() as connection:  # the day is over
             await connection.execute(sa.update(spending).values(day="2026-01-01"))
         (reply,) = [one for one in bot.thread(question) if "used up" in one.text]
-        await slack.press("ada", reply, reply.buttons[words.RETRY])
+        await slack.click_button("ada", reply, reply.buttons[words.RETRY])
         await bot.shows(question, lambda texts: len(texts) == 2 and texts[1].startswith("heard:"))
 
 

@@ -48,7 +48,7 @@ async def test_channels_that_are_mentioned_have_their_names(desk: ClientSession,
 
 
 async def test_what_is_passed_on_is_seen_where_it_goes(desk: ClientSession, server: DiscordSandbox) -> None:
-    said = await server.say("grace", "general", "the disk is **full**")
+    said = await server.post_message("grace", "general", "the disk is **full**")
     await server.forward("ada", said, "random")
     await enter(desk, "/channel random")
     assert here(desk) == ["ada: Forwarded: the disk is **full**"]
@@ -161,7 +161,7 @@ async def test_what_is_no_text_is_named(desk: ClientSession, server: DiscordSand
     embed = discord.Embed(title="Weather", description="**fine**")
     await enter(desk, "/channel general")
     await discord_bot.place(server, "general").send("Look", embed=embed, view=view)
-    await server.say("grace", "general", "", files={"a.txt": b"a"})
+    await server.post_message("grace", "general", "", files={"a.txt": b"a"})
     look, file = desk.platform.messages(desk.place, desk.speaker)
     assert look.text == "Look\n\nWeather\n\n**fine**"
     assert look.plain == "Look\nWeather\n**fine**\n[ Stop ]"
@@ -169,11 +169,11 @@ async def test_what_is_no_text_is_named(desk: ClientSession, server: DiscordSand
 
 
 async def test_edits_and_reactions_show(desk: ClientSession, server: DiscordSandbox) -> None:
-    message = await server.say("grace", "general", "one")
+    message = await server.post_message("grace", "general", "one")
     async with aclosing(desk.platform.changes()) as changes:
-        await server.edit("grace", message, "two")
-        await server.react("linus", message, "👍")
-        await server.delete("grace", message)
+        await server.edit_message("grace", message, "two")
+        await server.add_reaction("linus", message, "👍")
+        await server.delete_message("grace", message)
         edited, reacted, deleted = [await anext(changes) for _ in range(3)]
     assert (edited.kind, edited.message.plain, edited.message.edited, edited.message.revision) == (
         HappeningKind.UPDATED,
@@ -189,7 +189,7 @@ async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSand
     platform = DiscordPlatform(server)
     ada, grace, *_ = platform.people
     server.add_channel("secret", members=["grace"])
-    message = await server.say("grace", "secret", "psst")
+    message = await server.post_message("grace", "secret", "psst")
     await server.start_thread("grace", message, "whispers")
     assert [place.name for place in platform.threads(grace)] == ["whispers"]
     assert platform.threads(ada) == []
@@ -221,7 +221,7 @@ async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(
 ) -> None:
     (tmp_path / "a.csv").write_bytes(b"a;b")
     assert await enter(desk, "/channel general", "/edit hm") == "ada has said nothing here."
-    await server.say("grace", "general", "hello")
+    await server.post_message("grace", "general", "hello")
     assert await enter(desk, "see #here", "/edit @grace look", "/as grace", "hm", "/as ada", "/edit hey @grace") == ""
     assert here(desk) == ["grace: hello", "ada: hey @grace", "grace: hm"]
     assert (await enter(desk, "/edit")).startswith("Write")

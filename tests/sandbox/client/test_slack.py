@@ -11,7 +11,7 @@ from tests.sandbox.terminal.conftest import Bot
 
 async def test_a_stream_is_seen_growing_under_its_tasks_by_who_asked(slack: SlackSandbox, bot: Bot) -> None:
     platform, people = SlackPlatform(slack), slack.people
-    question = await slack.say("ada", "general", "question")
+    question = await slack.post_message("ada", "general", "question")
     where: dict[str, Any] = {"channel": question.channel.id}
     task = {"type": "task_update", "id": "1", "title": "Looking…", "status": "in_progress"}
     to_ada = {"recipient_user_id": people["ada"].id, "recipient_team_id": slack.team_id}
@@ -45,8 +45,8 @@ async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: Sla
     }
     bot.modal = view
     await bot.connect()
-    await slack.wait_connected()
-    await slack.say("grace", "general", "it broke")
+    await slack.wait_until_connected()
+    await slack.post_message("grace", "general", "it broke")
     assert await desk.enter("/channel general") == ""
     assert await desk.enter("/menu tell") == "There is no 'tell' in the menu. There are: Ask about this."
     told = await desk.enter("/menu ask")
@@ -77,7 +77,7 @@ async def test_a_command_that_the_app_has_not_is_refused(slack: SlackSandbox) ->
 
 async def test_slacks_own_button_stops_what_is_streamed(slack: SlackSandbox, bot: Bot) -> None:
     desk = ClientSession(SlackPlatform(slack))
-    question = await slack.say("ada", slack.open_dm("ada"), "question")
+    question = await slack.post_message("ada", slack.open_dm("ada"), "question")
     where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
     to_ada: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id, "recipient_team_id": slack.team_id}
     await bot.web.chat_startStream(**where, markdown_text="It", **to_ada)

@@ -69,21 +69,21 @@ async def walk_through_the_events(server: DiscordSandbox) -> None:
     server.add_channel("late")
     mention = f"<@{server.bot_id}> see <#{server.channels['random'].id}>, @everyone"
     for channel in (server.channels["general"], server.open_dm("ada")):
-        root = await server.say("ada", channel, mention, files={"a.txt": b"text", "b.png": b"\x89PNG"})
-        reply = await server.say("ada", channel, "more", reply_to=root)
-        await server.edit("ada", reply, mention)
-        await server.react("ada", reply, "👋")
+        root = await server.post_message("ada", channel, mention, files={"a.txt": b"text", "b.png": b"\x89PNG"})
+        reply = await server.post_message("ada", channel, "more", reply_to=root)
+        await server.edit_message("ada", reply, mention)
+        await server.add_reaction("ada", reply, "👋")
         await server.pin("ada", root)
-        await server.delete("ada", reply)
-    root = await server.say("ada", "general", "a root")
+        await server.delete_message("ada", reply)
+    root = await server.post_message("ada", "general", "a root")
     thread = await server.start_thread("ada", root, "a thread")
-    await server.say("grace", thread, "in it")
+    await server.post_message("grace", thread, "in it")
     await server.archive(thread)
     await server.start_post("ada", "ideas", "a post", "what if")
-    await server.bot_says("robot", "general", "beep")
-    await server.bot_says("hook", "general", "beep", webhook=True)
+    await server.post_as_bot("robot", "general", "beep")
+    await server.post_as_bot("hook", "general", "beep", webhook=True)
     await server.unfurl(root)
-    await server.purge([await server.say("ada", "general", "spam") for _ in range(2)])
+    await server.purge([await server.post_message("ada", "general", "spam") for _ in range(2)])
     await server.delete_channel(await server.start_post("ada", "ideas", "to go", "what if"))
     await server.delete_channel("late")
 
@@ -104,7 +104,7 @@ async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
     await bot.fetch_channel(general.id)
     await (await ada.create_dm()).send("hello")
     await bot.fetch_channel((await ada.create_dm()).id)
-    asked = await server.say("ada", "general", f"<@{server.bot_id}> hi")
+    asked = await server.post_message("ada", "general", f"<@{server.bot_id}> hi")
     answer = await general.send(
         "…",
         reference=discord.MessageReference(message_id=int(asked.id), channel_id=general.id, guild_id=guild.id),
@@ -145,16 +145,16 @@ async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
 
 async def walk_through_the_interactions(server: DiscordSandbox) -> None:
     for channel in (server.channels["general"], server.open_dm("ada")):
-        seen = await server.command("ada", channel, "/reset", why="so")
+        seen = await server.run_command("ada", channel, "/reset", why="so")
         await server.wait_for(lambda seen=seen: len(seen) == 2 and seen[0].deleted)  # type: ignore[misc]
-        await server.command("ada", channel, "/hello")
+        await server.run_command("ada", channel, "/hello")
         assert await server.complete("ada", channel, "/hello", "what", "w") == ["w"]
-        assert await server.choose("grace", await server.say("ada", channel, "this"), "Ask about this")
+        assert await server.choose("grace", await server.post_message("ada", channel, "this"), "Ask about this")
     for channel in (server.open_group("us", "ada", "grace"), server.add_abroad("there", "ada")):
-        await server.command("ada", channel, "/hello", what="w")
-        await server.choose("ada", await server.say("ada", channel, "this"), "Ask about this")
+        await server.run_command("ada", channel, "/hello", what="w")
+        await server.choose("ada", await server.post_message("ada", channel, "this"), "Ask about this")
     shown = next(m for m in server.messages("general") if m.content.components and m.author.is_bot)
-    await server.press("ada", shown, "stop")
+    await server.click_button("ada", shown, "stop")
     await server.wait_for(lambda: shown.text == "pressed")
 
 

@@ -13,7 +13,7 @@ async def test_every_subscriber_sees_every_change_from_when_he_came(server: Disc
     bot = await connect(server)
     channel = bot.place(server, "general")
     first = server.changes()
-    question = await server.say("ada", "general", "hello")
+    question = await server.post_message("ada", "general", "hello")
     second = server.changes()
     heard = await bot.next_message()
     sent = await channel.send("…")
@@ -35,7 +35,7 @@ async def test_every_subscriber_sees_every_change_from_when_he_came(server: Disc
 async def test_the_changes_end_with_the_sandbox() -> None:
     async with DiscordSandbox() as server:
         changes = server.changes()
-        await server.say("ada", "general", "hello")
+        await server.post_message("ada", "general", "hello")
 
     async def read() -> list[GuildChange]:
         return [change async for change in changes]
@@ -44,21 +44,21 @@ async def test_the_changes_end_with_the_sandbox() -> None:
 
 
 async def test_who_waits_in_vain_is_told_what_there_was(server: DiscordSandbox) -> None:
-    await server.say("ada", "general", "hello there")
+    await server.post_message("ada", "general", "hello there")
     with pytest.raises(TimeoutError, match="hello there"):
         await server.wait_for(lambda: server.calls, timeout=0.05)
 
 
 async def test_people_edit_and_delete_what_they_wrote_themselves(server: DiscordSandbox) -> None:
-    message = await server.say("ada", "general", "helo")
+    message = await server.post_message("ada", "general", "helo")
     with pytest.raises(ValueError, match="themselves"):
-        await server.edit("grace", message, "hello")
-    await server.edit("ada", message, "hello")
+        await server.edit_message("grace", message, "hello")
+    await server.edit_message("ada", message, "hello")
     assert [version.text for version in message.versions] == ["helo", "hello"]
     assert message.edited
-    await server.delete("ada", message)
+    await server.delete_message("ada", message)
     with pytest.raises(ValueError, match="stands"):
-        await server.delete("ada", message)
+        await server.delete_message("ada", message)
     assert server.messages("general") == []
     assert server.messages("general", deleted=True) == [message]
 
@@ -66,16 +66,16 @@ async def test_people_edit_and_delete_what_they_wrote_themselves(server: Discord
 async def test_nobody_speaks_where_he_is_not(server: DiscordSandbox) -> None:
     server.add_channel("secret", members=["ada"])
     with pytest.raises(ValueError, match="grace is not in secret"):
-        await server.say("grace", "secret", "hello")
+        await server.post_message("grace", "secret", "hello")
     with pytest.raises(ValueError, match="general is no forum"):
         await server.start_post("ada", "general", "a post", "no forum")
 
 
 async def test_what_is_unknown_or_there_already_is_named(server: DiscordSandbox) -> None:
     with pytest.raises(ValueError, match="no user nobody"):
-        await server.say("nobody", "general", "hello")
+        await server.post_message("nobody", "general", "hello")
     with pytest.raises(ValueError, match="no channel nowhere"):
-        await server.say("ada", "nowhere", "hello")
+        await server.post_message("ada", "nowhere", "hello")
     with pytest.raises(ValueError, match="ada already"):
         server.add_user("ada")
     with pytest.raises(ValueError, match="general already"):

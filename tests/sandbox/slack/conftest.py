@@ -46,7 +46,7 @@ async def connect() -> AsyncIterator[Connect]:
         handler = AsyncSocketModeHandler(app, sandbox.app_token, ping_interval=0.2)
         handlers.append(handler)
         await handler.connect_async()
-        await sandbox.wait_connected()
+        await sandbox.wait_until_connected()
         return handler
 
     yield connected

@@ -242,7 +242,7 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     for channel in (general, slack.open_dm(ada).id):
         await client.conversations_info(channel=channel, include_num_members=True)
 
-    question = await slack.say("ada", "general", "hello")
+    question = await slack.post_message("ada", "general", "hello")
     metadata = {"event_type": "x", "event_payload": {"a": [1]}}
     posted = await client.chat_postMessage(channel=general, thread_ts=question.ts, text="hi <@U1>", metadata=metadata)
     ts = posted["ts"]
@@ -254,8 +254,8 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     await client.chat_postEphemeral(channel=general, user=ada.id, text="psst")
     await client.chat_getPermalink(channel=general, message_ts=ts)
     await client.reactions_add(channel=general, timestamp=ts, name="eyes")
-    await slack.bot_says("robot", "general", "beep", thread_ts=question.ts)
-    await slack.say("grace", "general", "a file", thread_ts=question.ts, files=["a.png"])
+    await slack.post_as_bot("robot", "general", "beep", thread_ts=question.ts)
+    await slack.post_message("grace", "general", "a file", thread_ts=question.ts, files=["a.png"])
     await client.conversations_replies(channel=general, ts=question.ts, include_all_metadata=True)
     await client.conversations_history(channel=general, limit=1, include_all_metadata=True)
     await client.conversations_history(channel=general)
@@ -266,7 +266,7 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     await client.assistant_threads_setSuggestedPrompts(channel_id=direct.id, title="Try", prompts=prompts)
     await client.agents_sessions_setStatus(channel_id=general, thread_ts=question.ts, status="processing", title="Hi")
     await client.agents_sessions_rename(channel_id=general, thread_ts=question.ts, title="Hello")
-    shared = await slack.say("ada", "general", "a file", files=[SlackFile("F1", "a.png", b"png")])
+    shared = await slack.post_message("ada", "general", "a file", files=[SlackFile("F1", "a.png", b"png")])
     await client.files_info(file=shared.files[0].id)
     await refused(client.views_open(trigger_id="1.2.3", view=MODAL))
     await client.chat_delete(channel=general, ts=ts)
@@ -301,31 +301,31 @@ async def walk_through_the_events(slack: SlackSandbox) -> None:
     slack.add_channel("secret", private=True)
     for channel in (slack.channels["general"], slack.channels["secret"], slack.open_dm("ada")):
         for text in (f"<@{slack.bot_user_id}> see <https://a.example|this>, <!here> in <#C1>", "hello"):
-            root = await slack.say("ada", channel, text)
-            reply = await slack.say("ada", channel, text, thread_ts=root.ts)
-            await slack.edit("ada", reply, f"{text} <@{slack.bot_user_id}>")
-            await slack.delete("ada", reply)
-            with_file = await slack.say("ada", channel, text, thread_ts=root.ts, files=["a.png"])
-            await slack.delete("ada", with_file)
-            await slack.delete("ada", root)
-            await slack.bot_says("robot", channel, text)
-            answered = await slack.say("ada", channel, text)
-            await slack.bot_says("robot", channel, text, thread_ts=answered.ts)
-            await slack.delete("ada", answered)
+            root = await slack.post_message("ada", channel, text)
+            reply = await slack.post_message("ada", channel, text, thread_ts=root.ts)
+            await slack.edit_message("ada", reply, f"{text} <@{slack.bot_user_id}>")
+            await slack.delete_message("ada", reply)
+            with_file = await slack.post_message("ada", channel, text, thread_ts=root.ts, files=["a.png"])
+            await slack.delete_message("ada", with_file)
+            await slack.delete_message("ada", root)
+            await slack.post_as_bot("robot", channel, text)
+            answered = await slack.post_message("ada", channel, text)
+            await slack.post_as_bot("robot", channel, text, thread_ts=answered.ts)
+            await slack.delete_message("ada", answered)
     await slack.open_home("ada")
     await slack.open_home("ada", "home")
 
 
 async def walk_through_the_presses(slack: SlackSandbox, client: AsyncWebClient) -> None:
     for place in (slack.channels["general"], slack.open_dm("ada")):
-        root = await slack.say("ada", place, "hello")
+        root = await slack.post_message("ada", place, "hello")
         for thread in (None, root.ts):
             await client.chat_postMessage(channel=place.id, text="?", blocks=PRESSED, thread_ts=thread)
             for id_ in ("yes", "good", "one"):
-                assert await slack.press("ada", slack.messages(place)[-1], id_)
+                assert await slack.click_button("ada", slack.messages(place)[-1], id_)
         said: dict[str, Any] = {"channel": place.id, "user": slack.people["ada"].id, "text": "?", "blocks": PRESSED}
         await client.chat_postEphemeral(**said)
-        assert await slack.press("ada", slack.messages(place)[-1], "yes")
+        assert await slack.click_button("ada", slack.messages(place)[-1], "yes")
         assert await slack.shortcut("ada", root, "open")
         await slack.wait_for(lambda: slack.modals("ada"))
         assert await slack.submit(slack.modals("ada")[0], question="why?")
@@ -348,8 +348,8 @@ async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect)
 
         await connect(slack, app)
         await walk_through_the_events(slack)
-        await slack.command("ada", "general", "/reset", "now")
-        await slack.command("ada", slack.open_dm("ada"), "/reset")
+        await slack.run_command("ada", "general", "/reset", "now")
+        await slack.run_command("ada", slack.open_dm("ada"), "/reset")
         for action in ("yes", "feedback", "which"):
             app.action(action)(reset)
 

@@ -106,10 +106,10 @@ async def test_of_several_methods_the_first_that_is_called_meets_the_fault_and_i
     either = ("chat.postMessage", "chat.update")
     slack.faults.fail(either, error="fatal_error")
     slack.faults.lose_reply(either)
-    slack.faults.take_back("lose_reply")
-    assert (slack.faults.waits("fail"), slack.faults.waits("lose_reply")) == (True, False)
+    slack.faults.cancel("lose_reply")
+    assert (slack.faults.has_pending("fail"), slack.faults.has_pending("lose_reply")) == (True, False)
     with pytest.raises(SlackApiError, match="fatal_error"):
         await client.chat_postMessage(channel=general, text="one")
-    assert not slack.faults.waits("fail")
+    assert not slack.faults.has_pending("fail")
     ts = (await client.chat_postMessage(channel=general, text="two"))["ts"]
     await client.chat_update(channel=general, ts=ts, text="three")

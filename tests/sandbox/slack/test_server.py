@@ -12,7 +12,7 @@ from tests.sandbox.slack.conftest import client_of
 async def test_every_subscriber_sees_every_change_from_when_he_came(slack: SlackSandbox) -> None:
     client = client_of(slack)
     first = slack.changes()
-    question = await slack.say("ada", "general", "hello")
+    question = await slack.post_message("ada", "general", "hello")
     second = slack.changes()
     channel = slack.channels["general"].id
     ts = (await client.chat_postMessage(channel=channel, text="…", thread_ts=question.ts))["ts"]
@@ -33,7 +33,7 @@ async def test_every_subscriber_sees_every_change_from_when_he_came(slack: Slack
 async def test_the_changes_end_with_the_sandbox() -> None:
     async with SlackSandbox() as slack:
         changes = slack.changes()
-        await slack.say("ada", "general", "hello")
+        await slack.post_message("ada", "general", "hello")
 
     async def read() -> list[WorkspaceChange]:
         return [change async for change in changes]
@@ -42,38 +42,38 @@ async def test_the_changes_end_with_the_sandbox() -> None:
 
 
 async def test_who_waits_in_vain_is_told_what_there_was(slack: SlackSandbox) -> None:
-    await slack.say("ada", "general", "hello there")
+    await slack.post_message("ada", "general", "hello there")
     with pytest.raises(TimeoutError, match="hello there"):
         await slack.wait_for(lambda: slack.calls, timeout=0.05)
 
 
 async def test_people_edit_and_delete_what_they_wrote_themselves(slack: SlackSandbox) -> None:
-    message = await slack.say("ada", "general", "helo")
+    message = await slack.post_message("ada", "general", "helo")
     with pytest.raises(ValueError, match="themselves"):
-        await slack.edit("grace", message, "hello")
-    await slack.edit("ada", message, "hello")
+        await slack.edit_message("grace", message, "hello")
+    await slack.edit_message("ada", message, "hello")
     assert [version.text for version in message.versions] == ["helo", "hello"]
     assert message.edited
-    await slack.delete("ada", message)
+    await slack.delete_message("ada", message)
     with pytest.raises(ValueError, match="stands"):
-        await slack.delete("ada", message)
+        await slack.delete_message("ada", message)
 
 
 async def test_nobody_speaks_where_he_is_not(slack: SlackSandbox) -> None:
     slack.add_channel("secret", private=True, members=["ada"])
     with pytest.raises(ValueError, match="grace is not in secret"):
-        await slack.say("grace", "secret", "hello")
+        await slack.post_message("grace", "secret", "hello")
     with pytest.raises(ValueError, match="grace is not in ada"):
-        await slack.say("grace", slack.open_dm("ada"), "hello")
+        await slack.post_message("grace", slack.open_dm("ada"), "hello")
     with pytest.raises(ValueError, match="there is no message"):
-        await slack.say("ada", "general", "hello", thread_ts="1.000001")
+        await slack.post_message("ada", "general", "hello", thread_ts="1.000001")
 
 
 async def test_what_is_unknown_or_there_already_is_named(slack: SlackSandbox) -> None:
     with pytest.raises(ValueError, match="no user nobody"):
-        await slack.say("nobody", "general", "hello")
+        await slack.post_message("nobody", "general", "hello")
     with pytest.raises(ValueError, match="no channel nowhere"):
-        await slack.say("ada", "nowhere", "hello")
+        await slack.post_message("ada", "nowhere", "hello")
     with pytest.raises(ValueError, match="ada already"):
         slack.add_user("ada")
     with pytest.raises(ValueError, match="general already"):

@@ -135,7 +135,7 @@ async def test_a_mention_in_a_channel_reaches_the_bot_and_its_answer_is_shown_be
 
 
 async def test_enter_on_a_message_opens_its_thread(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
-    question = await slack.say("grace", "general", "who knows?")
+    question = await slack.post_message("grace", "general", "who knows?")
     await bot.posts(question.channel.id, "I do", question.ts)
     await enter(screen, "/channel general")
     await sees(screen, "who knows?")
@@ -146,7 +146,7 @@ async def test_enter_on_a_message_opens_its_thread(screen: Screen, slack: SlackS
 
 
 async def test_a_click_on_a_message_opens_its_thread(screen: Screen, slack: SlackSandbox) -> None:
-    await slack.say("grace", "general", "who knows?")
+    await slack.post_message("grace", "general", "who knows?")
     await enter(screen, "/channel general")
     await sees(screen, "who knows?")
     await screen.click("#messages MessageRow")
@@ -191,7 +191,7 @@ async def test_a_slash_command_goes_to_the_bot_and_its_answer_is_for_that_person
 
 
 async def test_slack_refuses_a_slash_command_in_a_thread(screen: Screen, slack: SlackSandbox) -> None:
-    await slack.say("grace", "general", "who knows?")
+    await slack.post_message("grace", "general", "who knows?")
     await enter(screen, "/channel general")
     await sees(screen, "who knows?")
     await screen.press("ctrl+t")
@@ -201,8 +201,8 @@ async def test_slack_refuses_a_slash_command_in_a_thread(screen: Screen, slack: 
 
 
 async def test_news_elsewhere_are_marked_until_one_goes_there(screen: Screen, slack: SlackSandbox) -> None:
-    await slack.say("grace", "random", "one")
-    await slack.say("grace", "random", "two")
+    await slack.post_message("grace", "random", "one")
+    await slack.post_message("grace", "random", "two")
     await sees(screen, "#random (2)")
     await screen.press("ctrl+n")
     await sees(screen, "ada → #random", "two")
@@ -211,8 +211,8 @@ async def test_news_elsewhere_are_marked_until_one_goes_there(screen: Screen, sl
 
 async def test_a_thread_with_news_is_listed_first(screen: Screen, slack: SlackSandbox) -> None:
     for word in ("older", "newer"):
-        root = await slack.say("grace", "general", word)
-        await slack.say("linus", "general", "yes", thread_ts=root.ts)
+        root = await slack.post_message("grace", "general", word)
+        await slack.post_message("linus", "general", "yes", thread_ts=root.ts)
     await sees(screen, "↳ newer (1)", "↳ older (1)")
     assert seen(screen).index("↳ newer") < seen(screen).index("↳ older")
 
@@ -224,7 +224,7 @@ async def test_reactions_come_and_go_and_what_is_deleted_is_gone(screen: Screen,
     await sees(screen, "👀 1")
     await bot.web.reactions_remove(channel=dm(slack), timestamp=message.ts, name="eyes")
     await does_not_see(screen, "👀 1")
-    await slack.delete("ada", message)
+    await slack.delete_message("ada", message)
     await sees(screen, "This is your direct line")
 
 
@@ -262,12 +262,12 @@ async def test_a_click_presses_a_button(screen: Screen, slack: SlackSandbox, bot
 
 
 async def test_a_thread_whose_beginning_was_deleted_takes_no_more(screen: Screen, slack: SlackSandbox) -> None:
-    root = await slack.say("ada", "general", "hello")
+    root = await slack.post_message("ada", "general", "hello")
     await enter(screen, "/channel general")
     await sees(screen, "hello")
     await screen.press("ctrl+t")
     await sees(screen, "thread “hello”")
-    await slack.delete("ada", root)
+    await slack.delete_message("ada", root)
     await enter(screen, "too late")
     await sees(screen, "there is no message")
 
@@ -309,14 +309,14 @@ async def test_each_platform_has_its_own_speaker_and_its_own_talk(
 async def test_the_platform_that_is_not_on_the_screen_shows_that_something_is_unread(
     screen: Screen, slack: SlackSandbox, server: DiscordSandbox
 ) -> None:
-    await server.say("grace", "general", "one")
-    await server.say("grace", "random", "two")
+    await server.post_message("grace", "general", "one")
+    await server.post_message("grace", "random", "two")
     await sees(screen, "Discord not connected yet (2)")
     await enter(screen, "/discord")
     await enter(screen, "/channel general")
     await sees(screen, "Discord not connected yet (1)", "#random (1)")
-    await slack.say("grace", dm(slack, "grace"), "for grace only")
-    await slack.say("grace", "general", "three")
+    await slack.post_message("grace", dm(slack, "grace"), "for grace only")
+    await slack.post_message("grace", "general", "three")
     await sees(screen, "Slack not connected yet (1)")
 
 
@@ -326,7 +326,7 @@ async def test_what_came_to_the_place_that_one_had_left_for_the_other_platform_i
     await enter(screen, "/channel general")
     await screen.press("f2")
     await sees(screen, "#ideas")
-    await slack.say("grace", "general", "are you there?")
+    await slack.post_message("grace", "general", "are you there?")
     await sees(screen, "Slack not connected yet (1)")
     await screen.press("f2")
     await sees(screen, "are you there?")

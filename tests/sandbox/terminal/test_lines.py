@@ -93,11 +93,11 @@ async def test_reactions_and_deletions_are_lines_too(slack: SlackSandbox, answer
         yield "/channel general"
         yield "hello"
         message = slack.messages("general")[0]
-        await slack.react("grace", message, "wave")
+        await slack.add_reaction("grace", message, "wave")
         yield "/wait"
         await answering.web.reactions_add(channel=message.channel.id, timestamp=message.ts, name="eyes")
         yield "/wait"
-        await slack.delete("ada", message)
+        await slack.delete_message("ada", message)
 
     out = io.StringIO()
     await run_lines([SlackPlatform(slack)], lines(), out, pace=QUICK)
@@ -238,7 +238,7 @@ async def test_buttons_and_files_are_read_and_pressed(slack: SlackSandbox, bot: 
         {"type": "actions", "elements": [button]},
     ]
     await bot.connect()
-    await slack.wait_connected()
+    await slack.wait_until_connected()
 
     async def lines() -> AsyncIterator[str]:
         yield "/channel general"

@@ -13,7 +13,7 @@ from tests.channels.discord.conftest import CALLBACK, Bot, echo, running, until
 
 
 async def press(bot: Bot, user: str, message: DiscordMessage, label: str) -> list[DiscordMessage]:
-    return await bot.server.press(user, message, message.buttons[label])
+    return await bot.server.click_button(user, message, message.buttons[label])
 
 
 async def test_buttons_have_an_emoji_and_a_label(server: DiscordSandbox, tmp_path: Path) -> None:

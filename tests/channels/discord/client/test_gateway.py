@@ -18,7 +18,7 @@ GATEWAY = "GET /gateway/bot"
 
 async def answers(bot: Bot, text: str = "still there?") -> None:
     """The bot answers a message, once."""
-    question = await bot.server.say("ada", bot.server.open_dm("ada"), text)
+    question = await bot.server.post_message("ada", bot.server.open_dm("ada"), text)
     await bot.says(question, f"heard: {text}")
 
 

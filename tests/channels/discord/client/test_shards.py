@@ -27,10 +27,10 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
         assert len([call for call in server.calls if call.route == f"PUT {COMMANDS}"]) == 1
 
         in_guild = await bot.collect_events("ada", "general", "one")
-        direct = await server.say("ada", server.open_dm("ada"), "two")
+        direct = await server.post_message("ada", server.open_dm("ada"), "two")
         await bot.says(in_guild, "heard: Ada Lovelace: one")
         await bot.says(direct, "heard: two")
-        assert await server.command("ada", "general", "help")
+        assert await server.run_command("ada", "general", "help")
         assert len(await bot.inbox_rows()) == 2
 
         before = bot.channel.last_event_at()

@@ -69,13 +69,13 @@ async def test_each_question_in_a_channel_is_answered_in_a_new_thread(server: Di
         assert (thread.id, thread.name) == (question.id, "why is the sky blue?")
         await says_in(bot, thread, "heard: Ada Lovelace: why is the sky\n\n  blue?")
         assert bot.own("general") == []
-        await bot.says(await server.say("ada", thread, "and at night?"), "heard: Ada Lovelace: and at night?")
+        await bot.says(await server.post_message("ada", thread, "and at night?"), "heard: Ada Lovelace: and at night?")
         assert len(bot.said_to_bot()) == 2
         other = await bot.collect_events("grace", "general", "x" * 200)
         await says_in(bot, await begun(bot, other), f"heard: Grace Hopper: {'x' * 200}")
         assert len((await begun(bot, other)).name) == adapter.MAX_THREAD_NAME
         assert len(bot.said_to_bot()) == 1
-        direct = await server.say("ada", server.open_dm("ada"), "hello")
+        direct = await server.post_message("ada", server.open_dm("ada"), "hello")
         await bot.says(direct, "heard: hello")
         post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
@@ -88,7 +88,7 @@ async def test_a_queued_question_has_its_reaction_in_the_channel(server: Discord
             server.faults.delay(THREAD, 0.3)
             question = await bot.collect_events("ada", "general", "one")
             thread = await begun(bot, question)
-            second = await server.say("ada", thread, f"{bot.mention} two")
+            second = await server.post_message("ada", thread, f"{bot.mention} two")
             await server.wait_for(lambda: [m for m in (question, second) if m.reactions])
         await bot.shows(second, lambda text: text.endswith("two"))
         await server.wait_for(lambda: not (question.reactions or second.reactions))
@@ -180,14 +180,14 @@ async def test_a_command_starts_no_thread(server: DiscordSandbox, tmp_path: Path
 async def test_a_free_channel_needs_no_mention_unless_for_others(server: DiscordSandbox, tmp_path: Path) -> None:
     free = frozenset({int(server.channels["general"].id), int(server.channels["ideas"].id)})
     async with running(server, tmp_path, echo, free_channels=free) as bot:
-        first = await server.say("ada", "general", "one")
+        first = await server.post_message("ada", "general", "one")
         await bot.says(first, "heard: Ada Lovelace: one")
         post = await server.start_post("ada", "ideas", "a post", "two")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: two")
-        await server.say("ada", "general", f"<@{server.people['grace'].id}> what do you think?")
-        await server.say("grace", "general", "good", reply_to=first)
-        await server.say("ada", "random", "not here")
-        await server.bot_says("robot", "general", "beep")
+        await server.post_message("ada", "general", f"<@{server.people['grace'].id}> what do you think?")
+        await server.post_message("grace", "general", "good", reply_to=first)
+        await server.post_message("ada", "random", "not here")
+        await server.post_as_bot("robot", "general", "beep")
         assert await nothing_was_heard(bot)
 
 
@@ -197,11 +197,11 @@ async def test_a_muted_free_channel_needs_a_mention(server: DiscordSandbox, tmp_
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
     async with running(server, tmp_path, echo, free_channels=free, auto_thread=auto_thread) as bot:
-        await bot.says(await server.say("ada", "general", "mute"), words.MUTED)
-        await server.say("ada", "general", "two")
+        await bot.says(await server.post_message("ada", "general", "mute"), words.MUTED)
+        await server.post_message("ada", "general", "two")
         assert await nothing_was_heard(bot)
         await bot.says(await bot.collect_events("ada", "general", "listen"), words.LISTENING)
-        named = await server.say("ada", "general", "three")
+        named = await server.post_message("ada", "general", "three")
         if auto_thread:
             await says_in(bot, await begun(bot, named), "heard: Ada Lovelace: three")
         else:
@@ -215,16 +215,16 @@ async def test_without_the_intent_the_start_warns_about_free_channels(
     free = frozenset({int(server.channels["general"].id)})
     async with running(server, tmp_path, echo, free_channels=free) as bot:
         assert "in threads and in the channels of DISCORD_FREE_CHANNEL_IDS the bot sees only mentions" in caplog.text
-        await server.say("ada", "general", "one")
+        await server.post_message("ada", "general", "one")
         assert await nothing_was_heard(bot)
 
 
 async def test_a_reply_to_the_bot_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        reply = await server.say("grace", "general", "two", reply_to=answer, mention=False)
+        reply = await server.post_message("grace", "general", "two", reply_to=answer, mention=False)
         await bot.says(reply, "heard: Grace Hopper: two")
-        await server.say("grace", "general", "three", reply_to=reply)
+        await server.post_message("grace", "general", "three", reply_to=reply)
         assert await nothing_was_heard(bot)
 
 
@@ -259,7 +259,7 @@ async def test_a_reply_unarchives_a_thread_and_reports_a_locked_one(
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
-        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
         question = await bot.collect_events("ada", thread, "one")
         await bot.says(question, "half,")
         await server.archive(thread, locked=is_locked)

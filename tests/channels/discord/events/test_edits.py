@@ -28,7 +28,7 @@ async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
         second = await bot.collect_events("ada", "general", "two")
         await server.wait_for(lambda: second.reactions)
         await server.unfurl(second)
-        await server.edit("ada", second, f"{bot.mention} three <@{server.people['grace'].id}>")
+        await server.edit_message("ada", second, f"{bot.mention} three <@{server.people['grace'].id}>")
         await until_revised(bot, "three @Grace Hopper")
         go_on.set()
         await bot.says(second, "heard: Ada Lovelace: three @Grace Hopper")
@@ -44,10 +44,10 @@ async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tm
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
         await server.unfurl(question)
-        await server.edit("ada", question, f"{bot.mention} two")
+        await server.edit_message("ada", question, f"{bot.mention} two")
         await server.wait_for(lambda: words.REVISE in answer.buttons)
         assert len(bot.calls(POST)) == 1
-        await server.press("ada", answer, answer.buttons[words.REVISE])
+        await server.click_button("ada", answer, answer.buttons[words.REVISE])
         await bot.says(question, "heard: Ada Lovelace: two")
         assert bot.said_to_model() == ["Ada Lovelace: two"]
         assert answer.pings == frozenset()
@@ -60,7 +60,7 @@ async def test_a_question_that_is_deleted_while_queued_is_not_answered(server: D
         await server.wait_for(lambda: bot.texts(first))
         second, third = [await bot.collect_events("ada", "general", text) for text in ("two", "three")]
         await server.wait_for(lambda: second.reactions and third.reactions)
-        await server.delete("ada", second)
+        await server.delete_message("ada", second)
         await server.purge([third])
         outcomes = [None, "deleted", "deleted"]
         await bot.database.until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
@@ -82,10 +82,10 @@ async def test_an_edit_or_deletion_during_the_intake_is_applied(
     monkeypatch.setattr(InboxStore, "accept", slowly)
     async with running(server, tmp_path, echo) as bot:
         first, second = [await bot.collect_events("ada", place, "one") for place in ("general", "random")]
-        await server.edit("ada", first, f"{bot.mention} two")
-        await server.delete("ada", second)
+        await server.edit_message("ada", first, f"{bot.mention} two")
+        await server.delete_message("ada", second)
         await server.wait_for(lambda: {"MESSAGE_UPDATE", "MESSAGE_DELETE"} <= {event.name for event in server.events})
-        last = await server.say("ada", server.open_dm("ada"), "last")
+        last = await server.post_message("ada", server.open_dm("ada"), "last")
         await until(lambda: len(bot.channel._work._tasks) == 5)
         take_in.set()
         await bot.says(last, "heard: last")
@@ -98,14 +98,14 @@ async def test_an_answer_to_a_deleted_question_ends_with_a_notice(server: Discor
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
-        await server.delete("ada", question)
+        await server.delete_message("ada", question)
         await server.wait_for(lambda: bot.own("general")[0].text == f"half\n\n{words.WITHDRAWN}")
         await bot.model.wait_for_disconnects()
 
 
 async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, lambda _: [Say("half"), Pause(60)]) as bot:
-        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
         await bot.shows(await bot.collect_events("ada", thread, "one"), lambda text: text == "half")
         await server.delete_channel(thread)
         await bot.model.wait_for_disconnects()
@@ -118,14 +118,14 @@ async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp
 
 async def test_edits_without_a_change_or_a_known_message_do_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        other = await server.say("ada", "general", "not for the bot")
-        await server.edit("ada", other, "still not")
+        other = await server.post_message("ada", "general", "not for the bot")
+        await server.edit_message("ada", other, "still not")
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
         await server.pin("ada", question)
-        await server.edit("ada", question, f"{bot.mention}  one ")
-        await server.delete("ada", other)
+        await server.edit_message("ada", question, f"{bot.mention}  one ")
+        await server.delete_message("ada", other)
         assert await nothing_was_heard(bot)
         assert words.REVISE not in answer.buttons
 
@@ -146,7 +146,7 @@ async def test_an_edit_is_stored_when_the_database_recovers(
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
         monkeypatch.setattr(InboxStore, "edit_message", failing_once)
-        await server.edit("ada", question, f"{bot.mention} two")
+        await server.edit_message("ada", question, f"{bot.mention} two")
         await server.wait_for(lambda: words.REVISE in answer.buttons)
         assert tries == ["two", "two"]
 
@@ -162,13 +162,13 @@ async def test_an_edit_that_cannot_be_stored_is_logged(
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
         monkeypatch.setattr(InboxStore, "delete_message", failing)
-        await server.delete("ada", question)
+        await server.delete_message("ada", question)
         await until(lambda: "an edit or a deletion is not stored" in caplog.text)
 
 
 async def test_edits_in_other_servers_are_ignored(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        said = await server.say("ada", "general", f"{bot.mention} one")
-        await server.edit("ada", said, f"{bot.mention} two")
-        await server.delete("ada", said)
+        said = await server.post_message("ada", "general", f"{bot.mention} one")
+        await server.edit_message("ada", said, f"{bot.mention} two")
+        await server.delete_message("ada", said)
         assert await nothing_was_heard(bot)

@@ -48,28 +48,28 @@ async def test_missed_messages_are_answered_once_and_in_order(
     async with running(server, tmp_path, echo) as bot:
         root = await bot.collect_events("ada", "general", "one")
         direct = server.open_dm("ada")
-        await server.say("ada", direct, "hello")
+        await server.post_message("ada", direct, "hello")
         post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} what if")
-        talk = await server.start_thread("grace", await server.say("grace", "general", "a root"), "a talk")
+        talk = await server.start_thread("grace", await server.post_message("grace", "general", "a root"), "a talk")
         followed = await server.start_thread("ada", root, "a thread")
         await bot.says(await bot.collect_events("ada", followed, "one"), "heard: Ada Lovelace: one")
         await bot.at_rest(4)
 
-    await server.say("linus", "general", "not for the bot")
-    await server.say("linus", talk, "nor this")
+    await server.post_message("linus", "general", "not for the bot")
+    await server.post_message("linus", talk, "nor this")
     await bot.collect_events("ada", "general", "two")
-    await server.say("linus", "general", f"<@&{server.bot_role_id}> three")
-    await server.say("ada", followed, "on")
+    await server.post_message("linus", "general", f"<@&{server.bot_role_id}> three")
+    await server.post_message("ada", followed, "on")
     await server.archive(followed)
-    await server.say("ada", post, "and if")
+    await server.post_message("ada", post, "and if")
     await bot.collect_events("grace", talk, "you")
-    await server.say("ada", direct, "back?", files={"plan.pdf": b"%PDF"})
-    edited = await server.say("ada", direct, "waht")
-    await server.edit("ada", edited, "what")
-    gone = await server.say("ada", direct, "never mind")
-    await server.delete("ada", gone)
-    await server.bot_says("robot", "general", f"{bot.mention} beep")
-    await server.bot_says("hook", "general", f"{bot.mention} beep", webhook=True)
+    await server.post_message("ada", direct, "back?", files={"plan.pdf": b"%PDF"})
+    edited = await server.post_message("ada", direct, "waht")
+    await server.edit_message("ada", edited, "what")
+    gone = await server.post_message("ada", direct, "never mind")
+    await server.delete_message("ada", gone)
+    await server.post_as_bot("robot", "general", f"{bot.mention} beep")
+    await server.post_as_bot("hook", "general", f"{bot.mention} beep", webhook=True)
 
     caplog.clear()
     async with running(server, tmp_path, echo) as bot:
@@ -152,7 +152,7 @@ async def test_the_backfill_skips_new_unserved_and_hidden_places(
         await bot.at_rest(2)
     elsewhere = [
         await bot.collect_events("ada", "general", "two"),
-        await server.say("ada", server.open_dm("ada"), "two"),
+        await server.post_message("ada", server.open_dm("ada"), "two"),
     ]
     question = await bot.collect_events("ada", "random", "two")
     hidden.members = {server.people["ada"].id}
@@ -185,10 +185,10 @@ async def test_the_backfill_reads_several_pages(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await server.say("ada", server.open_dm("ada"), "hello"), "heard: hello")
+        await bot.says(await server.post_message("ada", server.open_dm("ada"), "hello"), "heard: hello")
         await bot.at_rest(1)
     for number in range(102):
-        await server.say("ada", server.open_dm("ada"), str(number))
+        await server.post_message("ada", server.open_dm("ada"), str(number))
     caplog.clear()
     async with running(server, tmp_path, echo, bounds=BackfillLimits(messages=3)) as bot:
         await looked_back(bot, caplog)
@@ -201,7 +201,7 @@ async def test_messages_between_two_gateway_sessions_are_answered_once(
 ) -> None:
     async with discord_of(speed=20) as server, running(server, tmp_path, echo) as bot:
         direct = server.open_dm("ada")
-        await bot.says(await server.say("ada", direct, "hello"), "heard: hello")
+        await bot.says(await server.post_message("ada", direct, "hello"), "heard: hello")
         match way:
             case "invalidated":
                 await server.invalidate_sessions()
@@ -210,7 +210,7 @@ async def test_messages_between_two_gateway_sessions_are_answered_once(
                 await server.drop_sockets()
             case _:
                 await server.freeze_sockets()
-        question = await server.say("ada", direct, "are you there?")
+        question = await server.post_message("ada", direct, "are you there?")
         if way == "given up":
             monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
             await bot.channel.reconnect()

@@ -23,14 +23,14 @@ async def test_a_mention_is_answered_with_a_reply_and_has_names_for_ids(server: 
 
 async def test_a_mention_of_the_bots_role_is_answered(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        question = await server.say("ada", "general", f"<@&{server.bot_role_id}> hello")
+        question = await server.post_message("ada", "general", f"<@&{server.bot_role_id}> hello")
         await bot.says(question, "heard: Ada Lovelace: hello")
 
 
 async def test_a_reply_to_the_bot_is_answered_in_the_same_session(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        reply = await server.say("grace", "general", "two", reply_to=answer)
+        reply = await server.post_message("grace", "general", "two", reply_to=answer)
         await bot.says(reply, "heard: Grace Hopper: two")
         assert bot.said_to_bot() == ["Ada Lovelace: one", "Grace Hopper: two"]
 
@@ -38,7 +38,7 @@ async def test_a_reply_to_the_bot_is_answered_in_the_same_session(server: Discor
 async def test_a_direct_message_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         place = server.open_dm("ada")
-        question = await server.say("ada", place, "hello")
+        question = await server.post_message("ada", place, "hello")
         await bot.says(question, "heard: hello")
         assert await bot.sessions() == [f"discord:dm:{place.id}"]
 
@@ -68,24 +68,24 @@ async def test_the_bot_follows_only_threads_in_which_it_has_answered(server: Dis
     async with running(server, tmp_path, echo) as bot:
         root = await bot.collect_events("ada", "general", "one")
         await bot.says(root, "heard: Ada Lovelace: one")
-        await server.say("ada", "general", "not for the bot")
+        await server.post_message("ada", "general", "not for the bot")
         silent = await server.start_thread("ada", root, "silent")
-        await server.say("ada", silent, "not for the bot either")
+        await server.post_message("ada", silent, "not for the bot either")
         assert await nothing_was_heard(bot)
         followed = await server.start_post("ada", "ideas", "a post", f"{bot.mention} two")
         await bot.says(server.messages(followed)[0], "heard: Ada Lovelace: two")
-        await bot.says(await server.say("ada", followed, "three"), "heard: Ada Lovelace: three")
+        await bot.says(await server.post_message("ada", followed, "three"), "heard: Ada Lovelace: three")
 
 
 async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         thread = await server.start_thread("grace", answer, "more")
-        await server.say("grace", thread, f"<@{server.people['linus'].id}> look")
-        await bot.says(await server.say("grace", thread, "why?"), "heard: Grace Hopper: why?")
+        await server.post_message("grace", thread, f"<@{server.people['linus'].id}> look")
+        await bot.says(await server.post_message("grace", thread, "why?"), "heard: Grace Hopper: why?")
         assert "> parley: heard: Ada Lovelace: one" in bot.said_to_model()[0]
-        await bot.says(await server.say("grace", thread, "and now?"), "heard: Grace Hopper: and now?")
-        await server.say("linus", thread, "not for the bot")
+        await bot.says(await server.post_message("grace", thread, "and now?"), "heard: Grace Hopper: and now?")
+        await server.post_message("linus", thread, "not for the bot")
         await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
         assert len(bot.calls("GET /channels/{channel}/messages/{message}")) == 1
 
@@ -93,7 +93,7 @@ async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSandbox, tm
 async def test_a_thread_on_an_answer_needs_a_mention_if_threads_do(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, follow="never") as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        await server.say("ada", await server.start_thread("ada", answer, "more"), "why?")
+        await server.post_message("ada", await server.start_thread("ada", answer, "more"), "why?")
         assert await nothing_was_heard(bot)
         assert bot.calls("GET /channels/{channel}/messages/{message}") == []
 
@@ -104,7 +104,7 @@ async def test_a_question_in_a_thread_on_an_answer_is_found_after_a_restart(
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.settled(1)
-    question = await server.say("ada", await server.start_thread("ada", answer, "more"), "why?")
+    question = await server.post_message("ada", await server.start_thread("ada", answer, "more"), "why?")
     async with running(server, tmp_path, echo) as bot:
         await bot.says(question, "heard: Ada Lovelace: why?")
 
@@ -117,21 +117,21 @@ async def test_without_the_intent_only_mentions_are_answered(
         assert "the message content intent is off: in threads the bot sees only mentions" in caplog.text
         post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
-        await server.say("ada", post, "two")
+        await server.post_message("ada", post, "two")
         assert await nothing_was_heard(bot)
         await bot.says(await bot.collect_events("ada", post, "three"), "heard: Ada Lovelace: three")
 
 
 async def test_messages_for_others_start_no_turn(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        said = await server.say("ada", "general", "not for the bot, @everyone")
-        await server.edit("ada", said, "not for the bot, @here")
+        said = await server.post_message("ada", "general", "not for the bot, @everyone")
+        await server.edit_message("ada", said, "not for the bot, @here")
         await server.pin("ada", said)
         await server.join("edsger")
-        await server.bot_says("robot", "general", f"{bot.mention} beep")
-        await server.bot_says("hook", "general", f"{bot.mention} beep", webhook=True)
-        await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
-        await server.delete("ada", said)
+        await server.post_as_bot("robot", "general", f"{bot.mention} beep")
+        await server.post_as_bot("hook", "general", f"{bot.mention} beep", webhook=True)
+        await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
+        await server.delete_message("ada", said)
         assert await nothing_was_heard(bot)
 
 
@@ -147,7 +147,7 @@ async def test_a_thread_that_a_message_unarchives_has_its_session(server: Discor
     async with running(server, tmp_path, echo) as bot:
         post = await post_asleep(bot)
         server.faults.fail(GET_CHANNEL, status=503)
-        await bot.says(await server.say("ada", post, "two"), "heard: Ada Lovelace: two")
+        await bot.says(await server.post_message("ada", post, "two"), "heard: Ada Lovelace: two")
         assert len(set(await bot.sessions())) == 1
         assert len(bot.calls(GET_CHANNEL)) == 2  # the bot's own words there are not looked up
 
@@ -157,8 +157,8 @@ async def test_a_message_waits_for_the_one_before_it_to_be_resolved(server: Disc
         post = await post_asleep(bot)
         server.faults.slow(0.05)
         server.faults.fail(GET_CHANNEL, status=503)
-        await server.say("ada", post, "two")
-        await bot.says(await server.say("ada", post, "three"), "heard: Ada Lovelace: three")
+        await server.post_message("ada", post, "two")
+        await bot.says(await server.post_message("ada", post, "three"), "heard: Ada Lovelace: three")
         assert [m.text for m in bot.own(post)] == [f"heard: Ada Lovelace: {said}" for said in ("one", "two", "three")]
 
 
@@ -169,7 +169,7 @@ async def test_a_message_that_is_not_resolved_in_time_is_fetched(
         post = await post_asleep(bot)
         monkeypatch.setattr("channels.discord.events.listener.RESOLVE_TIMEOUT", 0.1)
         server.faults.delay(GET_CHANNEL, 1.0)
-        await bot.says(await server.say("ada", post, "two"), "heard: Ada Lovelace: two")
+        await bot.says(await server.post_message("ada", post, "two"), "heard: Ada Lovelace: two")
         assert "the author of a message could not be resolved: TimeoutError" in caplog.text
 
 
@@ -189,7 +189,7 @@ async def test_only_the_configured_servers_are_served(server: DiscordSandbox, tm
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         await bot.collect_events("ada", "general", "hello")
         assert await nothing_was_heard(bot)
-        (seen,) = await server.command("ada", "general", "/reset")
+        (seen,) = await server.run_command("ada", "general", "/reset")
         await server.wait_for(lambda: seen.text == words.NOT_HERE)
     async with running(server, tmp_path, echo, guilds=frozenset({int(server.guild_id)})) as bot:
         await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
@@ -197,13 +197,13 @@ async def test_only_the_configured_servers_are_served(server: DiscordSandbox, tm
 
 async def test_files_and_bare_mentions_reach_the_model(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        file = await server.say("ada", server.open_dm("ada"), "look", files={"plan.pdf": b"%PDF"})
+        file = await server.post_message("ada", server.open_dm("ada"), "look", files={"plan.pdf": b"%PDF"})
         await bot.says(
             file,
             "heard: look\n[Ada Lovelace sent a file that you cannot open: "
             "plan.pdf (4 bytes): I cannot make out what is in it]",
         )
-        bare = await server.say("ada", "general", bot.mention)
+        bare = await server.post_message("ada", "general", bot.mention)
         await bot.says(bare, "heard: Ada Lovelace: [Ada Lovelace called you without saying anything]")
 
 

@@ -41,26 +41,26 @@ async def said_of(bot: Bot, seen: list[DiscordMessage]) -> str:
 async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         for name in ("status", "stop", "export"):
-            await told(bot, await server.command("ada", "general", name), words.NOTHING_TO_RESET)
-        told_ = await said_of(bot, await server.command("ada", "general", "help"))
+            await told(bot, await server.run_command("ada", "general", name), words.NOTHING_TO_RESET)
+        told_ = await said_of(bot, await server.run_command("ada", "general", "help"))
         for one in server.commands:
             assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in told_
         server.set_locale("linus", "ko")
-        told_ = await said_of(bot, await server.command("linus", "general", "help"))
+        told_ = await said_of(bot, await server.run_command("linus", "general", "help"))
         assert all(words.messages_for("ko")(one) in told_ for one in (words.HELPS, words.ASK_DOES, words.ASK_ABOUT))
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
-        status = await said_of(bot, await server.command("grace", "general", "status"))
+        status = await said_of(bot, await server.run_command("grace", "general", "status"))
         assert words.STATUS_RUNS in status
-        await told(bot, await server.command("grace", "general", "stop"), words.NOTHING_RUNS)
-        await told(bot, await server.command("ada", "general", "stop"), words.STOPPING)
+        await told(bot, await server.run_command("grace", "general", "stop"), words.NOTHING_RUNS)
+        await told(bot, await server.run_command("ada", "general", "stop"), words.STOPPING)
         await bot.says(question, f"half\n\n{words.STOPPED}")
 
 
 async def test_an_export_is_a_private_file(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        answer = await told(bot, await server.command("grace", "general", "export"), words.EXPORTED)
+        answer = await told(bot, await server.run_command("grace", "general", "export"), words.EXPORTED)
         (file,) = answer.content.attachments
         assert file.name == "transcript.md"
         assert b"heard: Ada Lovelace: one" in file.data
@@ -71,10 +71,10 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         assert await server.complete("ada", "general", "model", "name", "OTH") == [MODELS[1]]
         assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
-        seen = await server.command("ada", "general", "model", name=MODELS[1])
+        seen = await server.run_command("ada", "general", "model", name=MODELS[1])
         await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
         assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in await said_of(
-            bot, await server.command("ada", "general", "model")
+            bot, await server.run_command("ada", "general", "model")
         )
 
 
@@ -84,12 +84,14 @@ async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandb
     async with running(server, tmp_path, echo, core=core) as bot:
         assert await server.complete("ada", "general", "model", "name", "") == [MODELS[0]]
         await told(
-            bot, await server.command("ada", "general", "agent", name="free"), ENGLISH(words.AGENT_CHOSEN, agent="free")
+            bot,
+            await server.run_command("ada", "general", "agent", name="free"),
+            ENGLISH(words.AGENT_CHOSEN, agent="free"),
         )
         assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
-        seen = await server.command("ada", "general", "model", name=MODELS[1])
+        seen = await server.run_command("ada", "general", "model", name=MODELS[1])
         await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
-        shown = await said_of(bot, await server.command("ada", "general", "model"))
+        shown = await said_of(bot, await server.run_command("ada", "general", "model"))
         assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in shown
 
 
@@ -97,7 +99,7 @@ async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp
     server.set_locale("ada", "ko")
     async with running(server, tmp_path, echo) as bot:
         await told(
-            bot, await server.command("ada", "general", "reset"), words.messages_for("ko")(words.NOTHING_TO_RESET)
+            bot, await server.run_command("ada", "general", "reset"), words.messages_for("ko")(words.NOTHING_TO_RESET)
         )
 
 
@@ -105,10 +107,10 @@ async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp
 async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, tmp_path: Path, lacking: str) -> None:
     async with running(server, tmp_path, echo) as bot:
         server.deny("grace", lacking)
-        said = await server.say("ada", "general", "this")
+        said = await server.post_message("ada", "general", "this")
         for seen in (
-            await server.command("grace", "general", "reset"),
-            await server.command("grace", "general", "ask", question="why?"),
+            await server.run_command("grace", "general", "reset"),
+            await server.run_command("grace", "general", "ask", question="why?"),
             await server.choose("grace", said, words.ASK_ABOUT),
         ):
             await told(bot, seen, words.NOT_FOR_YOU)
@@ -118,16 +120,16 @@ async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, t
 
 async def test_a_thread_has_a_permission_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
         server.deny("grace", "send_messages")
-        await told(bot, await server.command("grace", thread, "stop"), words.NOTHING_TO_RESET)
+        await told(bot, await server.run_command("grace", thread, "stop"), words.NOTHING_TO_RESET)
         server.deny("grace", "send_messages_in_threads")
-        await told(bot, await server.command("grace", thread, "stop"), words.NOT_FOR_YOU)
+        await told(bot, await server.run_command("grace", thread, "stop"), words.NOT_FOR_YOU)
 
 
 async def test_commands_in_other_servers_are_refused(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        await told(bot, await server.command("ada", "general", "ask", question="why?"), words.NOT_HERE)
+        await told(bot, await server.run_command("ada", "general", "ask", question="why?"), words.NOT_HERE)
 
 
 # Questions
@@ -138,7 +140,7 @@ async def test_a_question_by_command_is_public_and_in_the_same_session(server: D
         for place in ("general", server.open_dm("ada")):
             name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
             await bot.says(await bot.collect_events("ada", place, "one"), f"heard: {name}one")
-            (shown,) = await server.command("ada", place, "ask", question="two\n@everyone")
+            (shown,) = await server.run_command("ada", place, "ask", question="two\n@everyone")
             await bot.says(shown, f"heard: {name}two\n{indent}@\u200beveryone")
             assert (shown.text, shown.ephemeral_to) == ("> two @everyone", None)
             assert len(bot.said_to_model()) == 2
@@ -147,7 +149,7 @@ async def test_a_question_by_command_is_public_and_in_the_same_session(server: D
 
 async def test_a_question_by_command_starts_a_thread_if_so_configured(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
-        (shown,) = await server.command("ada", "general", "ask", question="why?")
+        (shown,) = await server.run_command("ada", "general", "ask", question="why?")
         await server.wait_for(lambda: shown.thread and bot.own(shown.thread))
         assert shown.thread is not None
         texts = ["", "heard: Ada Lovelace: why?"]  # the first is the thread's own, by whom the question is shown
@@ -157,7 +159,7 @@ async def test_a_question_by_command_starts_a_thread_if_so_configured(server: Di
 async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbox, tmp_path: Path) -> None:
     server.privileged_intents.clear()
     async with running(server, tmp_path, echo) as bot:
-        said = await server.say("grace", "general", "the sky\nis green")
+        said = await server.post_message("grace", "general", "the sky\nis green")
         (shown,) = await server.choose("ada", said, words.ASK_ABOUT)
         await bot.says(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
         (read,) = bot.said_to_model()
@@ -172,7 +174,7 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
 
 async def test_an_empty_message_cannot_be_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        pinned = await server.pin("ada", await server.say("ada", "general", "this"))
+        pinned = await server.pin("ada", await server.post_message("ada", "general", "this"))
         await told(bot, await server.choose("ada", pinned, words.ASK_ABOUT), words.NOTHING_TO_READ)
 
 
@@ -184,7 +186,7 @@ async def test_a_question_that_cannot_be_stored_is_reported_privately(
 
     async with running(server, tmp_path, echo) as bot:
         monkeypatch.setattr(InboxStore, "accept", failing)
-        seen = await server.command("ada", "general", "ask", question="why?")
+        seen = await server.run_command("ada", "general", "ask", question="why?")
         await server.wait_for(lambda: len(seen) == 2)
         assert seen[0].deleted
         await told(bot, seen[1:], ENGLISH.format_error(StoreError.public))
@@ -196,13 +198,15 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
 ) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
     async with running(server, tmp_path, echo, core=core, auto_thread=True) as bot:
-        (shown,) = await server.command("ada", "general", "ask", question="one")
+        (shown,) = await server.run_command("ada", "general", "ask", question="one")
         await server.wait_for(lambda: shown.thread and len(bot.own(shown.thread)) == 2)
         refusal = ENGLISH(words.TOO_OFTEN, minutes=60)
         for _ in range(2):  # every refusal is sent
-            await told(bot, await server.command("ada", "general", "ask", question="two"), refusal)
+            await told(bot, await server.run_command("ada", "general", "ask", question="two"), refusal)
         await told(
-            bot, await server.choose("ada", await server.say("ada", "general", "this"), words.ASK_ABOUT), refusal
+            bot,
+            await server.choose("ada", await server.post_message("ada", "general", "this"), words.ASK_ABOUT),
+            refusal,
         )
         await bot.collect_events("ada", "general", "three")
         await server.wait_for(lambda: bot.own(server.open_dm("ada")))
@@ -212,7 +216,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
             """The limit is reached between this look and the insert."""
 
         monkeypatch.setattr(MessageHandler, "get_rate_limit", no_limit)
-        seen = await server.command("ada", "general", "ask", question="four")
+        seen = await server.run_command("ada", "general", "ask", question="four")
         await server.wait_for(lambda: len(seen) == 2)
         await told(bot, seen[1:], refusal)
         assert seen[0].deleted
@@ -235,16 +239,16 @@ async def test_where_the_bot_cannot_write_the_answer_is_ephemeral(
             place = server.channels["general"]
             server.permissions.discard("send_messages")
     async with running(server, tmp_path, echo) as bot:
-        seen = await server.command("ada", place, "ask", question="one")
+        seen = await server.run_command("ada", place, "ask", question="one")
         await told(bot, seen, "heard: one")
         await bot.settled(1)
-        said = await server.say("grace", place, "the sky is green")
+        said = await server.post_message("grace", place, "the sky is green")
         await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 2
         await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 1
         assert bot.calls(POST) == []
-        await told(bot, await server.command("ada", place, "reset"), words.RESET_DONE)
+        await told(bot, await server.run_command("ada", place, "reset"), words.RESET_DONE)
 
 
 @pytest.mark.parametrize(("most_messages", "shown"), [(5, 5), (20, 6)])
@@ -254,7 +258,7 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
     monkeypatch.setattr(answers, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))  # it is not slow
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
     async with running(server, tmp_path, story, most_messages=most_messages) as bot:
-        seen = await server.command("ada", server.open_group("us", "ada"), "ask", question="a story")
+        seen = await server.run_command("ada", server.open_group("us", "ada"), "ask", question="a story")
         await server.wait_for(lambda: len(seen) == shown and seen[-1].content.attachments)
         assert [one.ephemeral_to is not None for one in seen] == [True] * shown
         assert seen[-1].content.attachments[0].data.decode() == story
@@ -266,16 +270,16 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
 async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], "whole"):
         group = server.open_group("us", "ada")
-        (answer,) = await server.command("ada", group, "ask", question="one")
+        (answer,) = await server.run_command("ada", group, "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
         assert list(answer.buttons) == [words.STOP]
-        await server.press("ada", answer, answer.buttons[words.STOP])
+        await server.click_button("ada", answer, answer.buttons[words.STOP])
         await server.wait_for(lambda: answer.text == f"half\n\n{words.STOPPED}")
-        (whole,) = await server.command("ada", group, "ask", question="two")
+        (whole,) = await server.run_command("ada", group, "ask", question="two")
         await server.wait_for(
             lambda: whole.text == "whole" and list(whole.buttons) == [words.WHY, words.GOOD, words.BAD]
         )
-        seen = await server.press("ada", whole, whole.buttons[words.GOOD])
+        seen = await server.click_button("ada", whole, whole.buttons[words.GOOD])
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])
 
 
@@ -283,7 +287,7 @@ async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.") as bot:
-        (answer,) = await server.command("ada", server.open_group("us", "ada"), "ask", question="one")
+        (answer,) = await server.run_command("ada", server.open_group("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
         await bot.restarted()
         await server.wait_for(lambda: answer.text == "All of it.")
@@ -294,7 +298,7 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half"), Pause(go_on), Say("!")]) as bot:
-        (answer,) = await server.command("ada", server.open_group("us", "ada"), "ask", question="one")
+        (answer,) = await server.run_command("ada", server.open_group("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)
         go_on.set()
@@ -305,7 +309,7 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
 async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         server.faults.fail(ANSWER, status=503)
-        seen = await server.command("ada", server.open_group("us", "ada"), "ask", question="one")
+        seen = await server.run_command("ada", server.open_group("us", "ada"), "ask", question="one")
         await told(bot, seen, "heard: one")
 
 
@@ -313,7 +317,7 @@ async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordS
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         group = server.open_group("us", "ada")
-        await told(bot, await server.command("ada", group, "ask", question="two"), "heard: two")
+        await told(bot, await server.run_command("ada", group, "ask", question="two"), "heard: two")
     missed = await bot.collect_events("ada", "general", "three")
     async with running(server, tmp_path, echo) as bot:
         await bot.says(missed, "heard: Ada Lovelace: three")

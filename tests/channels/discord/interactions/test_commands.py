@@ -22,14 +22,14 @@ NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS}
 
 async def reset(bot: Bot, user: str, channel: Any, said: str) -> None:
     """Start over, and see that this is what is said of it, to the asker alone."""
-    (seen,) = shown = await bot.server.command(user, channel, "/reset")
+    (seen,) = shown = await bot.server.run_command(user, channel, "/reset")
     await bot.server.wait_for(lambda: [one.text for one in shown] == [said])
     assert seen.ephemeral_to is bot.server.people[user]
 
 
 async def test_the_command_resets_channels_threads_and_direct_messages(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        root = await server.say("ada", "general", "a root")
+        root = await server.post_message("ada", "general", "a root")
         for place in ("general", server.open_dm("ada"), await server.start_thread("ada", root, "a thread")):
             await reset(bot, "ada", place, words.NOTHING_TO_RESET)
             question = await bot.collect_events("ada", place, "one")
@@ -60,7 +60,7 @@ async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
 
     monkeypatch.setattr(InboxStore, "has_session", slow)
     async with discord_of() as server, running(server, tmp_path, echo) as bot:
-        shown = await server.command("ada", "general", "/reset")
+        shown = await server.run_command("ada", "general", "/reset")
         assert [one.loading for one in shown] == [True]
         go_on.set()
         await server.wait_for(lambda: [one.text for one in shown] == [words.NOTHING_TO_RESET])
@@ -86,7 +86,7 @@ async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
         server.faults.fail(CALLBACK, status=400)
-        (seen,) = await server.command("ada", "general", "/reset")
+        (seen,) = await server.run_command("ada", "general", "/reset")
         assert seen.text == "The application did not respond"
         assert "an interaction could not be acknowledged: HTTPException, raised at" in caplog.text
         await bot.says(await bot.collect_events("ada", "general", "two"), "heard: Ada Lovelace: two")
@@ -99,7 +99,7 @@ async def test_an_answer_that_discord_refuses_is_posted_in_the_conversation(
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         server.faults.fail(ANSWER, status=404)
-        await server.command("ada", "general", "/reset")
+        await server.run_command("ada", "general", "/reset")
         await server.wait_for(lambda: bot.own("general")[-1].text == words.RESET_DONE)
 
 

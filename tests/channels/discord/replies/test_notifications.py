@@ -62,7 +62,7 @@ async def test_the_author_of_a_command_is_notified_by_a_mention(server: DiscordS
     script = [Say("half, "), Pause(go_on), Say("and half.")]
     async with running(server, tmp_path, lambda _: script, ping_after=0.2, sessions="user") as bot:
         for asker in ("ada", "grace"):
-            (shown,) = await server.command(asker, "general", "ask", question="why?")
+            (shown,) = await server.run_command(asker, "general", "ask", question="why?")
             await bot.says(shown, "half,")
         await asyncio.sleep(0.2)
         go_on.set()

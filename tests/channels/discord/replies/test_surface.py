@@ -57,12 +57,12 @@ class Shown:
 
 @pytest.fixture
 async def on(server: DiscordSandbox, api: DiscordApi) -> Shown:
-    return Shown(server, api, await server.say("ada", "general", "question"))
+    return Shown(server, api, await server.post_message("ada", "general", "question"))
 
 
 @pytest.fixture
 async def thread(server: DiscordSandbox) -> GuildChannel:
-    return await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+    return await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
 
 
 async def test_the_last_call_of_a_window_returns_before_the_window_ends(on: Shown) -> None:
@@ -77,7 +77,7 @@ async def test_the_last_call_of_a_window_returns_before_the_window_ends(on: Show
 
 
 async def test_replies_that_share_a_window_return_before_it_ends(server: DiscordSandbox, api: DiscordApi) -> None:
-    shown = [Shown(server, api, await server.say("ada", "general", "question")) for _ in range(5)]
+    shown = [Shown(server, api, await server.post_message("ada", "general", "question")) for _ in range(5)]
     async with asyncio.timeout(4):
         await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in shown))
         await asyncio.gather(*(one.show("answer") for one in shown))
@@ -141,13 +141,13 @@ async def test_a_leftover_message_may_be_deleted_already(on: Shown, client: disc
 
 
 async def test_a_deleted_question_is_answered_without_a_reference(on: Shown) -> None:
-    await on.server.delete("ada", on.question)
+    await on.server.delete_message("ada", on.question)
     assert await on.show("one", "two")
     assert [message.reply_to for message in on.messages] == [None, on.messages[0]]
 
 
 async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
-    on = Shown(server, api, await server.say("ada", thread, "question"))
+    on = Shown(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
     await server.archive(thread)
     assert await on.show("half and half", "more")
@@ -156,7 +156,7 @@ async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: Dis
 
 
 async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
-    on = Shown(server, api, await server.say("ada", thread, "question"))
+    on = Shown(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
     await server.archive(thread, locked=True)
     with pytest.raises(SurfaceError, match=r"^edit: 160005$"):
@@ -284,7 +284,7 @@ async def test_a_reply_that_cannot_be_shown_ends_its_turn_and_not_the_process(
         assert (row.state, row.error) == ("failed", "RefusedError: post: 50013")
         lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert lines == [f"turn {row.id}: the reply cannot be shown: RefusedError: post: 50013 (from Forbidden)"]
-        question = await server.say("ada", server.open_dm("ada"), "hello")
+        question = await server.post_message("ada", server.open_dm("ada"), "hello")
         await bot.says(question, "hello")
 
 
@@ -346,9 +346,9 @@ async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(on: Sho
 
 async def test_a_reply_is_found_by_its_chain_alone(on: Shown, api: DiscordApi) -> None:
     await on.show("one", "two")
-    other = Shown(on.server, api, await on.server.say("ada", "general", "another"))
+    other = Shown(on.server, api, await on.server.post_message("ada", "general", "another"))
     await other.show("another's")
-    await on.server.say("ada", "general", "thanks", reply_to=on.messages[0])
+    await on.server.post_message("ada", "general", "thanks", reply_to=on.messages[0])
     assert await DiscordSurface(on.api, on.receipts, on.address).find_message_ids() == on.known
     assert await other.surface.find_message_ids() == other.known
 

@@ -37,7 +37,7 @@ async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(
 ) -> None:
     slack.faults.refuse_handshakes(2)
     await socket.open()
-    await slack.wait_connected()
+    await slack.wait_until_connected()
     assert opened(slack) == 3
 
 
@@ -45,20 +45,20 @@ async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(
     slack: SlackSandbox, socket: SocketConnection
 ) -> None:
     await socket.open()
-    await slack.wait_connected()
+    await slack.wait_until_connected()
     slack.faults.refuse_handshakes(2)
     await slack.drop_sockets()
-    said = await slack.say("ada", "general", "still there?")
-    await slack.wait_connected()
+    said = await slack.post_message("ada", "general", "still there?")
+    await slack.wait_until_connected()
     await slack.wait_for(lambda: [e.payload["event"]["ts"] for e in slack.envelopes] == [said.ts])
     await slack.wait_for(lambda: slack.envelopes[-1].acknowledged_at)
 
 
 async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket: SocketConnection) -> None:
     await socket.open()
-    await slack.wait_connected()
+    await slack.wait_until_connected()
     await slack.refresh_sockets()
-    await slack.wait_connected()
+    await slack.wait_until_connected()
     assert opened(slack) == 2
 
 
@@ -81,8 +81,8 @@ async def test_who_hangs_up_waits_until_what_came_is_taken_and_gives_up_what_tak
     for expected in ("taken", "given up"):
         socket = SocketConnection(app, slack.app_token, on_reconnect=lambda: None)
         await socket.open()
-        await slack.wait_connected()
-        await slack.say("ada", "general", "one moment")
+        await slack.wait_until_connected()
+        await slack.post_message("ada", "general", "one moment")
         await begun.wait()
         closing = asyncio.create_task(socket.close())
         if expected == "taken":

@@ -80,7 +80,7 @@ async def uninstall(slack: SlackSandbox, workspace: SlackSandbox) -> None:
 
 
 async def answered(bot: Bot, workspace: SlackSandbox, text: str) -> SlackMessage:
-    question = await workspace.say("ada", "general", f"<@{workspace.bot_user_id}> {text}")
+    question = await workspace.post_message("ada", "general", f"<@{workspace.bot_user_id}> {text}")
     await workspace.wait_for(lambda: f"heard: ada: {text}" in texts(workspace, question))
     return question
 
@@ -106,7 +106,7 @@ async def test_each_workspace_is_answered_with_its_own_token_until_the_app_is_un
     slack: SlackSandbox, other: SlackSandbox, tmp_path: Path
 ) -> None:
     async with serving_all(slack, tmp_path) as bot:
-        early = await other.say("ada", "general", f"<@{other.bot_user_id}> too early")
+        early = await other.post_message("ada", "general", f"<@{other.bot_user_id}> too early")
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         await install(bot, slack)
         await install(bot, other)
@@ -115,7 +115,7 @@ async def test_each_workspace_is_answered_with_its_own_token_until_the_app_is_un
         assert texts(other, early)[1:] == []
         first, second = (row.session for row in await bot.turn_rows())
         assert (first.split(":")[1], second.split(":")[1]) == (slack.team_id, other.team_id)
-        seen = await other.command("ada", "general", "/reset")
+        seen = await other.run_command("ada", "general", "/reset")
         assert (await other.wait_for(lambda: seen))[0].channel is theirs.channel
         rows = await kept(bot)
         assert [row.partition(" ")[0] for row in sorted(rows)] == sorted(
@@ -126,7 +126,7 @@ async def test_each_workspace_is_answered_with_its_own_token_until_the_app_is_un
         await uninstall(slack, other)
         assert [row.partition(" ")[0] for row in await kept(bot)] == [f"slack:installation:{slack.team_id}"]
         calls = len(other.calls)
-        gone = await other.say("ada", "general", f"<@{other.bot_user_id}> three")
+        gone = await other.post_message("ada", "general", f"<@{other.bot_user_id}> three")
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         await answered(bot, slack, "four")
         assert (texts(other, gone)[1:], len(other.calls)) == ([], calls)
@@ -215,7 +215,7 @@ async def test_a_workspace_that_refuses_a_look_back_holds_up_no_other(
         mine = await answered(bot, slack, "two")
     other.subscriptions.clear()
     other.uninstall()
-    missed = await slack.say("ada", "general", f"<@{slack.bot_user_id}> missed", thread_ts=mine.ts)
+    missed = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> missed", thread_ts=mine.ts)
     await slack.give_up()
     async with serving_all(slack, tmp_path) as bot:
         await slack.wait_for(lambda: "heard: ada: missed" in texts(slack, mine))

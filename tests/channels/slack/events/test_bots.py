@@ -17,8 +17,8 @@ async def test_a_bot_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> Non
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
-        await slack.bot_says("robot", "general", f"{bot.mention} hello")
-        await slack.bot_says("robot", "general", "hello", thread_ts=question.ts)
+        await slack.post_as_bot("robot", "general", f"{bot.mention} hello")
+        await slack.post_as_bot("robot", "general", "hello", thread_ts=question.ts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         assert len(await bot.inbox_rows()) == 1
 
@@ -27,9 +27,9 @@ async def test_one_that_may_speak_is_answered_when_it_calls_and_by_the_name_that
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, echo, answers_bots=True, streaming="native") as bot:
-        alert = await slack.bot_says("pager", "general", f"{bot.mention} the disk is full")
+        alert = await slack.post_as_bot("pager", "general", f"{bot.mention} the disk is full")
         await bot.shows(alert, lambda texts: texts[-1] == "heard: pager: the disk is full")
-        await slack.bot_says("pager", "general", "it is empty again", thread_ts=alert.ts)
+        await slack.post_as_bot("pager", "general", "it is empty again", thread_ts=alert.ts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         assert len(await bot.inbox_rows()) == 1
         assert not [call for call in slack.calls if call.error]
@@ -42,11 +42,11 @@ async def test_two_bots_that_call_each_other_come_to_an_end_until_a_person_speak
         question = await bot.mention_bot("ada", "general", "say hello to pager")
         await bot.settled(1)  # what waits together is answered together
         for n in range(5):
-            await slack.bot_says("pager", "general", f"{bot.mention} hello {n}", thread_ts=question.ts)
+            await slack.post_as_bot("pager", "general", f"{bot.mention} hello {n}", thread_ts=question.ts)
             await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
             await bot.settled(min(n + 2, 4))
         assert [row.author.startswith("bot:") for row in await bot.inbox_rows()] == [False, True, True, True]
         await bot.mention_bot("ada", "general", "go on", thread_ts=question.ts)
         await bot.settled(5)
-        await slack.bot_says("pager", "general", f"{bot.mention} hello again", thread_ts=question.ts)
+        await slack.post_as_bot("pager", "general", f"{bot.mention} hello again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: "heard: pager: hello again" in texts)

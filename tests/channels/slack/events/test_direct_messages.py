@@ -19,7 +19,7 @@ async def test_each_one_begins_a_conversation_in_its_thread(slack: SlackSandbox,
     async with running(slack, tmp_path, count) as bot:
         direct = slack.open_dm("ada")
         for text in ("one", "two"):
-            question = await slack.say("ada", direct, text)
+            question = await slack.post_message("ada", direct, text)
             await bot.shows(question, lambda texts: f"1: {text}" in texts)  # noqa: B023 (it is waited for here)
 
 
@@ -30,12 +30,12 @@ async def test_all_of_them_are_one_and_answered_beside_each_other(
     async with running(slack, tmp_path, count, direct="single", streaming=streaming) as bot:  # type: ignore[arg-type]
         direct = slack.open_dm("ada")
         for said, text in enumerate(("one", "two"), start=1):
-            await slack.say("ada", direct, text)
+            await slack.post_message("ada", direct, text)
             await bot.settled(said)
         assert [message.text for message in slack.messages(direct)] == ["one", "1: one", "two", "2: two"]
         assert {message.thread_ts for message in slack.messages(direct)} == {None}
         thread = slack.messages(direct)[0]
-        await slack.say("ada", direct, "three", thread_ts=thread.ts)
+        await slack.post_message("ada", direct, "three", thread_ts=thread.ts)
         await bot.shows(thread, lambda texts: texts[-1] == "3: three")
         assert len({row.session for row in await bot.inbox_rows()}) == 1
         assert {call.error for call in slack.calls} == {None}
@@ -52,7 +52,7 @@ async def test_a_reply_of_a_dead_process_is_found_again_where_there_is_no_thread
 ) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.", direct="single") as bot:
         direct = slack.open_dm("ada")
-        await slack.say("ada", direct, "a story")
+        await slack.post_message("ada", direct, "a story")
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "Once")
         await bot.restarted(chunks=[])
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "Once upon a time.")
@@ -62,10 +62,10 @@ async def test_a_reply_of_a_dead_process_is_found_again_where_there_is_no_thread
 async def test_what_was_said_while_nobody_listened_is_found(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, count, direct="single") as bot:
         direct = slack.open_dm("ada")
-        await slack.say("ada", direct, "one")
+        await slack.post_message("ada", direct, "one")
         await bot.settled(1)
         await slack.freeze_sockets()
-        await slack.say("ada", direct, "two")
+        await slack.post_message("ada", direct, "two")
         await slack.give_up()
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "2: two", timeout=20)
 
@@ -73,9 +73,9 @@ async def test_what_was_said_while_nobody_listened_is_found(slack: SlackSandbox,
 async def test_reset_forgets_all_of_it(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, count, direct="single") as bot:
         direct = slack.open_dm("ada")
-        await slack.say("ada", direct, "one")
+        await slack.post_message("ada", direct, "one")
         await bot.settled(1)
-        await slack.say("ada", direct, "reset")
+        await slack.post_message("ada", direct, "reset")
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == words.RESET_DONE)
-        await slack.say("ada", direct, "two")
+        await slack.post_message("ada", direct, "two")
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "1: two")

@@ -33,7 +33,7 @@ async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_was_ed
         await slack.wait_for(lambda: len(bot.thread(first)) == 2)
         second = await bot.mention_bot("ada", "general", "tow", thread_ts=first.ts)
         await slack.wait_for(lambda: "eyes" in second.reactions)
-        await slack.edit("ada", second, f"{bot.mention} two")
+        await slack.edit_message("ada", second, f"{bot.mention} two")
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         go_on.set()
         await bot.shows(first, lambda texts: "heard: ada: two" in texts)
@@ -44,13 +44,13 @@ async def test_one_that_is_edited_after_its_answer_gets_a_button_to_be_answered_
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
     async with running(slack, tmp_path, echo, streaming=streaming) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "tow")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
         await bot.shows(question, lambda texts: texts[-1] == "heard: tow")
         await bot.settled(1)
-        await slack.edit("ada", question, "two")
+        await slack.edit_message("ada", question, "two")
         answer = bot.thread(question)[-1]
         await slack.wait_for(lambda: words.REVISE in answer.buttons)
-        assert await slack.press("ada", answer, answer.buttons[words.REVISE])
+        assert await slack.click_button("ada", answer, answer.buttons[words.REVISE])
         await slack.wait_for(lambda: answer.text == "heard: two")
         assert not answer.edited
         assert len(bot.thread(question)) == 2
@@ -63,7 +63,7 @@ async def test_one_that_is_deleted_while_it_waits_is_not_answered(slack: SlackSa
         await slack.wait_for(lambda: len(bot.thread(first)) == 2)
         second = await bot.mention_bot("ada", "general", "two", thread_ts=first.ts)
         await slack.wait_for(lambda: "eyes" in second.reactions)
-        await slack.delete("ada", second)
+        await slack.delete_message("ada", second)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         go_on.set()
         await bot.shows(first, lambda texts: "one!" in texts)
@@ -77,7 +77,7 @@ async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thre
     async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: "Once upon a time" in texts)
-        await slack.delete("ada", question)
+        await slack.delete_message("ada", question)
         reply = bot.thread(question)[1]
         await slack.wait_for(lambda: words.WITHDRAWN[1:-1] in reply.text)
         (row,) = await bot.settled(1)
@@ -89,7 +89,7 @@ async def test_an_answer_that_stands_says_that_its_question_is_gone(slack: Slack
         question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
         await bot.settled(1)
-        await slack.delete("ada", question)
+        await slack.delete_message("ada", question)
         await slack.wait_for(lambda: words.WITHDRAWN[1:-1] in bot.thread(question)[1].text)
 
 
@@ -97,9 +97,9 @@ async def test_what_others_edit_and_what_the_bot_edits_itself_changes_nothing(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        said = await slack.say("grace", "general", "hi")
-        await slack.edit("grace", said, "hi all")
-        await slack.delete("grace", said)
+        said = await slack.post_message("grace", "general", "hi")
+        await slack.edit_message("grace", said, "hi all")
+        await slack.delete_message("grace", said)
         question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
@@ -120,8 +120,8 @@ async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_c
 
     monkeypatch.setattr(InboxStore, "edit_message", failing)
     async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, echo) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "tow")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
         await bot.settled(1)
-        await slack.edit("ada", question, "two")
+        await slack.edit_message("ada", question, "two")
         await slack.wait_for(lambda: words.REVISE in bot.thread(question)[-1].buttons)
         assert refused >= 2

@@ -56,23 +56,23 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
     async with running(slack, tmp_path, echo) as bot:
         followed = await bot.mention_bot("ada", "general", "one")
         await bot.mention_bot("ada", "random", "one")
-        direct = await slack.say("ada", slack.open_dm("ada"), "hello")
+        direct = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(3)
 
-    chatter = await slack.say("linus", "random", "not for the bot")
-    await slack.say("linus", "random", "nor this", thread_ts=chatter.ts)
+    chatter = await slack.post_message("linus", "random", "not for the bot")
+    await slack.post_message("linus", "random", "nor this", thread_ts=chatter.ts)
     for text in ("two", "three"):
-        await slack.say("ada", "general", text, thread_ts=followed.ts)
+        await slack.post_message("ada", "general", text, thread_ts=followed.ts)
     called = await bot.mention_bot("grace", "random", "anybody?")
-    await slack.say("grace", "random", "and?", thread_ts=called.ts)
+    await slack.post_message("grace", "random", "and?", thread_ts=called.ts)
     in_thread = await bot.mention_bot("grace", "random", "you", thread_ts=chatter.ts)
-    again = await slack.say("ada", slack.open_dm("ada"), "back?", files=["plan.pdf"])
-    await slack.say("ada", slack.open_dm("ada"), "more", thread_ts=direct.ts)
-    await slack.bot_says("robot", "general", f"{bot.mention} beep")
+    again = await slack.post_message("ada", slack.open_dm("ada"), "back?", files=["plan.pdf"])
+    await slack.post_message("ada", slack.open_dm("ada"), "more", thread_ts=direct.ts)
+    await slack.post_as_bot("robot", "general", f"{bot.mention} beep")
     edited = await bot.mention_bot("linus", "general", "waht")
-    await slack.edit("linus", edited, f"{bot.mention} what")
+    await slack.edit_message("linus", edited, f"{bot.mention} what")
     gone = await bot.mention_bot("linus", "general", "never mind")
-    await slack.delete("linus", gone)
+    await slack.delete_message("linus", gone)
     await slack.give_up()
 
     caplog.clear()
@@ -93,15 +93,15 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     mention = f"<@{slack.bot_user_id}>"
-    before = await slack.say("ada", "general", f"{mention} too early")
+    before = await slack.post_message("ada", "general", f"{mention} too early")
     await slack.give_up()
     async with running(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
     assert answers(slack, before) == []
 
-    elsewhere = await slack.say("ada", "random", f"{mention} anybody?")
-    unknown = await slack.say("grace", slack.open_dm("grace"), "hello")
+    elsewhere = await slack.post_message("ada", "random", f"{mention} anybody?")
+    unknown = await slack.post_message("grace", slack.open_dm("grace"), "hello")
     await slack.give_up()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
@@ -120,7 +120,7 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
         root = await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
     await bot.mention_bot("ada", "general", "reset", thread_ts=root.ts)
-    await slack.say("ada", "general", "two", thread_ts=root.ts)
+    await slack.post_message("ada", "general", "two", thread_ts=root.ts)
     await slack.give_up()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
@@ -136,7 +136,7 @@ async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_s
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
-    await slack.say("ada", "general", "two", thread_ts=root.ts)
+    await slack.post_message("ada", "general", "two", thread_ts=root.ts)
     await slack.give_up()
     ending = await bot.mention_bot("ada", "general", word, thread_ts=root.ts)  # this one is delivered
     slack.faults.delay("conversations.history", 2.0)
@@ -159,7 +159,7 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
         await until(lambda: bot.channel.last_event_at() > float(called.ts))
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     monkeypatch.setattr(backfill, "ACTIVE_SECONDS", -1.0)
-    await slack.say("ada", "general", "two", thread_ts=quiet.ts)
+    await slack.post_message("ada", "general", "two", thread_ts=quiet.ts)
     await bot.mention_bot("ada", "general", "two", thread_ts=called.ts)
     await slack.give_up()
     caplog.clear()
@@ -187,9 +187,9 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
 ) -> None:
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)  # what is left now is not found by a second look
     async with running(slack, tmp_path, echo) as bot:
-        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
-    said = [await slack.say("ada", slack.open_dm("ada"), text) for text in "abcd"]
+    said = [await slack.post_message("ada", slack.open_dm("ada"), text) for text in "abcd"]
     await slack.give_up()
     caplog.clear()
     async with running(slack, tmp_path, echo, bounds=bounds) as bot:
@@ -210,8 +210,8 @@ async def test_what_fills_several_pages_is_read_to_its_end(
         await bot.at_rest(1)
     called = await bot.mention_bot("ada", "general", "early")
     for number in range(3):
-        await slack.say("linus", "general", f"noise {number}")
-        await slack.say("ada", "general", f"follow-up {number}", thread_ts=root.ts)
+        await slack.post_message("linus", "general", f"noise {number}")
+        await slack.post_message("ada", "general", f"follow-up {number}", thread_ts=root.ts)
     await slack.give_up()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
@@ -227,13 +227,13 @@ async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
         await slack.freeze_sockets()
-        question = await slack.say("ada", slack.open_dm("ada"), "are you there?")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "are you there?")
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == question.ts)
         await slack.give_up()
-        await slack.wait_connected()
+        await slack.wait_until_connected()
         await bot.shows(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
         assert "slack: backfill of" in caplog.text
 
@@ -271,17 +271,17 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
 
     monkeypatch.setattr(InboxStore, "accept", failing)
     async with running(slack, tmp_path, echo) as bot:
-        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
         is_down = True
-        one = await slack.say("ada", slack.open_dm("ada"), "one")
+        one = await slack.post_message("ada", slack.open_dm("ada"), "one")
         await until(lambda: "messages are not stored yet" in caplog.text)
         assert not any(e.acknowledged_at for e in slack.envelopes if e.payload["event"].get("ts") == one.ts)
         await slack.give_up()
         is_down = False
         await bot.shows(one, lambda texts: texts == ["one", "heard: one"])
         is_down = True
-        two = await slack.say("ada", slack.open_dm("ada"), "two")
+        two = await slack.post_message("ada", slack.open_dm("ada"), "two")
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == two.ts)
         await until(lambda: caplog.text.count("an event cannot be processed") >= 2)
         await slack.give_up()
@@ -300,9 +300,9 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
     async with running(slack, tmp_path, echo) as bot:
-        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
-    question = await slack.say("ada", slack.open_dm("ada"), "back?")
+    question = await slack.post_message("ada", slack.open_dm("ada"), "back?")
     await slack.give_up()
     slack.faults.fail("conversations.history", 1000, error="token_revoked")
     async with running(slack, tmp_path, echo) as bot:
@@ -323,9 +323,9 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
     people = ("ada", "grace", "linus")
     async with running(slack, tmp_path, echo) as bot:
         for user in people:
-            await slack.say(user, slack.open_dm(user), "hello")
+            await slack.post_message(user, slack.open_dm(user), "hello")
         await bot.at_rest(3)
-    said = [await slack.say(user, slack.open_dm(user), "back?") for user in people]
+    said = [await slack.post_message(user, slack.open_dm(user), "back?") for user in people]
     await slack.give_up()
     slack.faults.fail("conversations.history", 2, error="missing_scope")
     caplog.clear()
@@ -345,7 +345,7 @@ async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its
         heard = await bot.mention_bot("noor", "general", "one")
         await bot.at_rest(1)
         assert answers(slack, heard) == ["heard: noor: one"]
-    missed = await slack.say("noor", "general", f"<@{slack.bot_user_id}> two")
+    missed = await slack.post_message("noor", "general", f"<@{slack.bot_user_id}> two")
     await slack.give_up()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
@@ -367,10 +367,10 @@ async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
         return any(f"heard: {text}" in message.text for message in slack.messages(dm))
 
     async with running(slack, tmp_path, echo, direct=direct) as bot:
-        one = await slack.say("ada", dm, "one")
+        one = await slack.post_message("ada", dm, "one")
         await slack.wait_for(lambda: answers("one"))
         await bot.settled(1)
-    two = await slack.say("ada", dm, "two", thread_ts=one.ts)
+    two = await slack.post_message("ada", dm, "two", thread_ts=one.ts)
     await slack.give_up()
     async with running(slack, tmp_path, echo, direct=direct) as bot:
         await slack.wait_for(lambda: answers("two") or "heard: two" in bot.texts(two))

@@ -31,7 +31,7 @@ def echo(asked: Any) -> str:
 
 async def said(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:
     """What somebody sees for a command, and nobody else."""
-    seen = await bot.slack.command(user, channel, command, text)
+    seen = await bot.slack.run_command(user, channel, command, text)
     (message,) = await bot.slack.wait_for(lambda: seen)
     assert message.ephemeral_to == bot.slack.people[user].id
     return message
@@ -71,8 +71,8 @@ async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
         newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MAX_CHOICES, -1)]
         assert list(choice.buttons) == newest
         with pytest.raises(ValueError, match="no button"):
-            await slack.press("grace", choice, choice.buttons[newest[1]])
-        assert await slack.press("ada", choice, choice.buttons[newest[1]])
+            await slack.click_button("grace", choice, choice.buttons[newest[1]])
+        assert await slack.click_button("ada", choice, choice.buttons[newest[1]])
         await slack.wait_for(lambda: choice.text == words.RESET_DONE)
         assert choice.buttons == {}
         for n, counted in ((5, 1), (6, 2)):
@@ -132,9 +132,9 @@ async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack
 
 async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await slack.say("ada", slack.open_dm("ada").id, "one")
+        question = await slack.post_message("ada", slack.open_dm("ada").id, "one")
         await bot.shows(question, lambda texts: texts[1:] == ["heard: one"])
-        await slack.say("ada", question.channel.id, "mute", thread_ts=question.ts)
+        await slack.post_message("ada", question.channel.id, "mute", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts[2:] == ["mute", words.NOT_MUTED])
 
 
@@ -185,12 +185,12 @@ async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long
 async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         direct = slack.open_dm("ada")
-        question = await slack.say("ada", direct, "one")
-        await slack.say("ada", direct, "two")
+        question = await slack.post_message("ada", direct, "one")
+        await slack.post_message("ada", direct, "two")
         await bot.settled(2)
         choice = await said(bot, "ada", direct, "/export")
         assert choice.text == words.WHICH_TO_EXPORT
-        assert await slack.press("ada", choice, choice.buttons["one"])
+        assert await slack.click_button("ada", choice, choice.buttons["one"])
         await slack.wait_for(lambda: choice.text == words.SENT_IN_THREAD)
         (sent,) = [message for message in bot.thread(question) if message.files]
         assert "one" in sent.files[0].data.decode()
@@ -223,10 +223,10 @@ async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_p
 async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, "So it is. " * 500) as bot:
         direct = slack.open_dm("ada")
-        question = await slack.say("ada", direct, "why?")
+        question = await slack.post_message("ada", direct, "why?")
         await bot.settled(1)
         slack.faults.lose_reply("files.completeUploadExternal")
-        await slack.command("ada", direct, "/export")
+        await slack.run_command("ada", direct, "/export")
         await slack.wait_for(lambda: any(message.text == words.SENT_IN_THREAD for message in slack.messages(direct)))
         assert sum(bool(message.files) for message in bot.thread(question)) == 1
 
@@ -258,14 +258,14 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         await bot.shows(one, lambda texts: "Well." in texts)
         await bot.settled(1)
         monkeypatch.setattr(CommandHandler, "run", dies)
-        giving = asyncio.create_task(slack.command("ada", "general", word))
+        giving = asyncio.create_task(slack.run_command("ada", "general", word))
         await asyncio.wait_for(begun.wait(), 30)
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(CommandHandler, "run", tells)
     monkeypatch.setattr(InteractionQueue, "run_orphaned", late)
     async with running(slack, tmp_path, [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
-        await slack.say("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
+        await slack.post_message("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
         await bot.shows(one, lambda texts: texts[-1].startswith("It is"))
         asked.set()
         await asyncio.wait_for(done.wait(), 30)
@@ -298,7 +298,7 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
         await bot.shows(one, lambda texts: "Well." in texts)
         await bot.settled(1)
         monkeypatch.setattr(CommandHandler, "run", dies)
-        giving = asyncio.create_task(slack.command("ada", "general", "/reset"))
+        giving = asyncio.create_task(slack.run_command("ada", "general", "/reset"))
         await asyncio.wait_for(begun.wait(), 10)
     giving.cancel()
     await asyncio.wait([giving])

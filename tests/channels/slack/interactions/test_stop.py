@@ -18,7 +18,7 @@ from tests.channels.slack.conftest import running
 @pytest.mark.parametrize("streaming", ["edit", "native"])
 async def test_it_stops_the_answer_to_who_presses_it(slack: SlackSandbox, tmp_path: Path, streaming: Any) -> None:
     async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "Again.", streaming=streaming) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "a story")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "a story")
         await bot.shows(question, lambda texts: texts[-1].startswith("Once"))
         session = slack.session(question)
         assert session is not None
@@ -30,7 +30,7 @@ async def test_it_stops_the_answer_to_who_presses_it(slack: SlackSandbox, tmp_pa
         await slack.wait_for(lambda: session.status == "active")
         assert not bot.thread(question)[-1].edited
         await bot.model.wait_for_disconnects()
-        await slack.say("ada", question.channel, "go on", thread_ts=question.ts)
+        await slack.post_message("ada", question.channel, "go on", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts[-1] == "Again.")
 
 
@@ -57,12 +57,12 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
 ) -> None:
     go_on = asyncio.Event()
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "a story")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         await slack.stop("ada", question)
         await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
         (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == SESSION_STOPPED]
-        later = await slack.say("ada", question.channel, "which colour?", thread_ts=question.ts)
+        later = await slack.post_message("ada", question.channel, "which colour?", thread_ts=question.ts)
         await bot.shows(later, lambda texts: texts[-1].startswith("It is"))
         again, stop = asyncio.Event(), ConversationService.stop_session
 

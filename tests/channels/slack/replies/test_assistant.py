@@ -37,7 +37,7 @@ async def test_without_prompts_nothing_is_suggested_and_what_slack_refuses_is_no
 ) -> None:
     async with running(slack, tmp_path, echo, prompts=()) as bot:
         await slack.open_home("ada")
-        question = await slack.say("ada", slack.open_dm("ada"), "hello")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.shows(question, lambda texts: "heard: hello" in texts)
         assert not [call for call in slack.calls if call.method.startswith("assistant.")]
 
@@ -71,7 +71,7 @@ async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while
     async with running(slack, tmp_path, echo) as bot:
         slack.scopes.discard("assistant:write")
         for text in ("one", "two"):
-            question = await slack.say("ada", slack.open_dm("ada"), text)
+            question = await slack.post_message("ada", slack.open_dm("ada"), text)
             await bot.shows(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
             await bot.channel._assistant.settle(5)
         told = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
@@ -100,7 +100,7 @@ async def test_where_calls_are_scarce_the_end_is_told_for_each_beginning(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
     told, direct = assistant.AssistantThreads(SlackApi(web)), slack.open_dm("ada")
-    questions = [await slack.say("ada", direct, str(n)) for n in range(60)]
+    questions = [await slack.post_message("ada", direct, str(n)) for n in range(60)]
     with ExitStack() as at_work:
         for question in questions:
             address = {"team": slack.team_id, "channel": direct.id, "thread_ts": question.ts}

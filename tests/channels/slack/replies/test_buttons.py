@@ -37,7 +37,7 @@ async def test_under_an_answer_stand_regenerate_and_feedback_with_labels(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
     async with running(slack, tmp_path, [Say("Blue "), Say("it is.")], streaming=streaming) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "which colour?")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "which colour?")
         answer = await answered(bot, question, "Blue it is.")
         assert spoken(answer) == [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
         assert [block["type"] for block in answer.blocks or ()] == ["markdown", "actions", "context_actions"]
@@ -48,7 +48,7 @@ async def test_they_come_with_the_end_of_a_stream_and_cost_no_call(slack: SlackS
     go_on = asyncio.Event()
     script = [[Say("Because of the way in which light is scattered. "), Pause(go_on), Say("Blue most.")]]
     async with running(slack, tmp_path, *script, streaming="native") as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "why?")
+        question = await slack.post_message("ada", slack.open_dm("ada"), "why?")
         await bot.shows(question, lambda texts: "scattered" in texts[-1])
         go_on.set()
         await answered(bot, question, "Because of the way in which light is scattered. Blue most.")
@@ -67,9 +67,9 @@ async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
     async with running(slack, tmp_path, "Blue.", "Azure.", streaming=streaming) as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await answered(bot, question, "Blue.")
-        assert await slack.press("grace", answer, answer.buttons[words.REGENERATE])
+        assert await slack.click_button("grace", answer, answer.buttons[words.REGENERATE])
         await bot.shows(question, lambda texts: words.NOT_YOURS in texts)
-        assert await slack.press("ada", answer, answer.buttons[words.REGENERATE])
+        assert await slack.click_button("ada", answer, answer.buttons[words.REGENERATE])
         await slack.wait_for(lambda: answer.text == "Azure.")
         await bot.settled(2)
         assert [m.text for m in bot.thread(question) if m.ephemeral_to is None] == [
@@ -83,7 +83,7 @@ async def test_feedback_is_kept_and_thanked_for(slack: SlackSandbox, tmp_path: P
         question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await answered(bot, question, "Blue.")
         for user, verdict in (("ada", words.BAD), ("grace", words.GOOD)):
-            assert await slack.press(user, answer, answer.buttons[verdict])
+            assert await slack.click_button(user, answer, answer.buttons[verdict])
             thanked = slack.people[user].id
             await slack.wait_for(lambda: bot.thread(question)[-1].ephemeral_to == thanked)  # noqa: B023 (it is waited for)
             assert bot.thread(question)[-1].text == words.NOTED
@@ -98,9 +98,9 @@ async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: Slac
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         reply = bot.thread(question)[1]
         assert list(reply.buttons) == [words.STOP]
-        assert await slack.press("grace", reply, reply.buttons[words.STOP])
+        assert await slack.click_button("grace", reply, reply.buttons[words.STOP])
         await bot.shows(question, lambda texts: words.NOT_YOURS_TO_STOP in texts)
-        assert await slack.press("ada", reply, reply.buttons[words.STOP])
+        assert await slack.click_button("ada", reply, reply.buttons[words.STOP])
         await slack.wait_for(lambda: words.STOPPED[1:-1] in reply.text)
         assert words.STOP not in reply.buttons
 
@@ -110,7 +110,7 @@ async def test_what_failed_may_be_tried_again(slack: SlackSandbox, tmp_path: Pat
         question = await bot.mention_bot("ada", "general", "which colour?")
         await slack.wait_for(lambda: words.RETRY in (bot.thread(question)[-1].buttons))
         reply = bot.thread(question)[-1]
-        assert await slack.press("ada", reply, reply.buttons[words.RETRY])
+        assert await slack.click_button("ada", reply, reply.buttons[words.RETRY])
         await slack.wait_for(lambda: reply.text == "Blue.")
 
 
@@ -129,7 +129,7 @@ async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
         monkeypatch.setattr(InboxStore, "request_rerun", slow)
         monkeypatch.setattr(FeedbackStore, "save_feedback", slow)
         for label in (words.REGENERATE, words.GOOD):
-            assert await asyncio.wait_for(slack.press("ada", answer, answer.buttons[label]), 30)
+            assert await asyncio.wait_for(slack.click_button("ada", answer, answer.buttons[label]), 30)
         back.set()
         await slack.wait_for(lambda: sum(StoreError.public in text for text in bot.texts(question)) == 2)
 

@@ -126,7 +126,7 @@ async def streams() -> StreamPolicy:
 
 @pytest.fixture
 async def on(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> AsyncIterator[Streamed]:
-    on = Streamed(slack, web, await slack.say("ada", "general", "question"), streams)
+    on = Streamed(slack, web, await slack.post_message("ada", "general", "question"), streams)
     with on.surface.track_reply():
         yield on
 
@@ -240,7 +240,9 @@ async def test_a_long_reply_goes_on_in_the_next_stream(on: Streamed) -> None:
 async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    on = Streamed(slack, web, await slack.say("ada", "general", "question"), StreamPolicy("native", seconds=2.0))
+    on = Streamed(
+        slack, web, await slack.post_message("ada", "general", "question"), StreamPolicy("native", seconds=2.0)
+    )
     with on.surface.track_reply():
         await on.begin()
         await on.show("before")
@@ -255,7 +257,9 @@ async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
 async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    on = Streamed(slack, web, await slack.say("ada", "general", "question"), StreamPolicy("native", seconds=0.1))
+    on = Streamed(
+        slack, web, await slack.post_message("ada", "general", "question"), StreamPolicy("native", seconds=0.1)
+    )
     with on.surface.track_reply():
         await on.begin()
         await on.show("a")
@@ -368,14 +372,14 @@ async def test_where_slack_refuses_streams_it_is_not_asked_again_for_a_while(
 ) -> None:
     on.slack.faults.fail("chat.startStream", 9, error="channel_type_not_supported")
     await on.begin()
-    other = Streamed(on.slack, web, await on.slack.say("ada", "general", "another"), streams)
+    other = Streamed(on.slack, web, await on.slack.post_message("ada", "general", "another"), streams)
     with other.surface.track_reply():
         await other.begin()
     assert on.calls("chat.startStream") == ["startStream"]
 
 
 async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> None:
-    replies = [Streamed(slack, web, await slack.say("ada", "general", name), streams) for name in ("a", "b")]
+    replies = [Streamed(slack, web, await slack.post_message("ada", "general", name), streams) for name in ("a", "b")]
 
     async def reply(on: Streamed) -> None:
         word = on.question.text
@@ -407,7 +411,7 @@ async def test_no_stream_is_begun_that_could_not_be_stopped(
     api = SlackApi(web)
     begun = []
     for number in range(22):
-        on = Streamed(slack, web, await slack.say("ada", slack.open_dm("ada"), str(number)), streams)
+        on = Streamed(slack, web, await slack.post_message("ada", slack.open_dm("ada"), str(number)), streams)
         on.surface = StreamSurface(api, make_receipts(api), on.address, f"turn-{number}", streams)
         with on.surface.track_reply():
             await on.begin()
@@ -455,7 +459,7 @@ async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(on: Str
 async def test_another_turns_stream_is_not_taken_for_ones_own(on: Streamed, web: AsyncWebClient) -> None:
     await on.begin()
     await on.end("the first answer")
-    question = await on.slack.say("ada", "general", "and then?", thread_ts=on.question.ts)
+    question = await on.slack.post_message("ada", "general", "and then?", thread_ts=on.question.ts)
     other = Streamed(on.slack, web, question, StreamPolicy("native"), turn_id="turn-2")
     other.again()
     assert await other.surface.find_message_ids() == []
@@ -474,9 +478,9 @@ async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
     slack: SlackSandbox, web: AsyncWebClient, streaming: Streaming, place: str, is_native: bool
 ) -> None:
     channel = slack.open_dm("ada") if place == "a direct message" else slack.channels["general"]
-    question = await slack.say("ada", channel, "question")
+    question = await slack.post_message("ada", channel, "question")
     if place == "a thread that goes on":
-        question = await slack.say("ada", channel, "another", thread_ts=question.ts)
+        question = await slack.post_message("ada", channel, "another", thread_ts=question.ts)
     on = Streamed(slack, web, question, StreamPolicy(streaming))
     with on.surface.track_reply():
         await on.begin()
@@ -488,7 +492,7 @@ async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
 async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: SlackSandbox, web: AsyncWebClient) -> None:
     api, streams, ways = SlackApi(web), StreamPolicy("auto"), []
     channel = slack.open_dm("ada")
-    address = Streamed(slack, web, await slack.say("ada", channel, "question"), streams).address
+    address = Streamed(slack, web, await slack.post_message("ada", channel, "question"), streams).address
     surfaces = [StreamSurface(api, make_receipts(api), address, f"turn-{number}", streams) for number in range(9)]
     lives = [surface.track_reply() for surface in surfaces]
     for surface, live in zip(surfaces, lives, strict=True):
@@ -503,7 +507,7 @@ async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: Slack
 async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
     slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
-    on = Streamed(slack, web, await slack.say("ada", "general", "question"), streams)
+    on = Streamed(slack, web, await slack.post_message("ada", "general", "question"), streams)
     address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
     on.surface = StreamSurface(on.api, make_receipts(on.api), address, "turn-1", streams)
     with on.surface.track_reply():
@@ -515,7 +519,7 @@ async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
 async def test_a_whole_reply_streams_past_the_end_of_what_one_message_holds(
     slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
-    on = Streamed(slack, web, await slack.say("ada", slack.open_dm("ada"), "question"), streams)
+    on = Streamed(slack, web, await slack.post_message("ada", slack.open_dm("ada"), "question"), streams)
     text = "\n\n".join(f"**Point {number}**: " + "word " * 50 for number in range(40))
 
     async def keep(ids: Any) -> None:

@@ -62,7 +62,7 @@ class Shown:
 
 @pytest.fixture
 async def on(slack: SlackSandbox, web: AsyncWebClient) -> Shown:
-    return Shown(slack, web, await slack.say("ada", "general", "question"))
+    return Shown(slack, web, await slack.post_message("ada", "general", "question"))
 
 
 async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:

@@ -24,7 +24,7 @@ async def refusal(call: Any) -> tuple[int, int]:
 
 
 async def test_a_mention_is_heard_and_its_answer_grows_by_edits(server: DiscordSandbox, bot: Bot) -> None:
-    await server.say("ada", "general", f"<@{server.bot_id}> who is there?")
+    await server.post_message("ada", "general", f"<@{server.bot_id}> who is there?")
     heard = await bot.next_message()
     assert bot.user in heard.mentions
     assert heard.author.name == "ada"
@@ -63,7 +63,7 @@ async def test_an_edit_calls_by_the_defaults_whatever_the_post_said(server: Disc
 
 
 async def test_a_reply_calls_who_is_replied_to_unless_told_otherwise(server: DiscordSandbox, bot: Bot) -> None:
-    await server.say("ada", "general", f"<@{server.bot_id}>")
+    await server.post_message("ada", "general", f"<@{server.bot_id}>")
     heard = await bot.next_message()
     await heard.reply("yes")
     await heard.reply("yes", mention_author=False)
@@ -112,7 +112,7 @@ async def test_sizes_are_discords(server: DiscordSandbox, bot: Bot) -> None:
 async def test_what_is_not_there_or_not_ones_own_is_refused(server: DiscordSandbox, bot: Bot) -> None:
     channel = bot.place(server, "general")
     server.add_channel("secret", members=["ada"], bot=False)
-    foreign = await channel.fetch_message(int((await server.say("ada", "general", "mine")).id))
+    foreign = await channel.fetch_message(int((await server.post_message("ada", "general", "mine")).id))
     gone = await channel.send("gone")
     await gone.delete()
     assert await refusal(bot.fetch_channel(1)) == (404, 10003)
@@ -133,7 +133,7 @@ async def test_files_go_out_and_come_in(server: DiscordSandbox, bot: Bot) -> Non
     assert [(file.name, file.data) for file in message.content.attachments] == [("answer.md", b"# All")]
     assert server.calls[-1].files == ["answer.md"]
 
-    await server.say("ada", server.open_dm("ada"), "read this", files={"notes.txt": b"hello"})
+    await server.post_message("ada", server.open_dm("ada"), "read this", files={"notes.txt": b"hello"})
     (attachment,) = (await bot.next_message()).attachments
     assert (attachment.filename, attachment.content_type, attachment.size) == ("notes.txt", "text/plain", 5)
     assert await attachment.read() == b"hello"
@@ -146,8 +146,8 @@ async def test_files_go_out_and_come_in(server: DiscordSandbox, bot: Bot) -> Non
 
 
 async def test_the_history_after_a_message_is_what_came_later(server: DiscordSandbox, bot: Bot) -> None:
-    said = [await server.say("ada", "general", str(number)) for number in range(5)]
-    await server.delete("ada", said[3])
+    said = [await server.post_message("ada", "general", str(number)) for number in range(5)]
+    await server.delete_message("ada", said[3])
     after, channel = discord.Object(said[1].id), bot.place(server, "general")
     assert [m.content async for m in channel.history(after=after, limit=100)] == ["2", "4"]
     assert [m.content async for m in channel.history(limit=2)] == ["4", "2"]
@@ -159,16 +159,16 @@ async def test_without_the_message_content_intent_the_history_is_empty_words(
 ) -> None:
     server.privileged_intents.discard("message_content")
     bot = await connect(server, intents=intents_of())
-    await server.say("ada", "general", "psst", files={"a.txt": b"x"})
-    await server.say("ada", "general", f"<@{server.bot_id}> hi")
+    await server.post_message("ada", "general", "psst", files={"a.txt": b"x"})
+    await server.post_message("ada", "general", f"<@{server.bot_id}> hi")
     read = [m async for m in bot.place(server, "general").history(oldest_first=True)]
     assert [(m.content, len(m.attachments)) for m in read] == [("", 0), (f"<@{server.bot_id}> hi", 0)]
 
 
 async def test_reactions_come_and_go(server: DiscordSandbox, bot: Bot) -> None:
-    message = await server.say("ada", "general", "look")
+    message = await server.post_message("ada", "general", "look")
     heard = await bot.next_message()
-    await server.react("grace", message, "👀")
+    await server.add_reaction("grace", message, "👀")
     await heard.add_reaction("👀")
     assert message.reactions == {"👀": [server.people["grace"].id, server.bot_id]}
     await heard.remove_reaction("👀", discord.Object(server.bot_id))

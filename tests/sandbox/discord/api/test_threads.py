@@ -16,13 +16,13 @@ async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
 
 
 async def test_a_thread_that_people_begin_has_its_messages_id_and_is_heard(server: DiscordSandbox, bot: Bot) -> None:
-    root = await server.say("ada", "general", "a question")
+    root = await server.post_message("ada", "general", "a question")
     await bot.next_message()
     thread = await server.start_thread("ada", root, "details")
     assert thread.id == root.id
     starter = await bot.next_message()
     assert starter.type is discord.MessageType.thread_starter_message
-    await server.say("grace", thread, "in here")
+    await server.post_message("grace", thread, "in here")
     heard = await bot.next_message()
     assert isinstance(heard.channel, discord.Thread)
     assert (heard.channel.parent_id, heard.content) == (int(server.channels["general"].id), "in here")
@@ -52,7 +52,7 @@ async def test_a_forums_post_is_a_thread_whose_first_message_has_its_id(server: 
     assert own.message.id == own.thread.id
     assert [thread.name for thread in server.threads("ideas")] == ["a post", "another"]
     with pytest.raises(ValueError, match="nobody can write in ideas"):
-        await server.say("ada", "ideas", "hello")
+        await server.post_message("ada", "ideas", "hello")
 
 
 async def test_an_archived_thread_opens_with_the_next_message_unless_it_is_locked(
@@ -72,7 +72,7 @@ async def test_an_archived_thread_opens_with_the_next_message_unless_it_is_locke
     with pytest.raises(discord.HTTPException):
         await thread.send("again")
     with pytest.raises(ValueError, match="nobody can write"):
-        await server.say("ada", begun, "hello")
+        await server.post_message("ada", begun, "hello")
 
 
 async def test_threads_that_were_there_before_come_with_the_server(server: DiscordSandbox, connect: Connect) -> None:
@@ -88,7 +88,7 @@ async def test_threads_need_permissions_of_their_own(server: DiscordSandbox, bot
         await sent.create_thread(name="details")
     root = server.messages("general")[0]
     thread = await server.start_thread("ada", root, "details")
-    await server.say("ada", thread, "here")
+    await server.post_message("ada", thread, "here")
     while (heard := await bot.next_message()).content != "here":
         pass
     server.permissions.discard("send_messages_in_threads")
@@ -98,7 +98,7 @@ async def test_threads_need_permissions_of_their_own(server: DiscordSandbox, bot
 
 async def test_direct_messages_go_both_ways(server: DiscordSandbox, bot: Bot) -> None:
     dm = server.open_dm("ada")
-    await server.say("ada", dm, "psst")
+    await server.post_message("ada", dm, "psst")
     heard = await bot.next_message()
     assert heard.guild is None
     await heard.channel.send("yes?")
@@ -106,13 +106,13 @@ async def test_direct_messages_go_both_ways(server: DiscordSandbox, bot: Bot) ->
     await user.send("still there?")
     assert [message.text for message in server.messages(dm)] == ["psst", "yes?", "still there?"]
     with pytest.raises(ValueError, match="grace is not in ada"):
-        await server.say("grace", dm, "me too")
+        await server.post_message("grace", dm, "me too")
 
 
 async def test_a_thread_is_archived_and_opened_again_by_whoever_may_write_in_it(
     server: DiscordSandbox, bot: Bot
 ) -> None:
-    root = await server.say("ada", "general", "a root")
+    root = await server.post_message("ada", "general", "a root")
     started = await server.start_thread("ada", root, "a thread")
     thread: Any = await bot.fetch_channel(int(started.id))
     answer = await thread.send("…")
@@ -141,11 +141,11 @@ async def test_what_is_deleted_is_told_and_gone(server: DiscordSandbox, bot: Bot
 
     for listener in (on_raw_bulk_message_delete, on_raw_thread_delete, on_guild_channel_delete):
         bot.event(listener)
-    said = [await server.say("ada", "general", text) for text in ("one", "two", "three")]
+    said = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
     await server.purge(said[:2])
     assert server.messages("general") == said[2:]
     random = server.channels["random"]
-    thread = await server.start_thread("ada", await server.say("ada", random, "a root"), "a thread")
+    thread = await server.start_thread("ada", await server.post_message("ada", random, "a root"), "a thread")
     heard = bot.place(server, "random")
     await server.delete_channel("random")
     general, post = server.channels["general"], await server.start_post("ada", "ideas", "a post", "what if")
@@ -171,11 +171,11 @@ async def test_a_preview_of_a_link_updates_a_message_that_nobody_edited(server: 
         await told.put(about)
 
     bot.event(on_raw_message_edit)
-    said = await server.say("ada", "general", "see https://a.example")
+    said = await server.post_message("ada", "general", "see https://a.example")
     await server.unfurl(said)
     about = await asyncio.wait_for(told.get(), 5)
     assert (about.message.content, about.message.edited_at) == ("see https://a.example", None)
-    await server.edit("ada", said, "never mind")
+    await server.edit_message("ada", said, "never mind")
     about = await asyncio.wait_for(told.get(), 5)
     assert about.message.content == "never mind"
     assert about.message.edited_at is not None

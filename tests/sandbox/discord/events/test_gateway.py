@@ -34,7 +34,7 @@ async def test_a_client_is_ready_with_the_server_and_its_channels(server: Discor
 
 async def test_the_bot_comes_with_a_role_that_can_be_mentioned(server: DiscordSandbox, bot: Bot) -> None:
     (guild,) = bot.guilds
-    said = await server.say("ada", "general", f"<@&{server.bot_role_id}> hello")
+    said = await server.post_message("ada", "general", f"<@&{server.bot_role_id}> hello")
     heard = await bot.next_message()
     assert guild.self_role is not None
     assert str(guild.self_role.id) == server.bot_role_id
@@ -51,13 +51,13 @@ async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None
 
 
 async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: DiscordSandbox, bot: Bot) -> None:
-    await server.say("ada", "general", "before")
+    await server.post_message("ada", "general", "before")
     assert await hear(bot, 1) == ["before"]
     await server.drop_sockets()
     assert server.connected == 0
-    await server.say("ada", "general", "meanwhile")
+    await server.post_message("ada", "general", "meanwhile")
     await asyncio.wait_for(bot.resumed.wait(), 30)
-    await server.say("ada", "general", "after")
+    await server.post_message("ada", "general", "after")
     assert await hear(bot, 2) == ["meanwhile", "after"]
     (session,) = server.sessions
     assert session.resumes == 1
@@ -65,7 +65,7 @@ async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: 
 
 async def test_who_is_asked_to_connect_anew_resumes(server: DiscordSandbox, bot: Bot) -> None:
     await server.refresh_sockets()
-    await server.say("ada", "general", "meanwhile")
+    await server.post_message("ada", "general", "meanwhile")
     await asyncio.wait_for(bot.resumed.wait(), 30)
     assert await hear(bot, 1) == ["meanwhile"]
     assert len(server.sessions) == 1
@@ -75,7 +75,7 @@ async def test_a_dead_line_is_noticed_by_missing_acknowledgements(connect: Conne
     async with DiscordSandbox(speed=400) as server:
         bot = await connect(server, bot=Bot(intents_of("message_content"), heartbeat_timeout=0.5))
         await server.freeze_sockets()
-        await server.say("ada", "general", "into the void")
+        await server.post_message("ada", "general", "into the void")
         await asyncio.wait_for(bot.resumed.wait(), 30)
         assert await hear(bot, 1) == ["into the void"]
         await bot.close()
@@ -86,9 +86,9 @@ async def test_a_session_that_cannot_be_resumed_is_begun_anew_and_has_lost_what_
 ) -> None:
     server.faults.refuse_resumes(1)
     await server.drop_sockets()
-    await server.say("ada", "general", "lost")
+    await server.post_message("ada", "general", "lost")
     await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
-    await server.say("ada", "general", "heard")
+    await server.post_message("ada", "general", "heard")
     assert await hear(bot, 1) == ["heard"]
     channel = bot.place(server, "general")
     assert [m.content async for m in channel.history(oldest_first=True)] == ["lost", "heard"]
@@ -116,7 +116,7 @@ async def test_what_is_slow_comes_late_and_in_order(server: DiscordSandbox, bot:
     server.faults.slow(1.0)
     began = monotonic()
     for number in range(5):
-        await server.say("ada", "general", str(number))
+        await server.post_message("ada", "general", str(number))
     assert await hear(bot, 5) == ["0", "1", "2", "3", "4"]
     assert 1.0 <= monotonic() - began < 4.5
 
@@ -132,11 +132,11 @@ async def test_without_the_message_content_intent_words_are_told_only_to_whom_th
     server: DiscordSandbox, connect: Connect
 ) -> None:
     bot = await connect(server, intents=intents_of())
-    await server.say("ada", "general", "psst", files={"a.txt": b"x"})
+    await server.post_message("ada", "general", "psst", files={"a.txt": b"x"})
     heard = await bot.next_message()
     assert (heard.content, heard.attachments) == ("", [])
-    await server.say("ada", "general", f"<@{server.bot_id}> hi")
-    await server.say("ada", server.open_dm("ada"), "hi")
+    await server.post_message("ada", "general", f"<@{server.bot_id}> hi")
+    await server.post_message("ada", server.open_dm("ada"), "hi")
     assert await hear(bot, 2) == [f"<@{server.bot_id}> hi", "hi"]
 
 
@@ -157,10 +157,10 @@ async def test_nobody_is_told_of_what_he_did_not_ask_for_or_may_not_see(
 ) -> None:
     bot = await connect(server, intents=intents_of("message_content"))
     server.add_channel("secret", members=["ada"], bot=False)
-    message = await server.say("ada", "secret", "hidden")
-    await server.react("ada", message, "👋")
-    seen = await server.say("ada", "general", "seen")
-    await server.react("ada", seen, "👋")
+    message = await server.post_message("ada", "secret", "hidden")
+    await server.add_reaction("ada", message, "👋")
+    seen = await server.post_message("ada", "general", "seen")
+    await server.add_reaction("ada", seen, "👋")
     assert await hear(bot, 1) == ["seen"]
     assert {event.name for event in server.events} == {"READY", "GUILD_CREATE", "CHANNEL_CREATE", "MESSAGE_CREATE"}
 
@@ -170,9 +170,9 @@ async def test_a_bot_hears_itself_edits_deletions_other_bots_and_the_system(serv
     await sent.edit(content="mine, changed")
     await sent.delete()
     await server.join("alan")
-    await server.pin("ada", await server.say("ada", "general", "hello"))
-    await server.bot_says("robot", "general", "beep")
-    await server.bot_says("hook", "general", "beep", webhook=True)
+    await server.pin("ada", await server.post_message("ada", "general", "hello"))
+    await server.post_as_bot("robot", "general", "beep")
+    await server.post_as_bot("hook", "general", "beep", webhook=True)
     told = [event.name for event in server.events if event.name.startswith("MESSAGE")]
     assert told[:3] == ["MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE"]
     joined, said, pinned, robot, hook = [await bot.next_message() for _ in range(5)]
@@ -245,8 +245,8 @@ async def test_events_go_to_the_shard_that_they_belong_to(server: DiscordSandbox
             identify = {"token": server.bot_token, "intents": 1 << 9 | 1 << 12, "shard": [shard, 2]}
             await socket.send_json({"op": 2, "d": identify})
             assert (await told(socket))["d"]["shard"] == [shard, 2]
-        await server.say("ada", "general", "hello")
-        await server.say("ada", server.open_dm("ada"), "psst")
+        await server.post_message("ada", "general", "hello")
+        await server.post_message("ada", server.open_dm("ada"), "psst")
     in_guild, in_dm = [event for event in server.events if event.name == "MESSAGE_CREATE"]
     assert (in_guild.session_id, in_dm.session_id) == (server.sessions[number].id, server.sessions[0].id)
 

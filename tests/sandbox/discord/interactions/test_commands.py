@@ -49,7 +49,7 @@ async def test_an_option_is_completed_while_it_is_typed(server: DiscordSandbox, 
         with pytest.raises(ValueError, match=r"does not complete|no command"):
             await server.complete("ada", "general", command, option, "x")
     with pytest.raises(ValueError, match="needs the option name"):
-        await server.command("ada", "general", "/model")
+        await server.run_command("ada", "general", "/model")
 
 
 async def test_a_command_in_a_menu_is_told_the_message_without_the_intent(
@@ -57,7 +57,7 @@ async def test_a_command_in_a_menu_is_told_the_message_without_the_intent(
 ) -> None:
     bot = Commanded()
     await connect(server, bot=bot)
-    said = await server.say("grace", "general", "a secret of mine")
+    said = await server.post_message("grace", "general", "a secret of mine")
     (seen,) = await server.choose("ada", said, "Ask about this")
     await server.wait_for(lambda: seen.text == "grace said a secret of mine")
     assert seen.ephemeral_to == server.people["ada"]
@@ -71,7 +71,7 @@ async def test_an_interaction_tells_languages_and_what_the_person_may_do(
     server.set_locale("ada", "fr")
     server.deny("ada", "send_messages")
     await connect(server, bot=bot)
-    await server.choose("ada", await server.say("ada", "general", "this"), "Ask about this")
+    await server.choose("ada", await server.post_message("ada", "general", "this"), "Ask about this")
     (asked,) = bot.asked
     assert (asked.locale, asked.guild_locale) == (discord.Locale.french, discord.Locale.korean)
     assert not asked.permissions.send_messages
@@ -86,7 +86,7 @@ async def test_where_a_person_has_installed_it_the_app_has_its_interactions_and_
     bot = Commanded()
     await connect(server, bot=bot)
     place = server.open_group("us", "ada", "grace") if where == "group" else server.add_abroad("there", "ada", "grace")
-    (seen,) = await server.choose("ada", await server.say("grace", place, "hello"), "Ask about this")
+    (seen,) = await server.choose("ada", await server.post_message("grace", place, "hello"), "Ask about this")
     await server.wait_for(lambda: seen.text == "grace said hello")
     (asked,) = bot.asked
     assert asked.is_user_integration()
@@ -102,7 +102,7 @@ async def test_where_a_person_has_installed_it_the_app_has_its_interactions_and_
         await bot.fetch_channel(int(place.id))
     assert hidden.value.code == 50001
     with pytest.raises(ValueError, match="no command"):
-        await server.command("ada", place, "/model", name="x")
+        await server.run_command("ada", place, "/model", name="x")
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,13 @@ async def test_a_command_is_synced_and_is_given_with_its_options(server: Discord
 
     await connect(server, bot=Answering(answer))
     assert [(command["name"], command["description"]) for command in server.commands] == [("ask", "Ask")]
-    (shown,) = await server.command("ada", "general", "/ask", what="why")
+    (shown,) = await server.run_command("ada", "general", "/ask", what="why")
     assert (shown.text, shown.ephemeral_to, shown.author.id) == ("ada asks why", None, server.bot_id)
     assert server.messages("general") == [shown]
     with pytest.raises(ValueError, match="no command /reset"):
-        await server.command("ada", "general", "/reset")
+        await server.run_command("ada", "general", "/reset")
     with pytest.raises(ValueError, match="/ask has no option why"):
-        await server.command("ada", "general", "/ask", why="so")
+        await server.run_command("ada", "general", "/ask", why="so")
 
 
 async def test_syncing_again_keeps_the_ids_and_replaces_the_rest(server: DiscordSandbox, connect: Connect) -> None:
@@ -85,7 +85,7 @@ async def test_a_deferred_ephemeral_answer_is_seen_by_one_person_first_as_thinki
         await interaction.followup.send("And more.")
 
     await connect(server, bot=Answering(answer))
-    seen = await server.command("ada", server.open_dm("ada"), "/ask")
+    seen = await server.run_command("ada", server.open_dm("ada"), "/ask")
     (shown,) = seen
     assert shown.loading
     assert shown.ephemeral_to == server.people["ada"]
@@ -105,7 +105,7 @@ async def test_a_follow_up_takes_the_place_of_what_was_deferred(server: DiscordS
         await interaction.followup.send("Here.")
 
     await connect(server, bot=Answering(answer))
-    seen = await server.command("ada", "general", "/ask")
+    seen = await server.run_command("ada", "general", "/ask")
     await server.wait_for(lambda: seen[0].text)
     assert [(message.text, message.loading) for message in seen] == [("Here.", False)]
 
@@ -120,7 +120,7 @@ async def test_an_answer_that_is_late_is_discords_own_and_the_bots_comes_to_noth
     bot = Answering(answer)
     await connect(hasty, bot=bot)
     began = monotonic()
-    (shown,) = await hasty.command("ada", "general", "/ask")
+    (shown,) = await hasty.run_command("ada", "general", "/ask")
     assert 0.3 <= monotonic() - began < 2
     assert (shown.text, shown.author.name) == ("The application did not respond", "discord")
     assert shown.ephemeral_to == hasty.people["ada"]
@@ -135,7 +135,7 @@ async def test_nobody_there_is_told_at_once(server: DiscordSandbox, connect: Con
 
     bot = await connect(server, bot=Answering(answer))
     await server.invalidate_sessions()
-    (shown,) = await server.command("ada", "general", "/ask")
+    (shown,) = await server.run_command("ada", "general", "/ask")
     assert shown.text == "The application did not respond"
     await server.wait_for(lambda: server.connected)
     assert not bot.is_closed()
@@ -149,7 +149,7 @@ async def test_one_interaction_is_answered_once_and_its_token_ends(server: Disco
         await interaction.response.send_message("once")
 
     bot = await connect(server, bot=Answering(answer))
-    await server.command("ada", "general", "/ask")
+    await server.run_command("ada", "general", "/ask")
     adapter = tokens[0].response
     adapter._response_type = None  # the client would not ask twice
     with pytest.raises(discord.HTTPException) as refused:
@@ -169,10 +169,10 @@ async def test_a_button_changes_the_message_that_it_is_on(server: DiscordSandbox
     view.add_item(discord.ui.Button(label="Stop", custom_id="stop:1"))
     await bot.place(server, "general").send("working", view=view)
     (message,) = server.messages("general")
-    assert await server.press("grace", message, "stop:1") == []
+    assert await server.click_button("grace", message, "stop:1") == []
     assert message.text == "grace has pressed"
     with pytest.raises(ValueError, match="no button stop:1"):
-        await server.press("grace", message, "stop:1")
+        await server.click_button("grace", message, "stop:1")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.sandbox.slack.conftest import Connect, client_of, refusal
 async def test_a_session_has_the_title_that_it_was_made_with_until_it_is_renamed(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
-    asked = await slack.say("ada", "general", "why?")
+    asked = await slack.post_message("ada", "general", "why?")
     assert slack.session(asked) is None
     for title in ("First", "Second"):
         about = {"channel_id": general, "thread_ts": asked.ts, "status": "processing", "title": title}
@@ -25,7 +25,7 @@ async def test_a_session_has_the_title_that_it_was_made_with_until_it_is_renamed
 
 async def test_who_is_no_agent_has_no_sessions(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     slack.scopes.discard("assistant:write")
-    asked = await slack.say("ada", "general", "why?")
+    asked = await slack.post_message("ada", "general", "why?")
     call = client.agents_sessions_setStatus(channel_id=general, thread_ts=asked.ts, status="processing")
     assert (await refusal(call))["error"] == "missing_scope"
 
@@ -35,7 +35,7 @@ async def test_the_stop_button_is_there_while_something_is_done_and_ends_what_is
 ) -> None:
     await connect(slack, AsyncApp(client=client_of(slack)))
     direct = slack.open_dm("ada")
-    asked = await slack.say("ada", direct, "why?")
+    asked = await slack.post_message("ada", direct, "why?")
     with pytest.raises(ValueError, match="no button"):
         await slack.stop("ada", asked)
     about = {"channel_id": direct.id, "thread_ts": asked.ts}
@@ -58,7 +58,7 @@ async def test_who_does_not_hear_of_the_stop_is_warned_and_gets_none(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     slack.subscriptions.discard("agent_session_stopped")
-    asked = await slack.say("ada", "general", "why?")
+    asked = await slack.post_message("ada", "general", "why?")
     answer = await client.agents_sessions_setStatus(channel_id=general, thread_ts=asked.ts, status="processing")
     assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
     with pytest.raises(ValueError, match="no button"):

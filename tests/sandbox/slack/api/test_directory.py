@@ -11,10 +11,10 @@ from tests.sandbox.slack.conftest import refusal
 async def test_a_thread_is_read_page_by_page_its_root_first(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
-    root = await slack.say("ada", "general", "0")
-    await slack.say("ada", "general", "elsewhere")
+    root = await slack.post_message("ada", "general", "0")
+    await slack.post_message("ada", "general", "elsewhere")
     for n in range(1, 6):
-        await slack.say("grace", "general", str(n), thread_ts=root.ts)
+        await slack.post_message("grace", "general", str(n), thread_ts=root.ts)
     texts: list[list[str]] = []
     async for page in await client.conversations_replies(channel=general, ts=root.ts, limit=2):
         texts.append([message["text"] for message in page["messages"]])
@@ -27,7 +27,7 @@ async def test_a_thread_is_read_page_by_page_its_root_first(
 
 
 async def test_a_history_may_be_bounded_in_time(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
-    said = [await slack.say("ada", "general", str(n)) for n in range(4)]
+    said = [await slack.post_message("ada", "general", str(n)) for n in range(4)]
 
     async def between(**bounds: Any) -> list[str]:
         reply = await client.conversations_history(channel=general, **bounds)

@@ -10,7 +10,7 @@ from tests.sandbox.slack.conftest import refusal
 
 
 async def test_a_file_is_sent_and_seen_in_its_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
-    asked = await slack.say("ada", "general", "the report?")
+    asked = await slack.post_message("ada", "general", "the report?")
     sent = await client.files_upload_v2(channel=general, thread_ts=asked.ts, filename="a.md", content="# A", title="It")
     (message,) = slack.messages("general", thread_ts=asked.ts)[1:]
     (file,) = message.files
@@ -53,7 +53,7 @@ async def test_files_need_their_scope(slack: SlackSandbox, client: AsyncWebClien
 async def test_a_persons_file_is_had_with_the_token_and_else_there_is_a_page_to_log_in(
     slack: SlackSandbox, client: AsyncWebClient
 ) -> None:
-    sent = await slack.say("ada", "general", "look", files=[SlackFile("F1", "plan.txt", b"first this")])
+    sent = await slack.post_message("ada", "general", "look", files=[SlackFile("F1", "plan.txt", b"first this")])
     told = (await client.files_info(file="F1"))["file"]
     assert (told["name"], told["size"], told["mimetype"]) == ("plan.txt", 10, "text/plain")
     assert sent.files[0].data == b"first this"

@@ -76,7 +76,7 @@ async def test_blocks_keep_the_edited_mark_away_and_an_update_with_text_alone_dr
 async def test_only_ones_own_messages_can_be_changed_or_deleted(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
-    ts = (await slack.say("ada", "general", "mine")).ts
+    ts = (await slack.post_message("ada", "general", "mine")).ts
     update, delete = client.chat_update, client.chat_delete
     assert (await refusal(update(channel=general, ts=ts, text="yours")))["error"] == "cant_update_message"
     assert (await refusal(delete(channel=general, ts=ts)))["error"] == "cant_delete_message"
@@ -137,7 +137,7 @@ async def test_metadata_is_kept_and_given_back_to_who_asks(
 
 
 async def test_reactions_come_and_go(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
-    message = await slack.say("ada", "general", "hello")
+    message = await slack.post_message("ada", "general", "hello")
     where = {"channel": general, "timestamp": message.ts, "name": "eyes"}
     await client.reactions_add(**where)
     assert message.reactions == {"eyes": [slack.bot_user_id]}
@@ -148,8 +148,8 @@ async def test_reactions_come_and_go(slack: SlackSandbox, client: AsyncWebClient
 
 
 async def test_a_link_leads_into_the_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
-    root = await slack.say("ada", "general", "hello")
-    reply = await slack.say("ada", "general", "again", thread_ts=root.ts)
+    root = await slack.post_message("ada", "general", "hello")
+    reply = await slack.post_message("ada", "general", "again", thread_ts=root.ts)
 
     async def link(message: SlackMessage) -> str:
         answer = await client.chat_getPermalink(channel=general, message_ts=message.ts)

@@ -11,7 +11,7 @@ from tests.sandbox.slack.conftest import client_of, refusal
 
 @pytest.fixture
 async def question(slack: SlackSandbox) -> SlackMessage:
-    return await slack.say("ada", "general", "question")
+    return await slack.post_message("ada", "general", "question")
 
 
 def to_ada(slack: SlackSandbox) -> dict[str, Any]:
@@ -97,7 +97,7 @@ async def test_a_channels_stream_is_for_somebody_and_in_a_thread(
     assert (await refusal(start(**nowhere, **to_ada(slack))))["error"] == "thread_not_found"
     no_thread = client.api_call("chat.startStream", json={"channel": question.channel.id} | to_ada(slack))
     assert (await refusal(no_thread))["error"] == "invalid_arguments"
-    direct = await slack.say("ada", slack.open_dm("ada"), "psst")
+    direct = await slack.post_message("ada", slack.open_dm("ada"), "psst")
     await start(channel=direct.channel.id, thread_ts=direct.ts)
 
 
@@ -141,7 +141,7 @@ async def test_an_append_says_something(slack: SlackSandbox, client: AsyncWebCli
 
 async def test_a_stream_dies_after_five_minutes_however_busy_it_is() -> None:
     async with SlackSandbox(speed=1000, rate_limits=False) as slack:
-        client, question = client_of(slack), await slack.say("ada", "general", "question")
+        client, question = client_of(slack), await slack.post_message("ada", "general", "question")
         message, where = await begin(slack, question, markdown_text="a")
 
         async def append_on_and_on() -> None:

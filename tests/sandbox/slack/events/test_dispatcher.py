@@ -32,8 +32,8 @@ def kinds(told: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
 @pytest.mark.parametrize("private", [False, True])
 async def test_a_mention_in_a_channel_is_told_twice(connected: SlackSandbox, private: bool) -> None:
     channel = connected.add_channel("place", private=private)
-    root = await connected.say("ada", channel, f"<@{connected.bot_user_id}> hi")
-    await connected.say("ada", channel, "no mention", thread_ts=root.ts)
+    root = await connected.post_message("ada", channel, f"<@{connected.bot_user_id}> hi")
+    await connected.post_message("ada", channel, "no mention", thread_ts=root.ts)
     told = await events(connected, 3)
     assert kinds(told) == [("message", None), ("app_mention", None), ("message", None)]
     assert told[0]["channel_type"] == ("group" if private else "channel")
@@ -43,15 +43,15 @@ async def test_a_mention_in_a_channel_is_told_twice(connected: SlackSandbox, pri
 
 
 async def test_a_mention_in_direct_messages_is_told_once(connected: SlackSandbox) -> None:
-    await connected.say("ada", connected.open_dm("ada"), f"<@{connected.bot_user_id}> hi")
+    await connected.post_message("ada", connected.open_dm("ada"), f"<@{connected.bot_user_id}> hi")
     (told,) = await events(connected, 1)
     assert (told["type"], told["channel_type"]) == ("message", "im")
 
 
 async def test_an_edit_and_a_deletion_tell_what_there_was(connected: SlackSandbox) -> None:
-    message = await connected.say("ada", "general", "helo")
-    await connected.edit("ada", message, "hello")
-    await connected.delete("ada", message)
+    message = await connected.post_message("ada", "general", "helo")
+    await connected.edit_message("ada", message, "hello")
+    await connected.delete_message("ada", message)
     told = await events(connected, 3)
     assert kinds(told) == [("message", None), ("message", "message_changed"), ("message", "message_deleted")]
     assert (told[1]["message"]["text"], told[1]["previous_message"]["text"]) == ("hello", "helo")
@@ -61,9 +61,9 @@ async def test_an_edit_and_a_deletion_tell_what_there_was(connected: SlackSandbo
 
 
 async def test_a_mention_that_an_edit_adds_is_told(connected: SlackSandbox) -> None:
-    message = await connected.say("ada", "general", "hi")
+    message = await connected.post_message("ada", "general", "hi")
     for text in ("<@{}> hi", "<@{}> hello"):
-        await connected.edit("ada", message, text.format(connected.bot_user_id))
+        await connected.edit_message("ada", message, text.format(connected.bot_user_id))
     assert [kind for kind, subtype in kinds(await events(connected, 4)) if subtype is None] == [
         "message",
         "app_mention",
@@ -71,7 +71,7 @@ async def test_a_mention_that_an_edit_adds_is_told(connected: SlackSandbox) -> N
 
 
 async def test_another_app_is_told_by_its_bot_id_and_has_no_user(connected: SlackSandbox) -> None:
-    await connected.bot_says("robot", "general", "beep")
+    await connected.post_as_bot("robot", "general", "beep")
     (told,) = await events(connected, 1)
     assert (told["subtype"], told["username"]) == ("bot_message", "robot")
     assert told["bot_id"] != connected.bot_id
@@ -79,7 +79,7 @@ async def test_another_app_is_told_by_its_bot_id_and_has_no_user(connected: Slac
 
 
 async def test_a_file_comes_with_its_message(connected: SlackSandbox) -> None:
-    await connected.say("ada", "general", "look", files=["cat.png"])
+    await connected.post_message("ada", "general", "look", files=["cat.png"])
     (told,) = await events(connected, 1)
     assert told["subtype"] == "file_share"
     assert [(file["name"], file["mimetype"]) for file in told["files"]] == [("cat.png", "image/png")]
@@ -88,16 +88,16 @@ async def test_a_file_comes_with_its_message(connected: SlackSandbox) -> None:
 async def test_nothing_is_told_of_places_without_the_bot_nor_of_ephemeral_messages(connected: SlackSandbox) -> None:
     left = connected.add_channel("left")
     left.members.discard(connected.bot_user_id)
-    await connected.say("ada", left, f"<@{connected.bot_user_id}> hi")
+    await connected.post_message("ada", left, f"<@{connected.bot_user_id}> hi")
     general, ada = connected.channels["general"].id, connected.people["ada"].id
     await client_of(connected).chat_postEphemeral(channel=general, user=ada, text="psst")
     await events(connected, 0)
 
 
 async def test_a_deleted_message_with_replies_becomes_a_tombstone(connected: SlackSandbox) -> None:
-    root = await connected.say("ada", "general", "hello")
-    await connected.say("grace", "general", "hi", thread_ts=root.ts)
-    await connected.delete("ada", root)
+    root = await connected.post_message("ada", "general", "hello")
+    await connected.post_message("grace", "general", "hi", thread_ts=root.ts)
+    await connected.delete_message("ada", root)
     changed = (await events(connected, 3))[-1]
     assert (changed["subtype"], changed["message"]["subtype"]) == ("message_changed", "tombstone")
     assert (changed["message"]["ts"], changed["previous_message"]["text"]) == (root.ts, "hello")
@@ -114,11 +114,11 @@ async def test_an_app_is_told_what_its_manifest_asks_for(connected: SlackSandbox
         }
     )
     await connected.open_home("ada")
-    await connected.say("ada", "general", f"<@{connected.bot_user_id}> hi")
+    await connected.post_message("ada", "general", f"<@{connected.bot_user_id}> hi")
     await connected.wait_for(lambda: connected.envelopes)
     assert [envelope.payload["event"]["type"] for envelope in connected.envelopes] == ["app_mention"]
     with pytest.raises(ValueError, match="installed without /help"):
-        await connected.command("ada", "general", "/help")
+        await connected.run_command("ada", "general", "/help")
 
 
 async def test_a_manifest_that_slack_would_refuse_is_refused(slack: SlackSandbox) -> None:

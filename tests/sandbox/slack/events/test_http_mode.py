@@ -42,7 +42,7 @@ async def app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tupl
 async def test_an_event_comes_until_it_is_taken_and_says_how_often_it_came(slack: SlackSandbox) -> None:
     async with app(slack, web.Response(status=500)) as (url, seen):
         await slack.requests.verify(url)
-        await slack.say("ada", "general", "hi")
+        await slack.post_message("ada", "general", "hi")
         await slack.wait_for(lambda: len(seen) == 3 and slack.envelopes[-1].acknowledged_at)
         assert "X-Slack-Retry-Num" not in seen[1].headers
         again = {name: seen[2].headers[f"X-Slack-Retry-{name}"] for name in ("Num", "Reason")}
@@ -54,9 +54,9 @@ async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_a
         with pytest.raises(ValueError, match="challenge"):
             await slack.requests.verify(f"{url}nowhere")
         await slack.requests.verify(url)
-        await slack.say("ada", "general", "one")
+        await slack.post_message("ada", "general", "one")
         await slack.wait_for(lambda: len(seen) == 2)
-        await slack.say("ada", "general", "two")
+        await slack.post_message("ada", "general", "two")
         await slack.wait_for(lambda: len(seen) == 3 and slack.envelopes[-1].acknowledged_at)
         assert len(slack.envelopes) == 2
 
@@ -64,7 +64,7 @@ async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_a
 async def test_a_command_comes_as_a_form_and_is_answered_with_it(slack: SlackSandbox) -> None:
     async with app(slack, web.json_response({"text": "done"})) as (url, seen):
         await slack.requests.verify(url)
-        (shown,) = await slack.command("ada", "general", "/reset", "a&b")
+        (shown,) = await slack.run_command("ada", "general", "/reset", "a&b")
         assert shown.text == "done"
         form = parse_qs((await seen[-1].read()).decode())
         assert (form["command"], form["text"], form["team_id"]) == (["/reset"], ["a&b"], [slack.team_id])

@@ -60,7 +60,7 @@ async def test_a_mention_is_answered_with_a_placeholder_that_becomes_the_answer(
     async def ignore() -> None: ...
 
     await connect(slack, app)
-    question = await slack.say("ada", "general", f"<@{slack.bot_user_id}> what is it?")
+    question = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> what is it?")
 
     def answered() -> bool:
         return [m.text for m in slack.messages("general", thread_ts=question.ts)] == [
@@ -98,7 +98,7 @@ async def test_an_event_that_is_acknowledged_too_late_comes_again(fast: SlackSan
         await handle(client, request)
 
     handler.client.socket_mode_request_listeners[:] = [slowly]
-    await fast.say("ada", "general", "hello")
+    await fast.post_message("ada", "general", "hello")
     await heard.all(2)
     first, second = fast.envelopes
     assert (first.id, first.payload) == (second.id, second.payload)
@@ -114,7 +114,7 @@ async def test_an_event_that_nobody_acknowledges_is_sent_four_times_and_then_no_
         async def deaf(client: Any, request: Any) -> None: ...
 
         handler.client.socket_mode_request_listeners[:] = [deaf]
-        await slack.say("ada", "general", "hello")
+        await slack.post_message("ada", "general", "hello")
         await slack.wait_for(lambda: len(slack.envelopes) == 4)
         with pytest.raises(TimeoutError, match="4 envelopes"):
             await slack.wait_for(lambda: len(slack.envelopes) > 4, timeout=0.1)
@@ -125,8 +125,8 @@ async def test_what_is_said_while_nobody_is_connected_arrives_with_the_next_conn
     slack: SlackSandbox, connect: Connect
 ) -> None:
     app, heard = listening(slack)
-    await slack.say("ada", "general", "first")
-    await slack.say("ada", "general", "second")
+    await slack.post_message("ada", "general", "first")
+    await slack.post_message("ada", "general", "second")
     assert not slack.envelopes
     await connect(slack, app)
     await heard.all(2)
@@ -141,8 +141,8 @@ async def test_a_client_comes_back_after_its_socket_was_cut_and_hears_what_it_mi
     await connect(slack, app)
     await slack.drop_sockets()
     assert slack.connected == 0
-    await slack.say("ada", "general", "still there?")
-    await slack.wait_connected()
+    await slack.post_message("ada", "general", "still there?")
+    await slack.wait_until_connected()
     await heard.all(1)
     assert heard.bodies[0]["event"]["text"] == "still there?"
 
@@ -158,7 +158,7 @@ async def test_what_a_dead_socket_had_not_acknowledged_goes_to_the_next_one(
         arrived.set()
 
     handler.client.socket_mode_request_listeners[:] = [deaf]
-    await slack.say("ada", "general", "hello")
+    await slack.post_message("ada", "general", "hello")
     await asyncio.wait_for(arrived.wait(), 30)
     handler.client.socket_mode_request_listeners[:] = handled
     await slack.drop_sockets()
@@ -173,9 +173,9 @@ async def test_a_line_that_goes_dead_says_nothing_and_what_goes_into_it_comes_ou
     await connect(slack, app)
     await slack.freeze_sockets()
     assert slack.connected == 0
-    said = await slack.say("ada", "general", "hello?")
+    said = await slack.post_message("ada", "general", "hello?")
     await slack.wait_for(lambda: slack.envelopes)
-    await slack.wait_connected()
+    await slack.wait_until_connected()
     (body,) = await heard.all(1)
     assert body["event"]["ts"] == said.ts
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
@@ -183,10 +183,10 @@ async def test_a_line_that_goes_dead_says_nothing_and_what_goes_into_it_comes_ou
 
 async def test_what_slack_has_given_up_comes_no_more(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
-    await slack.say("ada", "general", "one")
+    await slack.post_message("ada", "general", "one")
     await slack.give_up()
     await connect(slack, app)
-    await slack.say("ada", "general", "two")
+    await slack.post_message("ada", "general", "two")
     assert [body["event"]["text"] for body in await heard.all(1)] == ["two"]
 
 
@@ -194,8 +194,8 @@ async def test_a_client_follows_the_request_to_connect_anew(slack: SlackSandbox,
     app, heard = listening(slack)
     await connect(slack, app)
     await slack.refresh_sockets()
-    await slack.wait_connected()
-    await slack.say("ada", "general", "hello")
+    await slack.wait_until_connected()
+    await slack.post_message("ada", "general", "hello")
     await heard.all(1)
     assert len([call for call in slack.calls if call.method == "apps.connections.open"]) == 2
 
@@ -239,7 +239,7 @@ async def test_each_envelope_goes_to_one_socket(slack: SlackSandbox) -> None:
         sockets = [await session.ws_connect(url) for url in urls]
         assert [(await ws.receive_json())["num_connections"] for ws in sockets] == [1, 2]
         for n in range(20):
-            await slack.say("ada", "general", str(n))
+            await slack.post_message("ada", "general", str(n))
         await slack.wait_for(lambda: len(slack.envelopes) == 20)
         await slack.drop_sockets()
         got = [[f.data async for f in ws if f.type is aiohttp.WSMsgType.TEXT] for ws in sockets]
@@ -250,7 +250,7 @@ async def test_each_envelope_goes_to_one_socket(slack: SlackSandbox) -> None:
 async def test_a_message_may_be_delivered_again_by_request(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await connect(slack, app)
-    message = await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
+    message = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
     await heard.all(2)
     await slack.redeliver(message)
     await heard.all(4)
@@ -264,7 +264,7 @@ async def test_a_subscription_without_its_scope_is_silent(slack: SlackSandbox, c
     app, heard = listening(slack)
     slack.scopes.discard("channels:history")
     await connect(slack, app)
-    await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
+    await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
     await heard.all(1)
     assert [e.payload["event"]["type"] for e in slack.envelopes] == ["app_mention"]
 
@@ -274,7 +274,7 @@ async def test_latency_holds_up_the_envelopes(slack: SlackSandbox, connect: Conn
     await connect(slack, app)
     slack.faults.slow(0.2)
     before = monotonic()
-    await slack.say("ada", "general", "hello")
+    await slack.post_message("ada", "general", "hello")
     await heard.all(1)
     assert slack.envelopes[0].sent_at - before >= 0.2
 

@@ -20,7 +20,7 @@ async def test_the_person_alone_sees_what_acknowledged_his_command(slack: SlackS
         await ack(f"{body['user_name']}: {body['text']}")
 
     await connect(slack, app)
-    (seen,) = await slack.command("ada", "general", "/reset", "all of it")
+    (seen,) = await slack.run_command("ada", "general", "/reset", "all of it")
     assert (seen.text, seen.ephemeral_to) == ("ada: all of it", slack.people["ada"].id)
     (envelope,) = slack.envelopes
     assert envelope.response == {"text": "ada: all of it"}
@@ -37,7 +37,7 @@ async def test_what_is_posted_to_the_response_url_comes_after(slack: SlackSandbo
         await respond("Done, for all to see.", response_type="in_channel")
 
     await connect(slack, app)
-    seen = await slack.command("ada", "general", "/reset")
+    seen = await slack.run_command("ada", "general", "/reset")
     assert seen == []
     go.set()
     (message,) = await slack.wait_for(lambda: seen)
@@ -53,7 +53,7 @@ async def test_a_response_url_takes_five_posts_of_plain_text(slack: SlackSandbox
         await ack("ok")
 
     await connect(slack, app)
-    await slack.command("ada", "general", "/reset")
+    await slack.run_command("ada", "general", "/reset")
     url = slack.envelopes[0].payload["response_url"]
     hook = AsyncWebhookClient(url)
     async with aiohttp.ClientSession() as session, session.post(url, json={"markdown_text": "a"}) as response:
@@ -72,7 +72,7 @@ async def test_slackbot_tells_when_nobody_takes_the_command(
 ) -> None:
     if listens:
         await connect(fast, AsyncApp(client=client_of(fast)))  # knows of no command: does not acknowledge
-    (seen,) = await fast.command("ada", "general", "/reset")
+    (seen,) = await fast.run_command("ada", "general", "/reset")
     assert seen.text == f'/reset failed with the error "{error}"'
     assert seen.ephemeral_to == fast.people["ada"].id
     assert len(fast.envelopes) == int(listens)

@@ -32,7 +32,7 @@ async def test_a_press_tells_who_where_and_which(slack: SlackSandbox, connect: C
     await connect(slack, app)
     message = await asking(slack)
     assert (message.text, message.buttons) == ("It failed.", {"Again": "again"})
-    assert await slack.press("ada", message, "again")
+    assert await slack.click_button("ada", message, "again")
     await slack.wait_for(lambda: len(slack.messages("general")) == 2)
     (body,) = presses
     assert (body["user"]["name"], body["container"]["message_ts"]) == ("ada", message.ts)
@@ -42,16 +42,16 @@ async def test_a_press_tells_who_where_and_which(slack: SlackSandbox, connect: C
 
 async def test_nobody_hears_a_press_or_nobody_acknowledges_it(fast: SlackSandbox, connect: Connect) -> None:
     message = await asking(fast)
-    assert not await fast.press("ada", message, "again")
+    assert not await fast.click_button("ada", message, "again")
     await connect(fast, AsyncApp(client=client_of(fast)))
-    assert not await fast.press("ada", message, "again")
+    assert not await fast.click_button("ada", message, "again")
     assert [e.type for e in fast.envelopes].count("interactive") == 1  # it does not come again
 
 
 async def test_only_a_button_that_is_there_can_be_pressed(slack: SlackSandbox) -> None:
     message = await asking(slack)
     with pytest.raises(ValueError, match="no button"):
-        await slack.press("ada", message, "other")
+        await slack.click_button("ada", message, "other")
 
 
 PLAIN: dict[str, Any] = {"type": "plain_text", "text": "👍"}
@@ -79,7 +79,7 @@ async def test_of_two_feedback_buttons_and_of_options_the_value_tells_which(
     blocks = [{"type": "context_actions", "elements": [FEEDBACK]}, {"type": "actions", "elements": [SELECT]}]
     await client_of(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
     for id_ in ("bad", "two"):
-        assert await slack.press("ada", slack.messages("general")[-1], id_)
+        assert await slack.click_button("ada", slack.messages("general")[-1], id_)
     await slack.wait_for(lambda: len(pressed) == 2)
     feedback, chosen = pressed
     assert (feedback["type"], feedback["action_id"], feedback["value"]) == ("feedback_buttons", "feedback", "bad")
@@ -120,8 +120,8 @@ async def test_what_one_alone_sees_nobody_else_presses_and_the_answer_may_take_i
     await client_of(slack).chat_postEphemeral(**about, text="?", blocks=[{"type": "actions", "elements": [BUTTON]}])
     message = slack.messages("general")[-1]
     with pytest.raises(ValueError, match="no button"):
-        await slack.press("grace", message, "again")
-    assert await slack.press("ada", message, "again")
+        await slack.click_button("grace", message, "again")
+    assert await slack.click_button("ada", message, "again")
     await slack.wait_for(lambda: message.text == "Chosen.")
 
 
@@ -151,7 +151,7 @@ async def test_a_shortcut_opens_a_modal_and_what_is_filled_in_comes_back(slack: 
         await (ack() if said else ack(response_action="errors", errors={"asking": "Say something."}))
 
     await connect(slack, app)
-    message = await slack.say("grace", "general", "the report")
+    message = await slack.post_message("grace", "general", "the report")
     assert await slack.shortcut("ada", message, "ask")
     (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
     assert not await slack.submit(modal, question="")
