@@ -74,28 +74,41 @@ class InboxStore:
         Raises:
             StoreError: it is not stored: the platform must not get its acknowledgement.
         """
-        limited = await self.find_rate_limit(inbound.event_key, author=inbound.author, place=inbound.place)
-        if limited is not None:
-            await self.record_command(inbound, "message", outcome=InboxOutcome.RATE_LIMITED)
-            return limited
-        accepted = _to_result(await self._database.run(_INSERT, **self._values(inbound)))
-        if accepted is not AcceptResult.DUPLICATE:
+
+        async def work(connection: AsyncConnection) -> AcceptResult | RateLimited:
+            # in the transaction of the insert: concurrent messages must not pass the limit together
+            limited = await self._find_rate_limit(connection, inbound.event_key, inbound.author, inbound.place)
+            if limited is not None:
+                await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
+                return limited
+            return await self._insert(connection, inbound)
+
+        if self._rates:
+            accepted = await self._write(work)
+        else:
+            accepted = _to_result(await self._database.run(_INSERT, **self._values(inbound)))
+        if accepted in (AcceptResult.NEXT, AcceptResult.WAITING):
             self._worker.wake()
         return accepted
 
+    async def _find_rate_limit(
+        self, connection: AsyncConnection, event_key: str, author: str, place: str
+    ) -> RateLimited | None:
+        if await has_message(connection, event_key):
+            return None
+        until = await self._rates.limited_until(connection, author=author, place=place)
+        return None if until is None else RateLimited(until)
+
     async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> RateLimited | None:
-        """Whether a message would be one too many now; one that is known is not.
+        """Return the user rate limit that a new message would exceed now.
 
         Raises:
-            StoreError: it cannot be seen.
+            StoreError: the database cannot be read.
         """
         if not self._rates:
             return None
         async with self._database.read() as connection:
-            if await has_message(connection, event_key):
-                return None
-            until = await self._rates.limited_until(connection, author=author, place=place)
-        return None if until is None else RateLimited(until)
+            return await self._find_rate_limit(connection, event_key, author, place)
 
     async def has_message(self, event_key: str) -> bool:
         """Return whether a message is stored.

