@@ -69,7 +69,7 @@ async def test_what_is_remembered_forgotten_and_said_meanwhile_outlives_the_proc
         await platform.wait_for(lambda: [reply.text for reply in kept[platform].replies()] == ["Noted.", "Noted."])
         await bot.ask(platform, kept[platform], "what do you know", "I know: red, green")
         await bot.ask(platform, forgotten[platform], "what do you know", "I know: nothing")
-        await platform.wait_for(lambda: "2 conversations and parts of 0 are older" in bot.program.log)
+        await platform.wait_for(lambda: "retention: deleted 2 sessions" in bot.program.log)
         await bot.ask(platform, old[platform], "what do you know", "I know: nothing")
 
     await bot.everywhere(before)
