@@ -198,11 +198,11 @@ class Answerer:
 
     async def _answer_in_reply(self, turn: Turn, reply: Reply) -> None:
         try:
-            if turn.cancel is not None:
+            if turn.text is not None and turn.cancel in (None, CancelReason.RESET):
+                await self._show_saved_answer(turn, reply, turn.text)
+            elif turn.cancel is not None:
                 reply.replace(turn.text or turn.partial_text)
                 await self._handle_cancel(turn, reply, turn.cancel)
-            elif turn.text is not None:
-                await self._show_saved_answer(turn, reply, turn.text)
             elif isinstance(runnable := self._check_runnable(turn), Turn):
                 await self._run_turn(runnable, reply)
             else:
@@ -333,6 +333,8 @@ class Answerer:
     async def _handle_cancel(self, turn: Turn, reply: Reply, reason: CancelReason) -> None:
         """Close the reply for the reason of a cancel, or hand the turn back to another worker."""
         match reason:
+            case CancelReason.RESET if (answer := self._turn_states[turn.id].answer) and not answer[-1]:
+                await self._show_answer(turn, reply, answer)  # the answer is complete and waits for no approval
             case CancelReason.RESET | CancelReason.STOP | CancelReason.MESSAGE_DELETED:
                 await self._close_with_message(turn, reply, _CANCEL_MESSAGES[reason], "cancelled", reason)
             case CancelReason.SHUTDOWN:
