@@ -1,23 +1,25 @@
-"""Puts the figures that are kept on the page and draws its pictures: `python -m benchmarks.replies.docs_page`."""
+"""Write cached results into the appendix and draw its pictures: `python -m benchmarks.replies.docs_page`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from benchmarks.replies import results as kept
 from benchmarks.replies.cell import Cell
 from benchmarks.replies.load import CHANNELS, Ending
 from benchmarks.replies.plot import plot
-from benchmarks.replies.report import table
 
 DOCS = Path("docs")
 
-#: On the page, the figures are all that stands behind this line.
-HEADING = "### All figures\n"
+#: The generated tables end the page; they follow the first of these lines.
+FIRST_PLATFORM = "**Discord**\n"
+
+HEAD = ("Replies in channels, ending", "Project", "Calls", "Refused", "Wrong", "Age", "End, mean", "End, p99")
 
 
 def side_by_side(cells: Sequence[Cell]) -> list[Cell]:
-    """Of each load, the cells of the speed at which most contenders were measured."""
+    """Return, for each load, the cells of the speed at which most contenders were measured."""
     speeds: defaultdict[object, Counter[float]] = defaultdict(Counter)
     for cell in cells:
         speeds[_load(cell)][cell.speed] += 1
@@ -28,14 +30,56 @@ def _load(cell: Cell) -> object:
     return cell.platform, cell.replies, cell.channels, cell.ending
 
 
+def compact_table(cells: Sequence[Cell]) -> str:
+    """Return one Markdown table for each platform, with times in seconds."""
+    blocks = []
+    for platform in sorted({cell.platform for cell in cells}):
+        rows = [HEAD, ("---", "---") + ("---:",) * (len(HEAD) - 2)]
+        of_platform = sorted((cell for cell in cells if cell.platform == platform), key=_order)
+        for _, of_load in groupby(of_platform, key=_order):
+            load = list(of_load)
+            rows += [_row(cell) for cell in load]
+            rows.append(_least_possible(load[0]))
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        blocks.append("\n".join([f"**{platform.title()}**", "", *lines]))
+    return "\n\n".join(blocks)
+
+
+def _order(cell: Cell) -> tuple[int, int, str]:
+    return cell.replies, cell.channels, cell.ending
+
+
+def _row(cell: Cell) -> tuple[str, ...]:
+    mark = " (CPU)" if cell.is_saturated else ""
+    return (
+        _name(cell),
+        f"{cell.contender}{mark}",
+        f"{cell.calls:,}",
+        f"{sum(cell.refused.values()):,}",
+        f"{cell.wrong}",
+        f"{cell.age:.2f}",
+        "-" if cell.wrong or cell.end_mean is None else f"{cell.end_mean:.2f}",
+        "never" if cell.end_p99 is None else f"{cell.end_p99:.2f}",
+    )
+
+
+def _least_possible(cell: Cell) -> tuple[str, ...]:
+    times = (cell.age_floor, cell.end_mean_floor, cell.end_p99_floor)
+    return (_name(cell), "*least possible*", "", "", "", *(f"{seconds:.2f}" for seconds in times))
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.replies} in {cell.channels}, {cell.ending}"
+
+
 def main() -> None:
     cells = side_by_side(kept.everything())
     spread = [cell for cell in cells if cell.channels == CHANNELS.get(cell.replies)]
     for ending in Ending:
         (DOCS / "pictures" / f"replies-{ending.replace(' ', '-')}.svg").write_text(plot(spread, ending))
-    page = DOCS / "benchmarks.md"
-    before, heading, _ = page.read_text().partition(HEADING)
-    page.write_text(f"{before}{heading}\n{table(cells)}\n")
+    page = DOCS / "reference" / "benchmarks-appendix.md"
+    before, _, _ = page.read_text().partition(FIRST_PLATFORM)
+    page.write_text(f"{before}{compact_table(cells)}\n")
 
 
 if __name__ == "__main__":
