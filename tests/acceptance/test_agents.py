@@ -42,7 +42,7 @@ def answer(asked: ReceivedRequest) -> Turn:
     return Say(f"I am {who}, and heard {', '.join(seen) or 'nobody'}.")
 
 
-async def test_people_choose_who_answers_and_a_place_has_its_own(start: Start, tmp_path: Path) -> None:
+async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start: Start, tmp_path: Path) -> None:
     (tmp_path / "sky").mkdir()
     (tmp_path / "sky" / "agent.py").write_text(SKY)
     (tmp_path / "agents.toml").write_text(FILE)

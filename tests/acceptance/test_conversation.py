@@ -34,7 +34,7 @@ def platform(request: pytest.FixtureRequest, everyday: Bot) -> Platform:
     return next(platform for platform in everyday.platforms if platform.name == request.param)
 
 
-async def test_a_mention_is_answered_and_the_reply_grows(bot: Bot, platform: Platform) -> None:
+async def test_a_mention_is_answered_by_a_growing_reply(bot: Bot, platform: Platform) -> None:
     bot.answer = lambda _asked: Say("The quick brown fox jumps over the lazy dog.", pieces=20, pace=0.2)
     talk = platform.talk()
     await bot.ask(platform, talk, "say it", "The quick brown fox jumps over the lazy dog.")
@@ -50,7 +50,7 @@ async def test_a_direct_message_is_answered(bot: Bot, platform: Platform) -> Non
     await bot.ask(platform, platform.direct("ada"), "hi", "You said: hi")
 
 
-async def test_a_thread_in_which_the_bot_speaks_is_followed_without_a_mention(bot: Bot, platform: Platform) -> None:
+async def test_a_thread_with_the_bot_needs_no_further_mention(bot: Bot, platform: Platform) -> None:
     bot.answer = memory
     thread = await platform.thread()
     await bot.ask(platform, thread, "remember red", "Noted.")
@@ -58,9 +58,7 @@ async def test_a_thread_in_which_the_bot_speaks_is_followed_without_a_mention(bo
     await bot.reply(platform, thread, lambda text: text == "I know: red")
 
 
-async def test_in_a_thread_it_answers_what_is_for_it_and_keeps_quiet_when_it_is_told_to(
-    bot: Bot, platform: Platform
-) -> None:
+async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(bot: Bot, platform: Platform) -> None:
     bot.answer = lambda asked: f"{asked.text.rpartition(': ')[2]}!"
     thread = await platform.thread()
     await bot.ask(platform, thread, "one", "one!")
@@ -81,7 +79,7 @@ async def test_in_a_thread_it_answers_what_is_for_it_and_keeps_quiet_when_it_is_
     assert said == ["one!", "two!", "three!", "four!", words.MUTED, "five!", words.LISTENING, "six!"]
 
 
-async def test_what_is_not_said_to_the_bot_starts_nothing(bot: Bot, platform: Platform) -> None:
+async def test_messages_without_a_mention_start_no_turn(bot: Bot, platform: Platform) -> None:
     bot.answer = lambda _asked: "Yes?"
     before = platform.said_by_the_bot
     await platform.noise()
@@ -89,7 +87,7 @@ async def test_what_is_not_said_to_the_bot_starts_nothing(bot: Bot, platform: Pl
     assert platform.said_by_the_bot == before + 1
 
 
-async def test_each_conversation_remembers_its_own_and_a_reset_forgets_only_one(bot: Bot, platform: Platform) -> None:
+async def test_a_reset_clears_the_history_of_one_session_only(bot: Bot, platform: Platform) -> None:
     bot.answer = memory
     first, second, third = platform.talk(), platform.talk(), await platform.thread()
     await bot.ask(platform, first, "remember red", "Noted.")
@@ -103,9 +101,7 @@ async def test_each_conversation_remembers_its_own_and_a_reset_forgets_only_one(
     await bot.ask(platform, second, "what do you know", "I know: blue")
 
 
-async def test_a_run_of_200_deltas_and_two_tool_calls_is_shown_as_its_steps_and_nothing_twice(
-    bot: Bot, platform: Platform
-) -> None:
+async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(bot: Bot, platform: Platform) -> None:
     steps = [f"Step {number}: " + " ".join(f"w{number}.{word}" for word in range(66)) for number in (1, 2, 3)]
 
     def script(asked: ReceivedRequest) -> Turn:
@@ -119,9 +115,7 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_is_shown_as_its_steps_and_
     assert len(talk.replies()) == 1
 
 
-async def test_what_is_said_while_an_answer_runs_waits_for_it_and_is_answered_together(
-    bot: Bot, platform: Platform
-) -> None:
+async def test_messages_sent_during_a_turn_share_the_next_turn(bot: Bot, platform: Platform) -> None:
     def script(asked: ReceivedRequest) -> Turn:
         said = [line.rpartition(" ")[2] for line in asked.text.splitlines() if line]
         return Say(f"Re: {', '.join(said)}", pieces=4, pace=0.1)
@@ -138,9 +132,7 @@ async def test_what_is_said_while_an_answer_runs_waits_for_it_and_is_answered_to
     await platform.wait_for(lambda: not talk.receipts())
 
 
-async def test_a_model_that_fails_ends_in_one_sentence_and_the_conversation_goes_on(
-    bot: Bot, platform: Platform
-) -> None:
+async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(bot: Bot, platform: Platform) -> None:
     secret = "sk-" + "z" * 30
     bot.answer = lambda asked: Fail(400, f"boom {secret}") if "hi" in asked.text else "Fine again."
     talk = platform.talk()
@@ -162,7 +154,7 @@ async def test_a_model_that_fails_ends_in_one_sentence_and_the_conversation_goes
     ],
     ids=["only a file", "long", "nul", "half a surrogate pair", "marks"],
 )
-async def test_whatever_is_said_gets_an_answer(bot: Bot, platform: Platform, text: str, files: tuple[str, ...]) -> None:
+async def test_every_text_gets_an_answer(bot: Bot, platform: Platform, text: str, files: tuple[str, ...]) -> None:
     bot.answer = lambda _asked: "An answer."
     talk = platform.direct("grace")
     before = len(talk.replies())
@@ -170,12 +162,12 @@ async def test_whatever_is_said_gets_an_answer(bot: Bot, platform: Platform, tex
     await platform.wait_for(lambda: len(talk.replies()) > before and talk.replies()[-1].text == "An answer.")
 
 
-async def test_a_mention_without_a_word_gets_an_answer(bot: Bot, platform: Platform) -> None:
+async def test_a_mention_without_text_gets_an_answer(bot: Bot, platform: Platform) -> None:
     bot.answer = lambda _asked: "Yes?"
     await bot.ask(platform, platform.talk(), "", "Yes?")
 
 
-async def test_a_long_answer_is_shown_whole_over_several_messages(bot: Bot, platform: Platform) -> None:
+async def test_a_long_answer_is_shown_completely_in_several_chunks(bot: Bot, platform: Platform) -> None:
     lines = [f"{number}. " + "lorem ipsum dolor " * 6 for number in range(60)]
     bot.answer = lambda _asked: Say("\n".join(lines), pieces=50)
     talk = platform.talk()
@@ -186,7 +178,7 @@ async def test_a_long_answer_is_shown_whole_over_several_messages(bot: Bot, plat
     assert [line.strip() for line in shown.splitlines() if line.strip()] == [line.strip() for line in lines]
 
 
-async def test_nothing_that_the_model_says_pings_anyone(bot: Bot, platform: Platform) -> None:
+async def test_model_text_pings_nobody(bot: Bot, platform: Platform) -> None:
     evil = (
         f"<!channel> <!here> @everyone @here {platform.mention('grace')} `<!everyone>`\n```\n<!channel> @everyone\n```"
     )

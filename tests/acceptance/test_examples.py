@@ -53,7 +53,7 @@ async def test_an_example_answers_on_both_platforms(
     assert "Traceback" not in bot.program.log
 
 
-async def test_a_tool_that_asks_first_is_not_called_without_an_answer(start: Start) -> None:
+async def test_a_tool_with_confirmation_is_not_called_without_a_decision(start: Start) -> None:
     bot = await start(AGENT=str(EXAMPLES / "gatekeeper"))
     asked_for: list[ReceivedRequest] = []
 

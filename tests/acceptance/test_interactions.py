@@ -37,7 +37,7 @@ def clerk(asked: ReceivedRequest) -> Turn:
     return "It is paid." if any("paid" in text for role, text in asked.messages if role == "tool") else CallTool("pay")
 
 
-async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_acknowledged_them_and_are_done_once(
+async def test_acknowledged_interactions_survive_the_process_and_run_once(
     start: Start, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "paying.py").write_text(PAYING)
@@ -81,7 +81,7 @@ async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_ack
         await kept(database, 0)
 
 
-async def test_interactions_of_slack_outlive_sigkill_and_are_processed_once(
+async def test_slack_interactions_survive_sigkill_and_run_once(
     start: Start, slack: SlackSandbox, tmp_path: Path
 ) -> None:
     file = tmp_path / ".parley" / "parley.db"

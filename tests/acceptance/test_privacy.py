@@ -57,9 +57,7 @@ async def age(file: Path, word: str, *, days: float) -> None:
         database.execute(f"UPDATE sessions SET updated_at = updated_at - {days * DAY} WHERE id {here}", said_in)
 
 
-async def test_the_first_words_are_known_at_the_end_and_gone_when_they_are_deleted(
-    start: Start, zygote: Zygote, tmp_path: Path
-) -> None:
+async def test_a_long_session_is_summarized_exported_and_deleted(start: Start, zygote: Zygote, tmp_path: Path) -> None:
     bot = await start(HISTORY_MAX_TOKENS="1000", DATA_DIR=str(tmp_path / "data"))
     bot.answer = memory
     file = tmp_path / "data" / "parley.db"

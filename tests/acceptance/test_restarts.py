@@ -47,7 +47,7 @@ async def goes_on(bot: Bot, here: Mapping[Platform, Talk]) -> None:
     await bot.everywhere(after)
 
 
-async def test_what_is_remembered_forgotten_and_said_meanwhile_outlives_the_process(
+async def test_history_resets_and_missed_messages_survive_a_restart(
     start: Start, slack: SlackSandbox, tmp_path: Path
 ) -> None:
     bot = await start(RETENTION_DAYS="30", DATA_DIR=str(tmp_path / "data"))
@@ -83,7 +83,7 @@ async def test_what_is_remembered_forgotten_and_said_meanwhile_outlives_the_proc
         assert "heron" not in "\n".join(database.iterdump())
 
 
-async def test_a_stop_in_mid_answer_lets_it_finish(start: Start) -> None:
+async def test_a_shutdown_lets_running_answers_finish(start: Start) -> None:
     bot = await start()
     bot.answer = lambda _asked: Say("It takes a moment to say all of this.", pieces=10, pace=0.2)
     here = talks(bot)
@@ -98,7 +98,7 @@ async def test_a_stop_in_mid_answer_lets_it_finish(start: Start) -> None:
         assert [reply.text for reply in talk.replies()] == ["It takes a moment to say all of this."]
 
 
-async def test_a_stop_that_cannot_wait_says_so_and_the_next_process_goes_on(start: Start) -> None:
+async def test_turns_cut_off_by_a_shutdown_are_resumed_by_the_next_process(start: Start) -> None:
     bot = await start(SHUTDOWN_TIMEOUT_SECONDS="1")
     here = await begun(bot)
     assert await bot.program.end(signal.SIGINT) == 0
@@ -108,7 +108,7 @@ async def test_a_stop_that_cannot_wait_says_so_and_the_next_process_goes_on(star
     await goes_on(bot, here)
 
 
-async def test_a_tool_that_never_returns_holds_up_neither_the_others_nor_the_end(start: Start, tmp_path: Path) -> None:
+async def test_a_hanging_tool_blocks_neither_other_turns_nor_shutdown(start: Start, tmp_path: Path) -> None:
     source = """
 import time
 from core.tools import Tool
@@ -133,7 +133,7 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
         assert [reply.text for reply in talk.replies()] == [words.RESTARTING]
 
 
-async def test_a_second_ctrl_c_ends_the_program_at_once_and_loses_nothing(start: Start) -> None:
+async def test_a_second_ctrl_c_exits_at_once_and_loses_nothing(start: Start) -> None:
     bot = await start()
     here = await begun(bot)
     ending = asyncio.create_task(bot.program.end(signal.SIGINT))
@@ -144,7 +144,7 @@ async def test_a_second_ctrl_c_ends_the_program_at_once_and_loses_nothing(start:
     await goes_on(bot, here)
 
 
-async def test_what_kills_each_process_ends_in_one_apology_and_can_be_tried_again(
+async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
     start: Start,
 ) -> None:
     bot = await start(TURN_MAX_ATTEMPTS="2")
@@ -176,9 +176,7 @@ async def test_what_kills_each_process_ends_in_one_apology_and_can_be_tried_agai
     await bot.everywhere(after)
 
 
-async def test_what_cannot_be_read_any_more_is_said_where_it_was_asked_and_holds_up_no_other(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_an_unreadable_message_gets_an_apology_and_blocks_no_other_session(start: Start, tmp_path: Path) -> None:
     bot = await start(DATA_DIR=str(tmp_path / "data"))
     bot.answer = lambda asked: "Here." if "before" in asked.text else [Say("Beginning"), Pause(60.0)]
     here, others, known = talks(bot), talks(bot), talks(bot)
@@ -220,7 +218,7 @@ async def test_what_cannot_be_read_any_more_is_said_where_it_was_asked_and_holds
     await bot.everywhere(after)
 
 
-async def test_what_a_killed_process_left_is_answered_by_the_next_one(start: Start) -> None:
+async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Start) -> None:
     bot = await start()
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
     here = talks(bot)
@@ -258,7 +256,7 @@ def first_and_others(asked: ReceivedRequest) -> Turn:
     ("server", "vendor", "model"),
     [(ScriptedGemini, "GOOGLE", "gemini-test"), (ScriptedAnthropic, "ANTHROPIC", "anthropic/test")],
 )
-async def test_each_vendor_answers_through_its_own_wire(
+async def test_each_vendor_answers_over_its_own_api(
     start: Start, server: type[ScriptedGemini | ScriptedAnthropic], vendor: str, model: str
 ) -> None:
     def script(asked: ReceivedRequest) -> Turn:

@@ -164,7 +164,7 @@ SECRET = "falcon"
 TO = {"code": "coder", "plan": "planner", "form": "clerk"}
 
 
-async def test_what_adk_offers_works_as_its_author_expects(start: Start, tmp_path: Path) -> None:
+async def test_features_of_adk_agents_work_on_both_platforms(start: Start, tmp_path: Path) -> None:
     (tmp_path / "brought").mkdir()
     (tmp_path / "brought" / "agent.py").write_text(AGENT)
     bot = await start(AGENT=str(tmp_path / "brought"))
@@ -220,9 +220,7 @@ root_agent = Workflow(name="shop", edges=[("START", ask, order)])
 """
 
 
-async def test_what_is_said_next_answers_what_a_workflow_asks_for_until_the_conversation_is_started_over(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_the_next_message_answers_a_workflow_question_until_a_reset(start: Start, tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "agent.py").write_text(SHOP)
     bot = await start(AGENT=str(tmp_path / "shop"))

@@ -19,7 +19,7 @@ CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
     [one for one in CONTENDERS if one.name != nanobot.NAME],
     ids=lambda one: f"{one.name} on {one.platform}",
 )
-async def test_one_reply_alone_is_shown_whole_by_all_that_do_not_cut_it(contender: Contender) -> None:
+async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_completely(contender: Contender) -> None:
     cell = await measure(contender, Load(1, 1, Ending.TOGETHER, QUICK))
     assert cell.failures == {}
     assert cell.wrong == ((contender.name, contender.platform) in CUT)
@@ -30,7 +30,7 @@ async def test_one_reply_alone_is_shown_whole_by_all_that_do_not_cut_it(contende
 
 
 @pytest.mark.parametrize("platform", ["slack", "discord"])
-async def test_no_reply_of_some_that_end_in_turn_is_lost_by_parley(platform: str) -> None:
+async def test_parley_loses_no_reply_of_a_staggered_load(platform: str) -> None:
     (parley,) = (one for one in CONTENDERS if (one.name, one.platform) == (NAME, platform))
     cell = await measure(parley, Load(4, 2, Ending.IN_TURN, QUICK))
     assert (cell.wrong, cell.failures) == (0, {})

@@ -28,7 +28,7 @@ def age_of(moments: tuple[float, ...], spans: float) -> float:
     return age / spans
 
 
-def test_no_schedule_of_a_few_edits_is_better_than_the_floor_and_an_even_one_is_as_good() -> None:
+def test_no_schedule_beats_the_floor_and_an_even_one_reaches_it() -> None:
     for edits in (1, 2, 3):
         floor = best_age(ONE, edits_of(edits, 60, slides=True))
         grid = [SPAN * step / 40 for step in range(1, 40)]
@@ -46,7 +46,7 @@ def keeps_one(moments: tuple[float, ...], window: Window) -> bool:
     return True
 
 
-def test_no_schedule_that_can_end_a_reply_at_any_moment_is_better_than_the_joint_floor() -> None:
+def test_no_schedule_that_can_end_at_any_time_beats_the_joint_floor() -> None:
     window = Window(3, 10.0, slides=False)
     floor = joint_age(ONE, Rules(window, window, False, window, None, size=1_000_000))
     grid = [SPAN * step / 24 for step in range(24)]
@@ -62,12 +62,12 @@ def test_no_schedule_that_can_end_a_reply_at_any_moment_is_better_than_the_joint
 @pytest.mark.parametrize("platform", RULES)
 @pytest.mark.parametrize("ending", Ending)
 @pytest.mark.parametrize("replies", [1, 10, 50])
-def test_who_keeps_calls_for_the_ends_shows_no_younger_text(platform: str, ending: Ending, replies: int) -> None:
+def test_reserved_calls_for_endings_do_not_lower_the_floor(platform: str, ending: Ending, replies: int) -> None:
     load = Load(replies, 5, ending)
     assert joint_age(load, RULES[platform]) >= best_age(load, RULES[platform])
 
 
-def test_a_lone_reply_that_is_not_to_wait_for_its_own_calls_makes_few_enough() -> None:
+def test_a_single_reply_leaves_room_for_its_ending() -> None:
     plenty = edits_of(10_000, 60, slides=True)
     calls = SPAN / (8 * ONE_WAY)
     assert best_age(ONE, plenty) == pytest.approx(ONE_WAY, rel=0.1)
@@ -76,7 +76,7 @@ def test_a_lone_reply_that_is_not_to_wait_for_its_own_calls_makes_few_enough() -
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 60), st.integers(1, 30), st.sampled_from(Ending))
-def test_more_budget_is_never_worse(replies: int, calls: int, ending: Ending) -> None:
+def test_a_larger_budget_never_raises_the_floor(replies: int, calls: int, ending: Ending) -> None:
     load = Load(replies, 3, ending)
     less, more = (edits_of(number, 10, slides=False) for number in (calls, calls + 1))
     assert best_age(load, more) <= best_age(load, less)
@@ -84,19 +84,19 @@ def test_more_budget_is_never_worse(replies: int, calls: int, ending: Ending) ->
 
 
 @pytest.mark.parametrize("platform", RULES)
-def test_more_replies_are_never_younger(platform: str) -> None:
+def test_more_replies_never_lower_the_floor(platform: str) -> None:
     ages = [best_age(Load(replies, 1, Ending.TOGETHER), RULES[platform]) for replies in (1, 2, 10, 50)]
     assert ages == sorted(ages)
 
 
-def test_the_channels_of_slack_share_their_edits_and_those_of_discord_do_not() -> None:
+def test_slack_channels_share_edits_and_discord_channels_do_not() -> None:
     alone, beside = Load(1, 1, Ending.TOGETHER), Load(10, 10, Ending.TOGETHER)
     assert best_age(beside, RULES["discord"]) == pytest.approx(best_age(alone, RULES["discord"]))
     assert best_age(beside, RULES["slack"]) > 4 * best_age(alone, RULES["slack"])
 
 
 @given(st.lists(st.floats(0, 20), max_size=40), st.integers(1, 4), st.booleans())
-def test_a_lane_never_lets_through_more_than_its_window_can(asked: list[float], calls: int, slides: bool) -> None:
+def test_a_lane_never_exceeds_its_window(asked: list[float], calls: int, slides: bool) -> None:
     lane = Lane(Window(calls, 5, slides))
     for at in sorted(asked):
         lane.take(lane.earliest(at))
@@ -109,17 +109,17 @@ def test_a_lane_never_lets_through_more_than_its_window_can(asked: list[float], 
                 assert within <= calls * (math.floor((last - first) / 5 + 1e-9) + 2)
 
 
-def test_an_end_that_nothing_delays_is_as_far_as_the_way_to_the_platform() -> None:
+def test_an_undelayed_ending_takes_one_network_delay() -> None:
     for rules in RULES.values():
         assert best_ends(Load(10, 5, Ending.TOGETHER), rules) == [ONE_WAY] * 10
 
 
-def test_finals_go_as_the_edits_allow_if_a_reply_is_one_message() -> None:
+def test_endings_of_one_message_replies_follow_the_edit_limit() -> None:
     waits = best_ends(Load(7, 1, Ending.TOGETHER), edits_of(3, 10, slides=True))
     assert [wait - ONE_WAY for wait in waits] == pytest.approx([0, 0, 0, 10, 10, 10, 20])
 
 
-def test_the_rules_are_the_sandboxs() -> None:
+def test_the_rules_equal_those_of_the_sandbox() -> None:
     edits, appends, stops = (rate.calls for rate in (limits.TIER_3, limits.TIER_4, limits.TIER_2))
     assert RULES["slack"].edits == Window(edits + appends + stops, 60, slides=True)
     assert RULES["slack"].endings == Window(edits + stops, 60, slides=True)

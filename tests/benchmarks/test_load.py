@@ -46,14 +46,14 @@ def named(wanted: str, session: int = 1) -> str:
     return next(name for number in range(1, 1000) if kind(name := f"s{session}-{number}") == wanted)
 
 
-def test_what_a_message_is_follows_from_its_name_and_all_kinds_come_up_as_often_as_they_are_to() -> None:
+def test_the_name_of_a_message_decides_its_kind_at_the_set_frequency() -> None:
     found = Counter(kind(f"s{session}-{number}") for session in range(50) for number in range(40))
     assert found == Counter(kind(f"s{session}-{number}") for session in range(50) for number in range(40))
     for one, part in KINDS.items():
         assert found[one] / 2000 == pytest.approx(part / 100, abs=0.03)
 
 
-def test_the_model_uses_a_tool_first_where_one_is_needed_and_looks_for_the_file_that_came_along() -> None:
+def test_the_model_calls_the_needed_tool_and_reads_the_attached_file() -> None:
     speaker = Speaker(speed=10.0)
     name = named("tool")
     first = speaker(asked(("user", f"Ada: {name}")))
@@ -73,7 +73,7 @@ def test_the_model_uses_a_tool_first_where_one_is_needed_and_looks_for_the_file_
     assert speaker.faults == [f"{name} came without its file"]
 
 
-def test_what_was_said_before_all_was_started_over_must_not_be_known_any_more() -> None:
+def test_messages_from_before_a_reset_must_not_reach_the_model() -> None:
     speaker = Speaker()
     history = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", f"Ada: {named('plain')}")]
     speaker.starts_over("s2-9")
@@ -84,7 +84,7 @@ def test_what_was_said_before_all_was_started_over_must_not_be_known_any_more() 
     assert speaker.faults == ["s1-0 is known still, though all was started over before s1-1"]
 
 
-def test_people_start_over_only_when_no_answer_is_being_written() -> None:
+def test_users_reset_only_while_no_answer_grows() -> None:
     text = answer(["s1-0"])
     stands, grows_still = grows((1.0, text)), Told(((1.0, text),), is_finished=False)
     assert Session(1, "slack", Shown(stands), ["s1-0"]).is_at_rest
@@ -92,7 +92,7 @@ def test_people_start_over_only_when_no_answer_is_being_written() -> None:
     assert not Session(1, "slack", Shown(stands), ["s1-0", "s1-1"]).is_at_rest
 
 
-def test_people_wait_for_the_first_word_and_for_the_whole_and_a_deploy_counts_for_whom_it_made_wait() -> None:
+def test_waits_are_measured_to_the_first_text_and_the_end_by_deploy_phase() -> None:
     text = answer(["s1-0"])
     told = [grows((10.5, PLACEHOLDER), (11.0, text[:9]), (12.0, text)), grows((13.0, RESET_DONE))]
     said = {"s1-0": 10.0, "s1-1": 15.0, "s1-2": 25.0}
@@ -104,7 +104,7 @@ def test_people_wait_for_the_first_word_and_for_the_whole_and_a_deploy_counts_fo
     ]
 
 
-def test_the_table_is_in_the_platforms_seconds_and_names_what_must_not_be() -> None:
+def test_the_table_shows_platform_seconds_and_faults() -> None:
     outcome = Outcome(1, 1.0, [], frozenset(), frozenset(), [], 0, 0, Counter(deploys=5))
     result = Result(outcome, ["slack s1: started over"], [Wait("slack", "during", 0.5, inf)], [3.0])
     assert "| slack, during a deploy | 1 | 2.0 s | 2.0 s | never | never |" in table(result, 4.0)
@@ -114,7 +114,7 @@ def test_the_table_is_in_the_platforms_seconds_and_names_what_must_not_be() -> N
     assert talk.deaf([session]) == ["discord s3: started over 1 times in the place of 0"]
 
 
-def test_a_load_that_has_tried_nothing_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_without_messages_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = Session(3, "discord", Shown(), [])
     outcome = Outcome(1, 1.0, [(silent, judge([], ""))], frozenset(), frozenset(), [], 0, 0, Counter())
     assert faults(Result(outcome, [], [], [])) == [
@@ -128,9 +128,7 @@ def test_a_load_that_has_tried_nothing_does_not_pass(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-async def test_nothing_is_lost_doubled_or_cut_by_a_deploy_with_the_next_ones_beside_the_old(
-    tmp_path: Path, python: Path
-) -> None:
+async def test_an_overlapping_deploy_loses_doubles_and_cuts_no_reply(tmp_path: Path, python: Path) -> None:
     result = await run.load(Load(sessions=10, minutes=0.9, every=0.5, pause=0.1), "postgres", tmp_path)
     assert faults(result) == [], (tmp_path / "dynos.log").read_text()[-4000:]
     assert (result.outcome.made["deploys"], result.outcome.made["releases broken off"]) == (1, 1)

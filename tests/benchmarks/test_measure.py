@@ -18,38 +18,38 @@ def version(at: float, message: str, text: str | None, answers: str | None = Non
 
 
 @given(st.integers(0, 199), st.integers(0, TOKENS - 1))
-def test_each_word_tells_its_place_even_in_a_text_that_goes_on_with_signs(reply: int, position: int) -> None:
+def test_each_word_encodes_its_position_also_before_trailing_markup(reply: int, position: int) -> None:
     text = said(reply, max(0, position - 5), position + 1)
     for marked in (text, f"{text} ⚪", f"{text} ... :writing_hand:", f"{text}\n\n⏳"):
         assert last_place(marked) == (reply, position)
 
 
-def test_a_placeholder_has_no_place() -> None:
+def test_a_placeholder_has_no_position() -> None:
     for text in ("...", "💭 …", "_Thinking..._", ":hourglass: Wait a second, please ..."):
         assert last_place(text) is None
 
 
-def test_a_text_that_never_comes_is_as_old_as_the_speech() -> None:
+def test_a_missing_text_is_as_old_as_the_speech() -> None:
     assert age_of(SPOKEN, []) == 5
 
 
-def test_a_text_shown_at_once_and_never_again_grows_old() -> None:
+def test_a_text_without_edits_ages() -> None:
     assert age_of(SPOKEN, [(0.0, 0)]) == 5
 
 
-def test_a_text_that_is_shown_on_its_way_is_younger_from_then_on() -> None:
+def test_an_edit_lowers_the_age_from_then_on() -> None:
     assert age_of(SPOKEN, [(5.0, 5)]) == 2.5
     assert age_of(SPOKEN, [(5.0, 3)]) == 3.5
     assert age_of(SPOKEN, [(5.0, 5), (20.0, 10)]) == 2.5
 
 
 @given(st.lists(st.floats(0, 10), max_size=8))
-def test_showing_more_is_never_older(moments: list[float]) -> None:
+def test_more_edits_never_raise_the_age(moments: list[float]) -> None:
     newest = [(at, int(at)) for at in sorted(moments)]
     assert age_of(SPOKEN, newest) <= age_of(SPOKEN, newest[:-1]) + 1e-9
 
 
-def test_the_newest_word_is_that_of_all_messages() -> None:
+def test_the_newest_word_is_taken_from_all_messages() -> None:
     versions = [
         version(1, "m0", "..."),
         version(2, "m0", said(3, 0, 9)),
@@ -60,7 +60,7 @@ def test_the_newest_word_is_that_of_all_messages() -> None:
     assert newest_of(versions) == [(1, -1), (2, 8), (3, 11), (4, 11), (5, 7)]
 
 
-def test_a_final_stands_since_all_of_it_does_and_nothing_else() -> None:
+def test_a_final_text_counts_from_the_time_it_is_complete_and_alone() -> None:
     whole = said(0, 0, 20)
     halves = [version(12, "m0", said(0, 0, 10)), version(13, "m1", said(0, 10, 20))]
     assert final_of(whole, 10, halves) == 13
@@ -73,7 +73,7 @@ def test_a_final_stands_since_all_of_it_does_and_nothing_else() -> None:
     assert final_of(whole, 10, []) is None
 
 
-def test_messages_belong_to_whose_words_they_say_or_else_to_what_they_answer() -> None:
+def test_a_message_belongs_to_the_reply_of_its_words_or_of_its_question() -> None:
     questions = [Question(number, number, "C", f"q{number}") for number in range(2)]
     speeches = [Speech(number) for number in range(2)]
     for speech in speeches:
@@ -91,7 +91,7 @@ def test_messages_belong_to_whose_words_they_say_or_else_to_what_they_answer() -
     assert first.final is None, "so was one behind its first message"
 
 
-def test_the_drain_is_what_the_finals_used_of_the_limit() -> None:
+def test_the_drain_is_the_share_of_the_limit_that_final_edits_used() -> None:
     at_the_limit = [Shown(0, 10, 12.0 + 2 * number, 0) for number in range(10)]
     assert drain(at_the_limit, rate=0.5, window=5, until=40) == pytest.approx(1)
     slow = [Shown(0, 10, 14.0 + 4 * number, 0) for number in range(10)]
@@ -100,6 +100,6 @@ def test_the_drain_is_what_the_finals_used_of_the_limit() -> None:
     assert drain([Shown(0, 10, None, 0)], rate=0.5, window=5, until=40) == 0
 
 
-def test_percentiles_are_values_that_there_are() -> None:
+def test_percentiles_are_observed_values() -> None:
     values = [float(value) for value in range(1, 201)]
     assert (percentile(values, 0.5), percentile(values, 0.99), percentile([7.0], 0.99)) == (100, 198, 7)

@@ -10,7 +10,7 @@ def test_the_shared_part_is_counted_from_the_first_character() -> None:
 
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda conversation: conversation.name)
-async def test_a_prompt_repeats_the_one_before_but_where_the_history_is_cut(conversation: Conversation) -> None:
+async def test_a_prompt_repeats_its_predecessor_unless_the_history_is_truncated(conversation: Conversation) -> None:
     parts = await measure(conversation, 43)
     assert fmean(parts) >= TARGET_SHARE
     assert sum(part < 0.99 for part in parts) == 1

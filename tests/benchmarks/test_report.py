@@ -34,7 +34,7 @@ CELL = Cell(
 LOSER = replace(CELL, contender="Another's policy", wrong=3, end_median=None, end_p99=None, cpu=0.97)
 
 
-def test_the_table_has_a_block_for_each_load_with_a_line_for_each_contender_and_the_floor() -> None:
+def test_the_table_has_a_block_per_load_with_contenders_and_floor() -> None:
     said = table([LOSER, CELL, replace(CELL, replies=1, channels=1)])
     assert said.count("**Slack, 10 replies in 5 channels, ending together**") == 1
     assert said.count("**Slack, 1 reply in 1 channel, ending together**") == 1
@@ -42,12 +42,12 @@ def test_the_table_has_a_block_for_each_load_with_a_line_for_each_contender_and_
     assert "| Parley | 63 | 3 | 0 | 4.00 s | x 2.00 | x 4.55 | 0.10 s | x 2.00 | 0.09 s | 0.20 s | 93% | 4 /" in said
 
 
-def test_who_loses_replies_has_no_end_and_whom_the_machine_held_up_is_marked() -> None:
+def test_lost_replies_have_no_ending_and_a_saturated_cell_is_marked() -> None:
     assert "Another's policy (CPU)" in line(LOSER)
     assert "never" in line(LOSER)
 
 
-def test_the_plot_is_an_svg_with_every_name_in_it() -> None:
+def test_the_plot_is_an_svg_with_each_contender() -> None:
     drawn = plot([CELL, LOSER, replace(CELL, platform="discord")], "together")
     ElementTree.fromstring(drawn)
     assert all(name in drawn for name in ("Slack", "Discord", "Parley", "Another&#x27;s policy", "the floor"))

@@ -17,7 +17,7 @@ from benchmarks.sessions import (
 )
 
 
-async def test_what_is_written_past_a_service_is_its_history(tmp_path: Path) -> None:
+async def test_directly_inserted_events_are_loaded_as_history(tmp_path: Path) -> None:
     contenders: list[Contender] = [
         await parley("SQLite", f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"),
         adk_sqlite(tmp_path / "adk.db"),
@@ -37,12 +37,12 @@ async def test_what_is_written_past_a_service_is_its_history(tmp_path: Path) -> 
         await contender.stop()
 
 
-def test_a_history_that_is_very_long_has_a_process_of_its_own() -> None:
+def test_a_very_long_history_has_a_process_of_its_own() -> None:
     assert processes([100, 2_000, 10_000, 100_000, 200_000]) == [[100, 2_000, 10_000], [100_000], [200_000]]
     assert processes([100_000]) == [[100_000]]
 
 
-def test_the_figures_are_held_against_what_is_to_be_reached() -> None:
+def test_the_figures_are_compared_with_their_targets() -> None:
     figures = {
         "Parley, SQLite": [Figures(2.0, 1.0), Figures(2.2, 3.0)],
         "ADK SqliteSessionService": [Figures(9.0, 4.0), Figures(110.0, 90.0)],

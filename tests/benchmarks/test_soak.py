@@ -38,21 +38,21 @@ def shown(*answers: str) -> str:
     return "\n".join(answers).replace("w1", "\nw1")
 
 
-def test_answers_that_stand_once_and_in_order_are_well() -> None:
+def test_single_answers_in_order_are_correct() -> None:
     assert judge(IDS, shown(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == Verdict(2, (), (), (), ())
 
 
-def test_a_message_without_an_answer_is_lost_and_one_with_two_is_doubled() -> None:
+def test_no_answer_means_lost_and_two_answers_mean_doubled() -> None:
     verdict = judge(IDS, shown(answer(["s1-0"]), answer(["s1-2"]), answer(["s1-2"])))
     assert (verdict.lost, verdict.doubled) == (("s1-1",), ("s1-2",))
 
 
-def test_an_answer_before_an_older_ones_is_out_of_order() -> None:
+def test_an_answer_before_the_answer_of_an_older_message_is_out_of_order() -> None:
     verdict = judge(IDS[:2], shown(answer(["s1-1"]), answer(["s1-0"])))
     assert verdict.disordered == (("s1-0", "s1-1"),)
 
 
-def test_a_message_that_is_heard_after_the_turn_of_a_newer_one_began_is_late() -> None:
+def test_a_message_received_after_a_newer_turn_began_is_late() -> None:
     verdict = judge(IDS[:2], shown(answer(["s1-1"]), answer(["s1-0"])))
     (pair,) = verdict.disordered
     assert is_late(pair, {"s1-0": 3.0}, {"s1-1": 2.0})
@@ -75,11 +75,11 @@ def test_a_message_that_is_heard_after_the_turn_of_a_newer_one_began_is_late() -
         answer(["s1-0"]) + answer(["s2-0"]),
     ],
 )
-def test_a_text_that_is_cut_or_stands_beside_or_in_place_of_an_answer_is_wrong(text: str) -> None:
+def test_cut_and_additional_texts_are_wrong(text: str) -> None:
     assert len(judge(IDS[:1], text).wrong) == 1
 
 
-async def test_what_the_bot_says_where_nobody_has_asked_and_what_can_still_be_stopped_is_found() -> None:
+async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
     async with SlackSandbox() as slack, DiscordSandbox() as discord:
         in_slack, in_discord = Slack(slack), Discord(discord)
         room, thread = in_discord.place(1), in_slack.place(0)
@@ -103,7 +103,7 @@ async def test_what_the_bot_says_where_nobody_has_asked_and_what_can_still_be_st
         assert found() == (1, 1)
 
 
-def test_a_history_has_each_question_once_with_its_answer() -> None:
+def test_a_valid_history_has_each_question_once_with_its_answer() -> None:
     well = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
     assert history_fault(well) == ""
     assert history_fault([("user", build_quote("A summary", ["| They spoke of s1-0."])), *well]) == ""
@@ -114,7 +114,7 @@ def test_a_history_has_each_question_once_with_its_answer() -> None:
     assert disordered(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
 
 
-async def test_what_is_told_of_a_message_that_was_not_heard_yet_does_not_ask_for_it() -> None:
+async def test_a_context_message_is_not_a_question() -> None:
     async def count(text: str) -> int:
         return len(text)
 
@@ -125,7 +125,7 @@ async def test_what_is_told_of_a_message_that_was_not_heard_yet_does_not_ask_for
     assert names(f"{build_quote}\n\nAda: s1-1") == ["s1-1"]
 
 
-def test_what_no_bot_has_heard_is_told_apart() -> None:
+def test_messages_that_no_bot_received_are_counted_separately() -> None:
     verdict = judge(IDS, "")
     session = Session(1, "discord", Silent(), list(IDS))
     outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(IDS[:2]), frozenset(), [], 0, 0, Counter({"kill -9": 1}))
@@ -140,7 +140,7 @@ def test_what_no_bot_has_heard_is_told_apart() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("python")
-async def test_nothing_is_lost_doubled_or_cut_while_all_goes_wrong(
+async def test_a_soak_with_faults_loses_doubles_and_cuts_no_reply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "PAUSES", (1.0, 1.5))  # who is quicker may be overtaken where processes wait for a core

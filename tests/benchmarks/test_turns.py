@@ -12,11 +12,11 @@ from benchmarks.turns.report import Figures, table
 from benchmarks.turns.statements import writes
 
 
-def test_of_the_statements_those_that_write_are_told_apart() -> None:
+def test_writing_statements_are_counted_separately() -> None:
     assert writes(Counter({"read": 9, "begin": 2, "commit": 2, "update turns": 3})) == {"update turns": 3}
 
 
-async def test_a_turn_of_one_message_takes_no_more_than_five_statements_to_write_besides_what_was_said(
+async def test_a_turn_of_one_message_writes_in_at_most_five_statements(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alone, "TURNS", 5)
@@ -29,15 +29,13 @@ async def test_a_turn_of_one_message_takes_no_more_than_five_statements_to_write
     assert sum(number for kind, number in written.items() if kind not in said | heartbeats) <= 5
 
 
-async def test_sessions_that_wait_at_the_same_time_run_at_the_same_time(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_queued_sessions_run_concurrently(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alone, "AT_ONCE", 10)
     monkeypatch.setattr(alone, "MODEL_SECONDS", 0.5)
     assert (await alone.all_at_once(database_url, is_bare=True)).peak == 10
 
 
-async def test_turns_that_fail_are_not_taken_for_quick_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_turns_fail_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alone, "AT_ONCE", 2)
     monkeypatch.setattr(crew.Model, "stream", lambda *_: None)
     with pytest.raises(RuntimeError, match="2 turns have failed"):
@@ -45,14 +43,14 @@ async def test_turns_that_fail_are_not_taken_for_quick_ones(tmp_path: Path, monk
 
 
 @pytest.mark.usefixtures("python")
-async def test_workers_of_their_own_process_share_the_turns(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_processes_share_the_turns(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(several, "SESSIONS", 4)
     monkeypatch.setattr(several, "TURNS_EACH", 2)
     pace = await several.pace(postgres, 2)
     assert (pace.turns, sum(pace.shares)) == (8, 8)
 
 
-def test_the_table_has_a_column_a_database_and_a_dash_where_there_is_nothing_to_tell() -> None:
+def test_the_table_has_a_column_per_database_and_a_dash_for_no_value() -> None:
     steps = Steps(0.001, 0.002, 0.003, {"insert inbox": 1.0, "update turns": 3.0, "read": 4.0})
     together = Together(2.5, 300, 0.01, 0.02)
     pace = Pace(1, 500, 5.0, 2.5, 0.01, 0.02, (500,))

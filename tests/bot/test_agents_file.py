@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def test_the_agents_of_a_file_are_made_each_with_its_own_and_named_by_their_tables(folder: Path) -> None:
+async def test_each_agent_of_the_file_has_its_own_settings_and_name(folder: Path) -> None:
     (folder / "agents.toml").write_text(WHOLE)
     settings = load_settings()
     choice = make_model_registry(settings)
@@ -92,7 +92,7 @@ async def test_the_agents_of_a_file_are_made_each_with_its_own_and_named_by_thei
         ),
     ],
 )
-def test_a_file_that_is_wrong_is_told_with_the_agent_and_what_to_do(folder: Path, text: str, faults: list[str]) -> None:
+def test_a_wrong_agents_file_is_reported_with_agent_and_remedy(folder: Path, text: str, faults: list[str]) -> None:
     (folder / "agents.toml").write_text(text)
     with pytest.raises(SettingsError) as error:
         read_agents(Path("agents.toml"))
@@ -101,7 +101,7 @@ def test_a_file_that_is_wrong_is_told_with_the_agent_and_what_to_do(folder: Path
     assert all(fault.startswith("agents.toml: ") for fault in error.value.faults)
 
 
-async def test_each_agent_that_cannot_be_had_is_told_by_the_check_and_the_others_are_tried(folder: Path) -> None:
+async def test_check_reports_each_failing_agent_and_tries_the_others(folder: Path) -> None:
     (folder / "agents.toml").write_text(
         'default = "desk"\n[agents.desk]\ntools = ["no.such:tool"]\n[agents.far]\nagent = "../elsewhere/x"\n'
         '[agents.cold]\nmodel = "gemini-x"\n[agents.mcp]\nmcp = "gone.toml"\n'
@@ -116,9 +116,7 @@ async def test_each_agent_that_cannot_be_had_is_told_by_the_check_and_the_others
         assert [line for line in lines if line.startswith(begin)], (begin, lines)
 
 
-def test_a_file_of_agents_that_is_asked_for_beside_an_agent_is_a_contradiction(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agents_file_beside_a_single_agent_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "agents.toml").write_text(WHOLE)
     monkeypatch.setenv("AGENT", "sky")
     assert load_settings().agents_path is None

@@ -10,7 +10,7 @@ import pytest
 from bot import output as tables
 
 
-def test_what_is_printed_while_something_goes_on_goes_where_it_is_meant_to(
+def test_output_during_a_progress_line_goes_to_its_stream(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tables, "SPINNER_DELAY_SECONDS", 0.0)
@@ -25,7 +25,7 @@ def test_what_is_printed_while_something_goes_on_goes_where_it_is_meant_to(
     assert file.getvalue() == "one, two"
 
 
-def test_a_finding_is_broken_between_words_on_a_terminal_and_in_no_file(
+def test_a_check_result_wraps_on_a_terminal_and_not_in_a_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = f"https://example.com/{'a' * 40}-{'b' * 40}"

@@ -13,7 +13,7 @@ from channels.slack.client.http_mode import PATH
 from sandbox.slack import SlackSandbox
 
 
-async def test_a_request_that_comes_before_its_route_is_held_until_it_is_there() -> None:
+async def test_a_request_waits_until_its_route_is_registered() -> None:
     taken = asyncio.Queue[str]()
 
     async def take(request: web.Request) -> web.Response:
@@ -38,7 +38,7 @@ async def test_a_request_that_comes_before_its_route_is_held_until_it_is_there()
         assert {(e.attempt, e.reason) for e in slack.envelopes} == {(0, "")}
 
 
-async def test_a_request_is_held_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_waits_for_a_route_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert servers.HOLD_SECONDS < 3
     monkeypatch.setattr(servers, "HOLD_SECONDS", 0.05)
     async with (
@@ -56,7 +56,7 @@ async def _status(session: aiohttp.ClientSession, url: str) -> int:
 
 
 @pytest.mark.parametrize(("host", "is_public"), [("127.0.0.1", False), ("0.0.0.0", True), (None, True)])
-async def test_the_server_listens_on_the_given_address_alone(host: str | None, is_public: bool) -> None:
+async def test_the_server_listens_on_the_given_address_only(host: str | None, is_public: bool) -> None:
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]

@@ -49,7 +49,7 @@ def rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> AccessRules:
         (rules(block=("workspace:T9",), allows_external=True), OUTSIDER, HERE, "USER_DENIED"),
     ],
 )
-def test_block_beats_allow_and_a_kind_of_which_none_is_named_is_open(
+def test_block_beats_allow_and_an_empty_allow_list_is_open(
     rule: AccessRules, visitor: Actor, spot: Location, expected: str
 ) -> None:
     assert AccessPolicy({"slack": rule}).check(visitor, spot) is AccessDecision[expected]
@@ -67,13 +67,11 @@ def test_block_beats_allow_and_a_kind_of_which_none_is_named_is_open(
         (Actor("discord", "1"), Location("", "90", is_direct=True), "PLACE_DENIED"),
     ],
 )
-def test_where_servers_are_allowed_by_name_those_who_write_directly_must_be_in_one(
-    visitor: Actor, spot: Location, expected: str
-) -> None:
+def test_with_allowed_servers_dms_need_a_member_of_one(visitor: Actor, spot: Location, expected: str) -> None:
     assert AccessPolicy({"discord": rules("guild:7")}).check(visitor, spot) is AccessDecision[expected]
 
 
-def test_the_servers_that_are_served_say_nothing_of_direct_messages() -> None:
+def test_the_served_servers_do_not_restrict_dms() -> None:
     door = AccessPolicy({"discord": AccessRules(guilds=frozenset({"7"}))})
     assert door.check(Actor("discord", "1"), Location("", "90", is_direct=True)) is AccessDecision.ALLOWED
     assert door.check(Actor("discord", "1", workspaces=("8",)), Location("8", "80")) is AccessDecision.PLACE_DENIED
@@ -84,7 +82,7 @@ def test_the_servers_that_are_served_say_nothing_of_direct_messages() -> None:
 
 
 @pytest.mark.parametrize("admin", ["U1", "S1"])
-def test_admins_need_be_on_no_list_of_people_and_may_be_blocked_all_the_same(admin: str) -> None:
+def test_admins_need_no_allow_rule_and_may_be_blocked(admin: str) -> None:
     open_to_grace = AccessPolicy({"slack": rules("user:U2", "channel:C1")}, {admin})
     assert open_to_grace.is_admin(ada("S1"))
     assert open_to_grace.check(ada("S1"), HERE) is AccessDecision.ALLOWED

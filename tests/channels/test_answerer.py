@@ -57,7 +57,7 @@ async def outcome(bot: Bot) -> Any:
     return row
 
 
-async def test_an_answer_is_kept_and_shown(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_answer_is_stored_and_shown(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, Say("It is forty-two.", pieces=4)) as bot:
         question = await ask(bot)
         await bot.shows(question, lambda texts: texts == ["hello", "It is forty-two."])
@@ -78,7 +78,7 @@ async def test_a_long_answer_takes_several_messages(slack: SlackSandbox, tmp_pat
 
 
 @pytest.mark.parametrize("nothing", ["", "  \n"])
-async def test_an_empty_answer_is_said_to_be_one(slack: SlackSandbox, tmp_path: Path, nothing: str) -> None:
+async def test_an_empty_answer_is_named_as_empty(slack: SlackSandbox, tmp_path: Path, nothing: str) -> None:
     async with running(slack, tmp_path, nothing) as bot:
         question = await ask(bot)
         row = await outcome(bot)
@@ -94,7 +94,7 @@ async def test_an_empty_answer_is_said_to_be_one(slack: SlackSandbox, tmp_path: 
         (Fail(400, SECRET), "did not accept this request"),
     ],
 )
-async def test_a_failing_model_is_apologised_for_in_one_sentence_with_the_turns_id(
+async def test_a_model_error_ends_in_one_sentence_with_the_turn_id(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Fail, sentence: str
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -112,9 +112,7 @@ async def test_a_failing_model_is_apologised_for_in_one_sentence_with_the_turns_
         assert "sk-" not in everything
 
 
-async def test_a_model_that_breaks_off_leaves_what_it_said_and_an_apology_below_it(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_an_interrupted_model_keeps_its_text_with_an_apology_below(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), DropConnection()]) as bot:
         question = await ask(bot)
         row = await outcome(bot)
@@ -123,7 +121,7 @@ async def test_a_model_that_breaks_off_leaves_what_it_said_and_an_apology_below_
         assert row.id in text
 
 
-async def test_an_error_nobody_foresaw_is_apologised_for_and_its_text_kept_back(
+async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(slack, tmp_path, "never said") as bot:
@@ -151,9 +149,7 @@ async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_p
         await bot.model.wait_for_disconnects()
 
 
-async def test_an_older_message_that_comes_late_is_answered_by_the_next_turn(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSandbox, tmp_path: Path) -> None:
     two = [Say("Once"), Pause(0.5), Say(" upon a time.")]
     async with running(slack, tmp_path, two, "That was one.") as bot:
         question = await ask(bot, "two")
@@ -167,9 +163,7 @@ async def test_an_older_message_that_comes_late_is_answered_by_the_next_turn(
         assert asked[-3:] == ["two", "Once upon a time.", "one"]
 
 
-async def test_a_reset_in_the_middle_leaves_a_word_and_stores_nothing_afterwards(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
         (message,) = await bot.inbox_rows()
         await bot.inbox.reset_session(inbound("reset", session=message.session))
@@ -196,7 +190,7 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
         await bot.shows(question, lambda texts: texts[-1] == "anew")
 
 
-async def test_a_stop_in_the_middle_leaves_a_word_and_the_turn_to_the_next_process(
+async def test_a_shutdown_during_an_answer_shows_a_notice_and_keeps_the_turn(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
@@ -207,9 +201,7 @@ async def test_a_stop_in_the_middle_leaves_a_word_and_the_turn_to_the_next_proce
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
 
-async def test_a_stop_that_comes_while_a_reply_is_looked_for_hands_the_turn_back(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
         slack.faults.fail("conversations.replies", 100)
         looks = len(slack.calls)
@@ -221,7 +213,7 @@ async def test_a_stop_that_comes_while_a_reply_is_looked_for_hands_the_turn_back
         slack.faults.clear()
 
 
-async def test_a_stop_while_the_platform_is_out_of_reach_hands_the_turn_back_without_a_word(
+async def test_a_shutdown_with_an_unreachable_platform_releases_the_turn_silently(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apologies, "NOTICE_TIMEOUT", 0.1)
@@ -233,7 +225,7 @@ async def test_a_stop_while_the_platform_is_out_of_reach_hands_the_turn_back_wit
         slack.faults.clear()
 
 
-async def test_a_stop_lets_an_answer_end_that_is_in_time(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_shutdown_lets_an_answer_finish_in_time(slack: SlackSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(slack, tmp_path, [Say("Once"), Pause(go_on), Say(" upon a time.")]) as bot:
         question = await ask(bot)
@@ -244,7 +236,7 @@ async def test_a_stop_lets_an_answer_end_that_is_in_time(slack: SlackSandbox, tm
         assert bot.texts(question)[1:] == ["Once upon a time."]
 
 
-async def test_a_reply_that_cannot_be_shown_is_a_failed_turn_that_says_why(
+async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_the_reason(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(slack, tmp_path, "the answer", "another") as bot:
@@ -257,7 +249,7 @@ async def test_a_reply_that_cannot_be_shown_is_a_failed_turn_that_says_why(
         await bot.shows(question, lambda texts: texts[-1] == "another")
 
 
-async def test_a_database_that_fails_in_passing_costs_nothing(
+async def test_a_transient_database_error_is_retried(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(slack, tmp_path, "the answer") as bot:
@@ -276,7 +268,7 @@ async def test_a_database_that_fails_in_passing_costs_nothing(
         assert bot.texts(question)[1:] == ["the answer"]
 
 
-async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
+async def test_a_turn_with_a_lost_lease_is_claimed_again(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = TurnStore.end
@@ -295,7 +287,7 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
 
 
 @pytest.mark.parametrize("hears", [False, True], ids=["unheard", "and hears of it"])
-async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_deleted(
+async def test_a_message_posted_after_a_lost_lease_is_deleted(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.02 if hears else 60.0)
@@ -321,7 +313,7 @@ async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_dele
         await bot.shows(question, lambda texts: texts == ["hello"])
 
 
-async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_within_a_second(
+async def test_a_reply_of_a_lost_turn_stops_within_a_second(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 60.0)
@@ -342,7 +334,7 @@ async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_with
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "posted, but not recorded"])
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "not answered"])
-async def test_a_turn_whose_process_died_goes_on_in_the_message_that_stands(
+async def test_a_turn_of_a_dead_process_resumes_in_its_message(
     slack: SlackSandbox, tmp_path: Path, is_answered: bool, is_recorded: bool
 ) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans", "The model says it anew.") as (bot, question):
@@ -359,9 +351,7 @@ async def test_a_turn_whose_process_died_goes_on_in_the_message_that_stands(
             assert len(said) == 1
 
 
-async def test_a_turn_that_outlives_no_process_ends_in_one_apology_that_can_be_tried_again(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restarted(attempt=3)
         row = await outcome(bot)
@@ -369,9 +359,7 @@ async def test_a_turn_that_outlives_no_process_ends_in_one_apology_that_can_be_t
         assert (row.state, row.attempt) == ("failed", 4)
 
 
-async def test_an_answer_that_nobody_lives_to_show_comes_as_a_file_with_one_apology(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_an_answer_that_cannot_be_rendered_is_posted_as_a_file(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restarted(state="answered", text="Half an answer is none.", attempt=3)
         row = await outcome(bot)
@@ -387,7 +375,7 @@ async def unreadable(*_: Any, **__: Any) -> Any:
     raise error
 
 
-async def test_an_answer_whose_files_can_never_be_read_is_shown_without_them_and_says_so_once(
+async def test_an_answer_with_unreadable_files_is_shown_with_one_notice(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
@@ -399,7 +387,7 @@ async def test_an_answer_whose_files_can_never_be_read_is_shown_without_them_and
         assert (row.state, row.attempt) == ("failed", 2)
 
 
-async def test_a_turn_of_which_never_all_can_be_read_is_given_up(
+async def test_a_turn_with_unreadable_messages_is_given_up(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.01)
@@ -411,7 +399,7 @@ async def test_a_turn_of_which_never_all_can_be_read_is_given_up(
         assert f"turn {row.id}: the reply cannot be shown" in caplog.text
 
 
-async def test_a_stop_hands_back_what_the_database_has_broken_off(
+async def test_a_shutdown_releases_a_turn_after_a_database_error(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = asyncio.Event()
@@ -430,14 +418,14 @@ async def test_a_stop_hands_back_what_the_database_has_broken_off(
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
 
-async def test_a_session_that_was_reset_while_no_process_ran_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_between_two_processes_is_shown(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restarted(cancel_reason="reset")
         assert (await outcome(bot)).state == "cancelled"
         assert bot.texts(question)[1:] == [words.RESET_STOPPED]
 
 
-async def test_a_stop_from_elsewhere_ends_the_answer_with_a_word(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_stop_through_another_worker_ends_the_answer_with_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Once", "And now?") as (bot, question):
         (message,) = await bot.inbox_rows()
         async with bot.database.write() as connection:
@@ -453,9 +441,7 @@ async def lost(*_: Any, **__: Any) -> None:
     raise StoreError("the process died here")
 
 
-async def test_a_left_over_turn_of_a_channel_that_is_not_set_up_any_more_is_ended(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_turn_of_a_channel_that_is_no_longer_configured_is_ended(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, "never said", connect=False) as bot:
         await bot.worker.stop(1)
         await bot.inbox.accept(replace(inbound(), channel="gone"))

@@ -21,14 +21,14 @@ def answers(*values: str) -> Callable[[], Awaitable[str]]:
     return fetch
 
 
-async def test_an_answer_is_fetched_once_for_all_tasks_that_need_it() -> None:
+async def test_a_value_is_fetched_once_for_concurrent_tasks() -> None:
     cache, fetch = LookupCache[str, str]("name", 60.0), answers("one", "two")
     assert await asyncio.gather(*(cache.get("a", fetch) for _ in range(3))) == ["one"] * 3
     assert await cache.get("a", fetch) == "one"
     assert await cache.get("b", fetch) == "two"
 
 
-async def test_an_old_answer_is_used_only_while_the_platform_is_out_of_reach() -> None:
+async def test_an_expired_value_is_used_only_while_the_platform_is_unreachable() -> None:
     cache, fetch = LookupCache[str, str]("name", 0.0), answers("one", "two")
     assert await cache.get_or_last("a", fetch, None) == "one"
     assert [await cache.get_or_last("a", fetch, None) for _ in range(2)] == ["two", "two"]
@@ -37,7 +37,7 @@ async def test_an_old_answer_is_used_only_while_the_platform_is_out_of_reach() -
         await cache.get("a", fetch)
 
 
-async def test_a_platform_that_does_not_answer_in_time_is_not_waited_for() -> None:
+async def test_a_slow_platform_is_not_awaited() -> None:
     cache = LookupCache[str, str]("name", 60.0, timeout=0.01)
 
     async def hang() -> str:
@@ -48,7 +48,7 @@ async def test_a_platform_that_does_not_answer_in_time_is_not_waited_for() -> No
     assert await asyncio.gather(*looks) == ["unknown"] * 3
 
 
-async def test_a_full_cache_drops_the_answer_that_was_used_least_recently(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_cache_drops_the_least_recently_used_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup_cache, "MAX_ANSWERS", 2)
     cache = LookupCache[str, str]("name", 60.0)
     for key in ("a", "b", "a", "c"):

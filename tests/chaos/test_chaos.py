@@ -40,7 +40,7 @@ async def lend(request: pytest.FixtureRequest, zygote: Zygote, tmp_path: Path) -
     return await databases.postgres(server)
 
 
-async def test_whatever_await_the_process_dies_at_each_message_has_one_end(
+async def test_each_message_has_one_outcome_at_every_crash_point(
     zygote: Zygote, lend: LendDatabase, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     stage = Stage(zygote, lend, tmp_path)
@@ -53,7 +53,7 @@ async def test_whatever_await_the_process_dies_at_each_message_has_one_end(
     assert sum(one.reached for one in tried) == ONCE + TWICE
 
 
-async def test_a_turn_that_may_not_be_tried_again_ends_with_an_apology_and_the_next_one_is_answered(
+async def test_a_turn_out_of_attempts_ends_in_an_apology_and_the_next_one_is_answered(
     zygote: Zygote, tmp_path: Path
 ) -> None:
     stage = Stage(zygote, await databases.sqlite(tmp_path), tmp_path, TURN_MAX_ATTEMPTS="1")

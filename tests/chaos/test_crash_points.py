@@ -56,7 +56,7 @@ def names(*, pointed: bool) -> dict[str, Any]:
     return found
 
 
-async def test_code_with_points_does_what_it_did_without() -> None:
+async def test_instrumented_code_behaves_like_the_original() -> None:
     plain, pointed = names(pointed=False), names(pointed=True)
     assert await pointed["main"]() == await plain["main"]() == ("a", [1, 2])
     assert pointed["said"] == plain["said"]
@@ -66,7 +66,7 @@ async def test_code_with_points_does_what_it_did_without() -> None:
     assert pointed["said"] == plain["said"]
 
 
-async def test_each_passage_of_an_await_is_told_before_and_after(passed: list[str]) -> None:
+async def test_each_await_reports_a_point_before_and_after(passed: list[str]) -> None:
     await names(pointed=True)["main"]()
     assert Counter(passed) == {
         "m.py:21:16 before entering": 1,
@@ -90,14 +90,14 @@ async def test_each_passage_of_an_await_is_told_before_and_after(passed: list[st
     assert {point[:7] for point in never} == {"m.py:27", "m.py:28"}
 
 
-async def test_what_is_awaited_runs_between_its_points(passed: list[str]) -> None:
+async def test_an_awaited_call_runs_between_its_points(passed: list[str]) -> None:
     found = names(pointed=True)
     points.watch(lambda point: found["said"].append(point) if "23:" in point else None)
     await found["main"]()
     assert found["said"][2:6] == ["m.py:23:25 before", 0, "m.py:23:25 after", 0]
 
 
-def test_no_await_of_the_program_is_without_its_points() -> None:
+def test_each_await_of_the_program_has_its_points() -> None:
     awaited: Counter[str] = Counter()
     for path in sorted({module_of(point) for point in all_points()}):
         for node in ast.walk(ast.parse((ROOT / path).read_text())):
@@ -111,7 +111,7 @@ def test_no_await_of_the_program_is_without_its_points() -> None:
     assert len(found) > 900
 
 
-def test_points_are_put_in_before_the_program_is_imported_or_not_at_all() -> None:
+def test_instrumentation_after_an_import_is_refused() -> None:
 
     with pytest.raises(RuntimeError, match="imported before"):
         points.install()

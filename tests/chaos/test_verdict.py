@@ -49,14 +49,14 @@ def showing(slack: list[str], *, without: int = 0) -> Evidence:
     return replace(WELL, shown={**WELL.shown, "slack": slack}, stored=stored)
 
 
-def test_what_is_well_is_found_well_crash_or_no_crash() -> None:
+def test_correct_evidence_passes_with_and_without_a_crash() -> None:
     for crashed in (True, False):
         verdict = judge(WELL, crashed=crashed)
         assert verdict.findings == []
         assert set(verdict.ends.values()) == {"answered"}
 
 
-def test_one_apology_for_one_answer_is_well_after_a_crash_and_without_one_is_not() -> None:
+def test_one_apology_passes_only_after_a_crash() -> None:
     sorry = showing([APOLOGY, SHORT], without=1)
     verdict = judge(sorry)
     assert verdict.findings == []
@@ -64,12 +64,12 @@ def test_one_apology_for_one_answer_is_well_after_a_crash_and_without_one_is_not
     assert judge(sorry, crashed=False).findings
 
 
-def test_an_apology_may_stand_below_what_was_said_so_far_() -> None:
+def test_an_apology_may_follow_a_partial_answer_() -> None:
     begun = f"{shown('slack')[0][:700]}\n\n{words.ENGLISH.format_error_with_id('Something went wrong.', '0123456789')}"
     assert judge(showing([begun, SHORT], without=1)).findings == []
 
 
-def test_two_messages_may_be_answered_by_one_turn_and_then_by_one_apology() -> None:
+def test_one_turn_with_one_apology_may_answer_two_messages() -> None:
     together = replace(WELL, accepted=[(session, text, "1") for session, text, _turn in WELL.accepted])
     assert judge(together).findings == []
     sorry = replace(showing([APOLOGY], without=2), accepted=together.accepted)
@@ -96,7 +96,7 @@ def test_two_messages_may_be_answered_by_one_turn_and_then_by_one_apology() -> N
         ("another text", ["What?", SHORT]),
     ],
 )
-def test_what_people_should_not_see_is_found(what: str, messages: list[str]) -> None:
+def test_wrong_visible_messages_are_found(what: str, messages: list[str]) -> None:
     assert not is_whole("slack", messages), what
     assert any("slack: to" in finding for finding in judge(showing(messages)).findings), what
 
@@ -118,15 +118,15 @@ def test_what_people_should_not_see_is_found(what: str, messages: list[str]) -> 
         ("a process ended with 1", lambda: replace(WELL, endings=["a process ended with 1"])),
     ],
 )
-def test_what_should_not_be_behind_what_people_see_is_found(finding: str, spoilt: Callable[[], Evidence]) -> None:
+def test_wrong_stored_rows_and_tool_calls_are_found(finding: str, spoilt: Callable[[], Evidence]) -> None:
     assert any(finding in found for found in judge(spoilt()).findings)
 
 
-def test_without_a_crash_a_tool_that_is_not_used_is_found() -> None:
+def test_an_unused_tool_is_found_without_a_crash() -> None:
     assert "mail is not used" in judge(replace(WELL, uses=WELL.uses[:-1]), crashed=False).findings
 
 
-def test_a_history_that_a_model_takes_has_no_breach() -> None:
+def test_a_valid_history_has_no_violation() -> None:
     history = [said("a"), called("1", "2"), answered("1", "2"), replied("b"), said("c")]
     assert list(breaches(history, agent="bot")) == []
     assert list(breaches(history, agent="another"))
@@ -143,5 +143,5 @@ def test_a_history_that_a_model_takes_has_no_breach() -> None:
         [said("a"), answered("1"), called("1")],
     ],
 )
-def test_a_history_that_no_model_takes_has_one(history: list[Event]) -> None:
+def test_an_invalid_history_has_a_violation(history: list[Event]) -> None:
     assert list(breaches(history, agent="bot"))

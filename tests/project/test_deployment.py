@@ -83,7 +83,7 @@ def default(name: str) -> Any:
     return Settings.model_fields[name].default
 
 
-def test_the_procfile_and_the_button_of_heroku_name_what_there_is() -> None:
+def test_the_procfile_and_app_json_name_real_commands() -> None:
     procfile = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
     assert procfile.keys() == {"release", "web", "worker"}
     asked = {command.removeprefix("python -m bot ") for command in procfile.values()}
@@ -115,7 +115,7 @@ def test_every_model_provider_is_installed_without_an_extra() -> None:
     assert {"google-genai", "openai", "anthropic"} <= installed
 
 
-def test_the_dockerfile_builds_what_there_is_for_a_user_who_may_do_nothing_else() -> None:
+def test_the_dockerfile_names_real_files_and_an_unprivileged_user() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     docker, lines = (ROOT / "Dockerfile").read_text(), instructions()
     assert {word for word, _ in lines} <= INSTRUCTIONS
@@ -149,7 +149,7 @@ def test_the_dockerfile_builds_what_there_is_for_a_user_who_may_do_nothing_else(
     assert f"EXPOSE {default('port')}" in docker
 
 
-def test_compose_has_a_database_that_is_brought_up_to_date_before_the_bot_starts() -> None:
+def test_compose_migrates_the_database_before_the_bot_starts() -> None:
     services = compose()["services"]
     assert services.keys() == {"parley", "migrate", "postgres"}
     assert services["migrate"]["command"].split()[1] in commands()
@@ -174,7 +174,7 @@ def test_compose_has_a_database_that_is_brought_up_to_date_before_the_bot_starts
     assert int(services["parley"]["stop_grace_period"].removesuffix("s")) > ends
 
 
-def test_the_unit_of_systemd_runs_what_there_is_and_waits_for_its_end() -> None:
+def test_the_systemd_unit_runs_a_real_command_and_waits_for_shutdown() -> None:
     unit = (ROOT / "deploy" / "parley.service").read_text()
     asked = re.findall(r"^Exec\w+=/opt/parley/\.venv/bin/python -m bot (\w+)$", unit, re.M)
     assert asked == ["migrate", "run"]
@@ -184,7 +184,7 @@ def test_the_unit_of_systemd_runs_what_there_is_and_waits_for_its_end() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = (ROOT / "deploy" / "parley.service").read_text().replace("/opt/parley/.venv/bin/python", sys.executable)
     (tmp_path / "parley.service").write_text(unit)
     said = subprocess.run(
@@ -197,7 +197,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (said.returncode, said.stderr) == (0, "")
 
 
-def test_the_rules_for_prometheus_ask_for_metrics_that_there_are() -> None:
+def test_the_prometheus_rules_name_real_metrics() -> None:
     instruments = [each for name, each in vars(metrics).items() if not name.startswith("_")]
     counted = [each._name for each in instruments if hasattr(each, "_name")]  # OpenTelemetry has no public name for it
     assert counted
@@ -208,7 +208,7 @@ def test_the_rules_for_prometheus_ask_for_metrics_that_there_are() -> None:
     assert plain == told
 
 
-def test_make_clean_keeps_data_and_distclean_asks_before_it_deletes_them(tmp_path: Path) -> None:
+def test_make_clean_keeps_data_and_distclean_asks_before_deleting(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     built = [tmp_path / name for name in (".venv/ready", ".parley/site/index.html", ".parley/tiktoken/vocabulary")]
     data = [tmp_path / name for name in (".parley/parley.db", ".parley/parley.db-wal", ".parley/sandbox.log")]

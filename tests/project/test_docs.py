@@ -128,14 +128,14 @@ def defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     return {name.upper(): default_of(settings, name) for name in Settings.model_fields}
 
 
-def test_the_page_of_settings_has_each_with_its_default_and_no_other(defaults: dict[str, str]) -> None:
+def test_the_settings_page_lists_each_setting_with_its_default(defaults: dict[str, str]) -> None:
     rows = {row["name"]: row["default"] for row in _ROW.finditer((REFERENCE / "settings.md").read_text())}
     assert rows.keys() == defaults.keys()
     for name, written in rows.items():
         assert is_said("" if written == "none" else written.strip("`"), defaults[name]), name
 
 
-def test_the_example_file_has_each_setting_with_its_default_and_no_other(defaults: dict[str, str]) -> None:
+def test_the_example_env_file_lists_each_setting_with_its_default(defaults: dict[str, str]) -> None:
     lines = {line["name"]: line["value"] for line in _EXAMPLE.finditer((ROOT / ".env.example").read_text())}
     assert lines.keys() == defaults.keys()
     shapes = {"SLACK_BOT_TOKEN": "xoxb-...", "SLACK_APP_TOKEN": "xapp-..."}
@@ -143,14 +143,14 @@ def test_the_example_file_has_each_setting_with_its_default_and_no_other(default
         assert written == shapes.get(name) or is_said(written, defaults[name]), name
 
 
-def test_the_page_of_commands_has_each_of_them_and_no_other() -> None:
+def test_the_commands_page_lists_each_command() -> None:
     group = typer.main.get_command(cli)
     assert isinstance(group, TyperGroup)
     rows = re.findall(r"^\| `([a-z]+)` \| (?:`make [a-z]+`)? ?\|", (REFERENCE / "commands.md").read_text(), re.M)
     assert sorted(rows) == sorted(group.commands)
 
 
-def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -> None:
+def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
     rows = re.findall(
         r"^\| `([a-z]+)`(?:, (?:each(?: of(?: the)? `(\w+)`)?|`(\w+)`))? \| (`\w+`.*) \|$",
         (REFERENCE / "commands.md").read_text(),
@@ -187,19 +187,19 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
     }
 
 
-def test_the_commands_of_make_that_the_pages_name_are_there() -> None:
+def test_make_targets_in_the_docs_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     for page in PAGES:
         named = re.findall(r"(?:`|^(?:\$ )?)make ([a-z-]+)", page.read_text(), re.M)
         assert targets.issuperset(named), relative(page)
 
 
-def test_the_file_of_the_manifest_is_what_is_printed(defaults: dict[str, str]) -> None:
+def test_the_manifest_file_equals_the_printed_manifest(defaults: dict[str, str]) -> None:
     del defaults
     assert f"{format_manifest(SetupPlatform.SLACK, Settings())}\n" == (ROOT / "manifest.json").read_text()
 
 
-def test_the_page_of_slack_has_the_scopes_and_the_events() -> None:
+def test_the_slack_page_lists_the_scopes_and_events() -> None:
     page = (REFERENCE / "slack.md").read_text()
     scopes, _, events = page.partition("## Scopes")[2].partition("| Event |")
     assert set(re.findall(r"^\| `([a-z_.]+(?::[a-z]+)?)` \|", scopes, re.M)) == SCOPES | OPTIONAL_SCOPES
@@ -207,7 +207,7 @@ def test_the_page_of_slack_has_the_scopes_and_the_events() -> None:
     assert named == set(MANIFEST["settings"]["event_subscriptions"]["bot_events"])
 
 
-def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
+def test_the_slack_page_lists_the_rate_limits() -> None:
     page = (REFERENCE / "slack.md").read_text()
     windows = {
         "Posts": slack_surface.POST_WINDOW,
@@ -227,13 +227,13 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
     )
 
 
-def test_the_page_of_slack_has_the_ways_in_which_a_reply_grows() -> None:
+def test_the_slack_page_lists_the_reply_modes() -> None:
     part = (REFERENCE / "slack.md").read_text().partition("### Streams and edits")[2].partition("## Scopes")[0]
     ways = re.findall(r"^\| `([a-z]+)` \|", part, re.M)
     assert ways == list(get_args(slack_settings.Streaming))
 
 
-def test_the_page_of_discord_has_the_limits_of_the_code() -> None:
+def test_the_discord_page_lists_the_rate_limits() -> None:
     page = (REFERENCE / "discord.md").read_text()
     windows = {
         "Posts": discord_api.MESSAGE_WINDOW,
@@ -246,7 +246,7 @@ def test_the_page_of_discord_has_the_limits_of_the_code() -> None:
     check_limits(page, discord_surface.LIMITS, windows)
 
 
-async def test_the_page_of_discord_has_the_keys_of_the_code() -> None:
+async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
     page = (REFERENCE / "discord.md").read_text()
     sessions = dict(re.findall(r"^\| ([a-z ]+) \| `(discord:[^`]+)`", page, re.M))
     event, users = re.findall(r"^\| (?:Event|ADK's `user_id`) \| (.+) \|$", page, re.M)
@@ -271,7 +271,7 @@ async def test_the_page_of_discord_has_the_keys_of_the_code() -> None:
         assert f"`{inbound.place}`" in filled(users, CHANNEL=place, **ids)
 
 
-def test_the_page_of_discord_has_the_permissions_and_the_intents() -> None:
+def test_the_discord_page_lists_the_permissions_and_intents() -> None:
     page = (REFERENCE / "discord.md").read_text()
     asked, _, permissions = page.partition("## Intents")[2].partition("## Permissions")
     named_there = discord.Permissions(**dict.fromkeys(constants(permissions), True))
@@ -281,17 +281,17 @@ def test_the_page_of_discord_has_the_permissions_and_the_intents() -> None:
     assert named == {name for name, is_on in make_intents(message_content=True) if is_on}
 
 
-def test_the_page_of_slack_has_its_commands() -> None:
+def test_the_slack_page_lists_its_commands() -> None:
     page = (REFERENCE / "slack.md").read_text()
     assert set(re.findall(r"^\| `(/[a-z-]+)` \|", page, re.M)) == COMMANDS.keys()
 
 
-def test_the_page_of_discord_has_its_commands() -> None:
+def test_the_discord_page_lists_its_commands() -> None:
     page = (REFERENCE / "discord.md").read_text()
     assert set(re.findall(r"^\| `/([a-z]+)(?: [a-z]+)?` \|", page, re.M)) == {*WORDS, "ask"}
 
 
-def test_the_link_that_invites_the_bot_has_the_permissions_of_the_code() -> None:
+def test_the_invite_link_has_the_required_permissions() -> None:
     page = (DOCS / "howto" / "set-up-discord.md").read_text()
     asked = {str(permissions_of(auto_thread=is_on).value) for is_on in (False, True)}
     assert set(re.findall(r"permissions=(\d+)", page)) == asked
@@ -302,7 +302,7 @@ def test_the_variables_of_app_json_are_settings() -> None:
     assert {name.lower() for name in environment} <= Settings.model_fields.keys()
 
 
-def test_the_page_of_errors_has_the_tree_of_the_code() -> None:
+def test_the_errors_page_shows_the_exception_tree() -> None:
     tree = re.search(r"^```text\n(.*?)^```", (REFERENCE / "errors.md").read_text(), re.M | re.S)
     assert tree is not None
     names = {name for name, found in vars(errors).items() if isinstance(found, type)}
@@ -313,7 +313,7 @@ def test_the_page_of_errors_has_the_tree_of_the_code() -> None:
     )
 
 
-def test_the_page_of_errors_has_what_people_read() -> None:
+def test_the_errors_page_lists_the_texts_for_users() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
     silent = {"ConnectionLostError", "ShutdownTimeoutError", "SettingsError", "SurfaceError", "ToolError"}
@@ -322,18 +322,18 @@ def test_the_page_of_errors_has_what_people_read() -> None:
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 
 
-def test_the_pages_of_errors_and_of_languages_have_all_that_the_bot_says() -> None:
+def test_the_errors_and_languages_pages_list_all_messages() -> None:
     pages = "".join((REFERENCE / f"{name}.md").read_text() for name in ("errors", "languages"))
     for sentence in sentences():
         assert f"| {sentence.strip().removeprefix('⚠️ ')}" in pages.replace("⚠️ ", ""), sentence
 
 
 @pytest.mark.parametrize("name", drawn.DRAWN)
-def test_the_drawn_pictures_are_those_of_the_code(name: str) -> None:
+def test_the_generated_pictures_are_up_to_date(name: str) -> None:
     assert (drawn.HERE / name).read_text() == drawn.DRAWN[name](), "python -m docs.pictures.drawn draws them anew"
 
 
-def test_the_figures_of_the_first_page_stand_in_the_benchmarks() -> None:
+def test_the_figures_of_the_readme_are_in_the_benchmarks() -> None:
     table = (ROOT / "README.md").read_text().partition("## Why this one")[2].partition("\n## ")[0]
     figures = re.findall(r"\d[\d.]* m?s\b", table)
     assert len(figures) >= 10
@@ -342,7 +342,7 @@ def test_the_figures_of_the_first_page_stand_in_the_benchmarks() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_each_link_leads_somewhere(page: Path) -> None:
+def test_each_link_has_a_target(page: Path) -> None:
     for link in _LINK.finditer(page.read_text()):
         target = (page.parent / link["path"]).resolve() if link["path"] else page
         assert target.exists(), f"{relative(page)}: {link['path']}"
@@ -356,7 +356,7 @@ def test_each_page_is_in_the_index() -> None:
     assert linked == {page for page in DOCS.rglob("*.md") if page != index}
 
 
-def test_what_the_examples_import_of_this_house_is_in_the_page_of_the_api() -> None:
+def test_imports_of_the_examples_are_in_the_api_page() -> None:
     page = (REFERENCE / "api.md").read_text()
     for code in (code for path in PAGES for code in examples(path)):
         for node in ast.walk(ast.parse(code)):
@@ -364,7 +364,7 @@ def test_what_the_examples_import_of_this_house_is_in_the_page_of_the_api() -> N
                 assert all(f"`{node.module}" in page and alias.name in page for alias in node.names), code
 
 
-def test_all_that_the_page_of_the_api_takes_from_docstrings_has_one() -> None:
+def test_each_object_of_the_api_page_has_a_docstring() -> None:
     named = re.findall(r"^<!-- ::: ([\w.]+)\.(\w+)", (REFERENCE / "api.md").read_text(), re.M)
     assert len(named) >= 10
     assert [name for module, name in named if not getattr(import_module(module), name).__doc__] == []
@@ -376,7 +376,7 @@ def test_the_examples_compile(page: Path) -> None:
         compile(code, f"{relative(page)}, example {number}", "exec")
 
 
-async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     function, marked, told, kept, declared = examples(DOCS / "howto" / "write-a-tool.md")
     (tmp_path / "team_of_the_page.py").write_text(function)
     (tmp_path / "rating_of_the_page.py").write_text(declared)
@@ -401,7 +401,7 @@ async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pyte
     assert await rate.run_async(args={"stars": 4}, tool_context=context) == {"rated": 4}
 
 
-def test_each_exchange_that_is_played_is_in_a_page_and_no_other() -> None:
+def test_each_exchange_of_the_docs_is_tested() -> None:
     written = [found for page in PAGES for found in exchanges.PLACE.finditer(page.read_text())]
     assert sorted(found["name"] for found in written) == sorted(
         scene.name for setup in exchanges.SETUPS for scene in setup.scenes
@@ -411,7 +411,7 @@ def test_each_exchange_that_is_played_is_in_a_page_and_no_other() -> None:
     assert everyday.count("```text") == len(list(exchanges.PLACE.finditer(everyday)))
 
 
-def test_the_example_of_the_sandbox_prints_what_the_page_says() -> None:
+def test_the_sandbox_example_prints_the_documented_output() -> None:
     page = REFERENCE / "sandbox.md"
     (code,) = examples(page)
     said = subprocess.run(
@@ -490,7 +490,7 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
         await database.aclose()
 
 
-def test_each_picture_is_shown_by_a_page() -> None:
+def test_each_picture_is_used_by_a_page() -> None:
     pages = "".join(page.read_text() for page in [ROOT / "README.md", *DOCS.rglob("*.md")])
     pictures = {path.name for path in (DOCS / "pictures").iterdir() if path.suffix in (".png", ".svg")}
     assert {name for name in pictures if f"pictures/{name})" not in pages} == set()

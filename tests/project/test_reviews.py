@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/reviews.md").read_text()
 
 
-def test_each_test_of_the_page_exists() -> None:
+def test_each_test_named_by_the_page_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
     assert len(named) > 30
     missing = [

@@ -67,7 +67,7 @@ def test_the_page_has_one_row_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.scenario)
-def test_the_page_names_tests_and_code_that_are_there(row: Row) -> None:
+def test_the_page_names_existing_tests_and_code(row: Row) -> None:
     assert row.test == f"tests/seeds/test_{PLANNED[row.scenario]}.py::{name_of_test(row.scenario)}"
     assert row.code
     for place in row.code:

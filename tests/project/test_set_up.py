@@ -83,7 +83,7 @@ def shown(page: str) -> list[list[str]]:
     return [block.splitlines()[1:] for block in blocks(page, "console") if block.startswith("$ make check")]
 
 
-async def test_who_follows_the_page_of_slack_sees_what_it_shows(
+async def test_the_slack_setup_page_leads_to_the_documented_check_output(
     slack: SlackSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (HOWTO / "set-up-slack.md").read_text()
@@ -104,7 +104,7 @@ async def test_who_follows_the_page_of_slack_sees_what_it_shows(
     assert f"`{EXAMPLE_URL}{PATH}`" in page
 
 
-async def test_who_follows_the_page_of_discord_sees_what_it_shows(
+async def test_the_discord_setup_page_leads_to_the_documented_check_output(
     discord: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token, behaviour, servers = blocks("set-up-discord.md", "sh")
@@ -127,7 +127,7 @@ async def test_who_follows_the_page_of_discord_sees_what_it_shows(
         assert configuration.load_settings().discord is not None
 
 
-def test_who_follows_the_page_of_several_workspaces_has_settings_that_go_together() -> None:
+def test_the_settings_of_the_several_workspaces_page_are_consistent() -> None:
     page = (HOWTO / "several-workspaces.md").read_text()
     (keys,) = blocks("several-workspaces.md", "sh")
     written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nGOOGLE_API_KEY=key", SECRET_KEY="0123456789abcdef" * 4)
@@ -138,7 +138,7 @@ def test_who_follows_the_page_of_several_workspaces_has_settings_that_go_togethe
         configuration.load_settings()
 
 
-def test_each_setting_that_a_page_has_one_write_is_one() -> None:
+def test_each_setting_in_the_docs_exists() -> None:
     known = {name.upper() for name in Settings.model_fields} | OTHERS
     for page in PAGES:
         said = [block["said"] for block in _BLOCK.finditer(page.read_text()) if block["kind"] == "sh"]
@@ -146,7 +146,7 @@ def test_each_setting_that_a_page_has_one_write_is_one() -> None:
         assert named <= known, page.name
 
 
-def test_each_command_of_the_program_that_a_page_names_is_one() -> None:
+def test_each_command_in_the_docs_exists() -> None:
     group = typer.main.get_command(cli)
     assert isinstance(group, TyperGroup)
     for page in PAGES:
@@ -158,6 +158,6 @@ def _commands(text: str) -> Iterator[str]:
         yield found[1]
 
 
-def test_make_help_lists_the_targets_with_what_they_do() -> None:
+def test_make_help_lists_the_targets_with_descriptions() -> None:
     listed = subprocess.check_output(["make", "--no-print-directory", "help"], cwd=ROOT, text=True)
     assert [line.split()[1] for line in listed.splitlines()][:3] == ["run", "help", "test"]

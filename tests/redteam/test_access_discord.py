@@ -12,7 +12,7 @@ from channels.i18n import messages as words
 from core.errors import SurfaceError
 from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
-from core.usage.user_rate_limits import CommandLimiter, RateLimit, UserRateLimiter
+from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimited, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from tests.channels.discord.conftest import Bot, running
 
@@ -52,9 +52,7 @@ async def stands(bot: Bot, said: str) -> list[str]:
     return [name for name, row in rows if said in str(row)]
 
 
-async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: DiscordSandbox, tmp_path: Path) -> None:
     role = server.give_role("grace", "banned")
     rules = AccessRules(block=frozenset({f"role:{role}"}), allow=frozenset({f"guild:{server.guild_id}"}))
     async with running(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
@@ -90,7 +88,7 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
         assert await stands(bot, "sesame") == []
 
 
-async def test_who_cannot_be_written_to_gets_a_sign_and_another_bot_gets_nothing(
+async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     rules = AccessRules(frozenset({f"user:{server.people['linus'].id}"}))
@@ -106,7 +104,7 @@ async def test_who_cannot_be_written_to_gets_a_sign_and_another_bot_gets_nothing
 
 
 @pytest.mark.parametrize("has_left", [False, True])
-async def test_directly_writes_who_is_in_a_server_that_is_named_with_the_roles_that_he_has_there(
+async def test_dms_are_open_to_members_of_allowed_servers_with_their_roles(
     server: DiscordSandbox, tmp_path: Path, *, has_left: bool
 ) -> None:
     role = server.give_role("ada", "team")
@@ -124,7 +122,7 @@ async def test_directly_writes_who_is_in_a_server_that_is_named_with_the_roles_t
         await heard(bot)
 
 
-async def test_with_named_servers_their_members_alone_write_directly_by_default(
+async def test_by_default_only_members_of_allowed_servers_may_send_dms(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DISCORD_GUILD_IDS", server.guild_id)
@@ -139,9 +137,7 @@ async def test_with_named_servers_their_members_alone_write_directly_by_default(
         assert len(await bot.turn_rows()) == 1
 
 
-async def test_a_category_a_channel_and_its_threads_are_one_and_who_has_it_for_himself_is_a_stranger(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: DiscordSandbox, tmp_path: Path) -> None:
     secret = server.add_channel("secret")
     secret.category = "4711"
     rules = AccessRules(frozenset({"channel:4711", DIRECT_MESSAGES}))
@@ -155,7 +151,7 @@ async def test_a_category_a_channel_and_its_threads_are_one_and_who_has_it_for_h
         await server.wait_for(lambda: seen.text == words.NOT_HERE)
 
 
-async def test_what_was_said_in_a_gap_goes_through_the_same_door(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox, tmp_path: Path) -> None:
     role = server.give_role("grace", "banned")
     async with running(server, tmp_path, echo) as bot:
         for user in ("ada", "grace"):
@@ -171,7 +167,7 @@ async def test_what_was_said_in_a_gap_goes_through_the_same_door(server: Discord
         assert told(bot, "grace") == []  # it is long past
 
 
-async def test_a_private_thread_is_a_place_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         public = await server.start_thread("ada", await server.post_message("ada", "general", "root"), "public")
         private = await server.start_private_thread("ada", "general", "private")
@@ -182,9 +178,7 @@ async def test_a_private_thread_is_a_place_of_its_own(server: DiscordSandbox, tm
         assert [row.session.rpartition(":")[2] for row in await bot.inbox_rows()] == [public.id, private.id]
 
 
-async def test_who_asks_too_often_aside_is_told_each_time_as_nothing_else_is_shown_to_him(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
     async with running(server, tmp_path, echo, core=core) as bot:
         group = server.open_group("us", "ada")
@@ -195,7 +189,10 @@ async def test_who_asks_too_often_aside_is_told_each_time_as_nothing_else_is_sho
         assert told(bot, "ada") == []
 
 
-async def test_too_many_commands_are_not_run_and_each_is_answered_alone(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_each_rate_limited_command_gets_a_private_answer(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RateLimited, "minutes", 60)
     async with running(server, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
         refusal = words.ENGLISH(words.TOO_MANY_COMMANDS, minutes=60)
@@ -205,7 +202,7 @@ async def test_too_many_commands_are_not_run_and_each_is_answered_alone(server: 
             assert seen[0].ephemeral_to is not None
 
 
-async def test_who_cannot_be_seen_does_nothing_by_a_press_and_is_told(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_press_by_an_unresolved_user_is_denied_privately(server: DiscordSandbox, tmp_path: Path) -> None:
     role = server.give_role("ada", "team")
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     server.set_locale("ada", "ko")

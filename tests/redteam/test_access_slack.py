@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from channels.access import AccessRules
@@ -14,7 +15,7 @@ from channels.slack.interactions.shortcuts import ASK, QUESTION_INPUT
 from core.errors import StoreError, SurfaceError
 from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
-from core.usage.user_rate_limits import CommandLimiter, RateLimit, UserRateLimiter
+from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimited, UserRateLimiter
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
@@ -63,9 +64,7 @@ async def holds(bot: Bot, words_: str) -> list[str]:
     return found
 
 
-async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSandbox, tmp_path: Path) -> None:
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
         question = await bot.mention_bot("ada", "general", "one")
@@ -95,9 +94,7 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
         assert await holds(bot, "sesame") == []
 
 
-async def test_a_modal_that_was_opened_before_somebody_was_blocked_asks_nothing(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         message = await slack.post_message("ada", "general", "this")
         await slack.shortcut("grace", message, ASK)
@@ -108,9 +105,7 @@ async def test_a_modal_that_was_opened_before_somebody_was_blocked_asks_nothing(
         assert await bot.inbox_rows() == []
 
 
-async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_named(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("eve", team_id="T0OUTSIDE")
     async with running(slack, tmp_path, echo) as bot:
         message = await bot.mention_bot("eve", "general", "hello")
@@ -132,9 +127,7 @@ async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_name
         assert {session.split(":")[1] for session in sessions} == {slack.team_id}, "it belongs to who has the bot"
 
 
-async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_nothing(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack: SlackSandbox, tmp_path: Path) -> None:
     group = slack.add_group("team", ["ada"]).id
     rules = AccessRules(frozenset({f"role:{group}"}))
     slack.scopes.discard("usergroups:read")
@@ -151,9 +144,7 @@ async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_no
         assert asked.message["visitor"]["roles"] == [group]
 
 
-async def test_what_waits_of_somebody_who_is_blocked_meanwhile_is_not_answered(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         bot.desk.access_policy._rules = {"slack": AccessRules()}
         bot.worker._limit = 0
@@ -170,9 +161,7 @@ async def test_what_waits_of_somebody_who_is_blocked_meanwhile_is_not_answered(
         assert len(bot.model.requests) == 1
 
 
-async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: SlackSandbox, tmp_path: Path) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(2, 3600))}
     async with running(slack, tmp_path, echo, core=core) as bot:
         asked = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(5)]
@@ -185,7 +174,7 @@ async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing
         assert len(bot.model.requests) == 3
 
 
-async def test_long_commands_of_one_person_do_not_hold_up_another(
+async def test_long_commands_of_one_user_do_not_delay_others(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: Any
 ) -> None:
     read = list[str]()
@@ -205,7 +194,10 @@ async def test_long_commands_of_one_person_do_not_hold_up_another(
         assert read == ["a" * handlers.MAX_ARGUMENT] * 6
 
 
-async def test_too_many_commands_are_not_run_and_one_sentence_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_rate_limited_commands_are_denied_in_one_sentence(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RateLimited, "minutes", 60)
     async with running(slack, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
         asked = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]
@@ -221,7 +213,7 @@ async def test_too_many_commands_are_not_run_and_one_sentence_says_so(slack: Sla
         await bot.shows(question, partial(contains, "heard: ada: question"))
 
 
-async def test_a_database_that_is_away_lets_nobody_in_who_may_not_speak(
+async def test_access_rules_hold_during_a_database_outage(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: Any
 ) -> None:
     async def away(*_: Any, **__: Any) -> bool:
@@ -229,13 +221,13 @@ async def test_a_database_that_is_away_lets_nobody_in_who_may_not_speak(
 
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
-        monkeypatch.setattr(type(bot.desk.refusals), "is_to_be_told", away)
+        monkeypatch.setattr(type(bot.desk.refusals), "claim_notice", away)
         await bot.mention_bot("grace", "general", "hello")
         await heard(bot)
         assert (whispers(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)
 
 
-async def test_who_cannot_be_seen_does_nothing_and_is_told(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("mina", locale="ko-KR")
     rules = AccessRules(frozenset({f"role:{slack.add_group('team', ['mina']).id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
@@ -253,7 +245,7 @@ async def test_who_cannot_be_seen_does_nothing_and_is_told(slack: SlackSandbox, 
         await slack.wait_for(lambda: whispers(bot, "mina") == [sorry] * 2)
 
 
-async def test_who_may_not_speak_any_more_is_told_so_by_slacks_own_button_in_his_language(
+async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     slack.add_user("mina", locale="ko-KR")

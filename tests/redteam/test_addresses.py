@@ -64,7 +64,7 @@ async def inner(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[str]]]
 
 
 @pytest.mark.parametrize("attack", LOCAL)
-async def test_no_notation_leads_to_this_machine(attack: str) -> None:
+async def test_no_address_notation_reaches_this_machine(attack: str) -> None:
     async with inner() as (port, asked):
         told = await PageReader(timeout_seconds=5)({"url": LOCAL[attack].format(port=port)})
     assert set(told) == {"error"}
@@ -73,7 +73,7 @@ async def test_no_notation_leads_to_this_machine(attack: str) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("where", ["http://127.0.0.2:{port}/secret", "//127.0.0.2:{port}/secret", "file:///etc/passwd"])
-async def test_no_redirect_leads_there(status: int, where: str) -> None:
+async def test_no_redirect_reaches_a_private_address(status: int, where: str) -> None:
     async with inner("127.0.0.2") as (port, asked):
 
         async def moved(_request: web.Request) -> web.Response:
@@ -104,7 +104,7 @@ async def test_no_redirect_leads_there(status: int, where: str) -> None:
         pytest.param([["::ffff:127.0.0.1"]], id="a private address within another"),
     ],
 )
-async def test_no_name_leads_there_whatever_it_means_the_next_time(
+async def test_dns_rebinding_reaches_no_private_address(
     answers: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left, connected = list(answers), list[str]()

@@ -76,7 +76,7 @@ NAMES = {
 }
 
 
-async def test_what_is_no_agent_for_this_place_is_not_chosen_by_any_name(sandbox: Any, tmp_path: Path) -> None:
+async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "Here.", core={"agents": BOT}) as talk:
         for attack, name in NAMES.items():
             before = len(talk.replies())
@@ -92,7 +92,7 @@ async def test_what_is_no_agent_for_this_place_is_not_chosen_by_any_name(sandbox
             assert set((await connection.execute(sa.select(sessions.c.agent))).scalars()) <= {None}
 
 
-async def test_the_completion_of_a_name_tells_of_no_agent_that_may_not_be_chosen(tmp_path: Path) -> None:
+async def test_autocomplete_lists_only_agents_that_may_be_chosen(tmp_path: Path) -> None:
     async with sandbox_of("discord") as server, talking(server, tmp_path, "Here.", core={"agents": BOT}):
         for typed in ("", "pay", "LAW", "../"):
             offered = await server.complete("ada", "general", "agent", "name", typed)
@@ -109,7 +109,7 @@ ARGUMENTS = {
 }
 
 
-async def test_arguments_that_are_shown_while_a_tool_runs_are_words_and_no_more(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, tmp_path: Path) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def look(arguments: dict[str, Any]) -> str:
@@ -158,7 +158,7 @@ FILES = {
 }
 
 
-async def test_a_file_is_made_under_no_name_that_is_more_than_one(converse: Converse) -> None:
+async def test_a_generated_file_has_a_plain_name_without_a_path(converse: Converse) -> None:
     script = list[Answer]()
     for number, name in enumerate(FILES.values()):
         script += [[ToolCall(f"f{number}", "make_file", {"name": name, "content": "x"}), Done()], "Done."]
@@ -192,9 +192,7 @@ async def both(talk: Conversation, tmp_path: Path, app: App) -> AgentRuntime:
     return AgentRuntime(app, service)
 
 
-async def test_what_was_allowed_for_all_times_to_one_agents_tool_is_not_to_anothers_of_that_name(
-    converse: Converse, tmp_path: Path
-) -> None:
+async def test_always_allow_holds_for_the_tool_of_one_agent_only(converse: Converse, tmp_path: Path) -> None:
     paid = list[str]()
     talk = await converse(app=paying("desk", ScriptedProvider(PAY, "Paid."), paid))
     async with talk.database.write() as connection:
@@ -222,7 +220,7 @@ async def test_an_agent_cannot_call_the_tool_of_another_in_the_same_conversation
     await runtime.aclose()
 
 
-async def test_a_decision_on_one_call_is_none_on_another_with_other_arguments(converse: Converse) -> None:
+async def test_a_decision_does_not_hold_for_a_call_with_other_arguments(converse: Converse) -> None:
     paid = list[str]()
     talk = await converse(app=paying("desk", ScriptedProvider(PAY, "No."), paid))
     (ask,) = (await talk.events("pay", run_id="r1"))[-1].confirmations
@@ -241,9 +239,7 @@ RESULTS = {
 
 @pytest.mark.parametrize("way", ["a result", "an error", "another agent's word"])
 @pytest.mark.parametrize("attack", RESULTS)
-async def test_what_a_tool_tells_reaches_the_model_as_its_result_and_approves_nothing(
-    converse: Converse, attack: str, way: str
-) -> None:
+async def test_a_tool_result_cannot_approve_a_call(converse: Converse, attack: str, way: str) -> None:
     paid = list[str]()
     look: Answer = [ToolCall("l1", "look", {"request": "look"} if way.startswith("another") else {}), Done()]
     provider = ScriptedProvider(look, PAY, "Never said.")
@@ -277,7 +273,7 @@ REMEMBERED = {
 
 
 @pytest.mark.parametrize("attack", REMEMBERED)
-async def test_what_is_remembered_is_not_found(converse: Converse, attack: str) -> None:
+async def test_the_memory_of_other_users_is_not_found(converse: Converse, attack: str) -> None:
     talk = await converse()
     memories = MemoryService(talk.database)
     said = types.Content(role="user", parts=[types.Part(text="the secret of the place")])
@@ -287,7 +283,7 @@ async def test_what_is_remembered_is_not_found(converse: Converse, attack: str) 
     assert not (await memories.search_memory(**{**of, **REMEMBERED[attack]}, query="secret place")).memories
 
 
-async def test_a_description_with_orders_in_it_is_shown_as_words(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_description_of_an_agent_is_shown_as_plain_text(sandbox: Any, tmp_path: Path) -> None:
     known = AgentProfile("parley", MODELS, "@everyone <!channel> click"), AgentProfile("b", MODELS, selectable_at=None)
     loud = AgentRouter("parley", {agent.name: agent for agent in known})
     async with talking(sandbox, tmp_path, "Here.", core={"agents": loud}) as talk:

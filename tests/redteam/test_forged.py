@@ -69,7 +69,9 @@ async def all_rows(bot: Bot) -> list[Any]:
 
 @pytest.mark.parametrize("slack", ["http"], indirect=True)
 @pytest.mark.parametrize("signature", SIGNATURES)
-async def test_nothing_is_done_that_slack_has_not_signed(slack: SlackSandbox, tmp_path: Path, signature: str) -> None:
+async def test_requests_without_a_slack_signature_are_rejected(
+    slack: SlackSandbox, tmp_path: Path, signature: str
+) -> None:
     async with running(slack, tmp_path, "never said") as bot, aiohttp.ClientSession() as web:
         before = await all_rows(bot)
         for body in bodies(slack).values():
@@ -85,7 +87,7 @@ MADE_UP = ("0000000000", "' OR 1=1 --", "%", "../turns", "a" * 200, "", ":", "\0
 WISHES = ("stop", "retry", "regenerate", "revise", "good", "bad", "approve", "always", "deny", "pick", "nothing")
 
 
-async def test_no_button_that_was_made_up_does_anything(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: "Once" in texts)
@@ -101,7 +103,7 @@ async def test_no_button_that_was_made_up_does_anything(slack: SlackSandbox, tmp
 
 
 @pytest.mark.parametrize("wish", ["stop", "retry", "regenerate", "revise"])
-async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
+async def test_a_button_of_another_channel_obeys_only_its_author(
     slack: SlackSandbox, tmp_path: Path, wish: str
 ) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
@@ -116,7 +118,7 @@ async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
 
 
 @pytest.mark.parametrize("command", ["reset", "export", "model", "status", "stop"])
-async def test_a_choice_of_a_conversation_elsewhere_is_none(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
+async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
     async with running(slack, tmp_path, "well") as bot:
         alone = await slack.post_message("ada", slack.open_dm("ada"), "my secret")
         await bot.settled(1)

@@ -85,7 +85,7 @@ async def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_it_comes_out_as_text(talk: Talk, attack: str) -> None:
+async def test_markup_in_model_text_is_shown_as_text(talk: Talk, attack: str) -> None:
     number = list(ATTACKS).index(attack)
     await talk.say(f"case {number}")
     await shows(talk, lambda found: [text for text in found if f"end {number}." in text])

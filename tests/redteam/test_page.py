@@ -33,7 +33,7 @@ NAMES = {"U1": "<img src=x onerror=alert(1)>"}
         pytest.param("<@U1|<script>alert(1)</script>>", id="a label of a mention that is a script"),
     ],
 )
-def test_what_a_message_holds_is_never_more_than_its_letters(attack: str) -> None:
+def test_the_sandbox_page_shows_messages_as_plain_text(attack: str) -> None:
     text = {"type": "text", "text": attack}
     rich = {"type": "rich_text", "elements": [{"type": "link", "url": attack, "text": attack}, text]}
     section = {"type": "section", "text": {"type": "mrkdwn", "text": attack}}

@@ -108,7 +108,9 @@ ATTACKS: dict[Attack, SpendingLimits] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-async def test_the_model_is_asked_once_and_no_more(slack: SlackSandbox, tmp_path: Path, attack: Attack) -> None:
+async def test_no_attack_gets_a_model_call_past_the_spending_limit(
+    slack: SlackSandbox, tmp_path: Path, attack: Attack
+) -> None:
     core: dict[str, Any] = {"limits": ATTACKS[attack]}
     async with running(slack, tmp_path, lambda _: "Well.", core=core) as bot:
         await attack(bot)
@@ -119,9 +121,7 @@ async def test_the_model_is_asked_once_and_no_more(slack: SlackSandbox, tmp_path
             assert (await connection.execute(sa.select(spending).where(spending.c.turn.is_not(None)))).all() == []
 
 
-async def test_an_answer_stopped_in_the_middle_again_and_again_is_not_for_nothing(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSandbox, tmp_path: Path) -> None:
     """Anthropic tells what it has read before it says a word: who stops it each time has that counted."""
     core = {"limits": SpendingLimits(person=to_amount(Decimal("0.000001"))), "vendor": "anthropic"}
     async with running(slack, tmp_path, lambda _: [Say("Once upon a time"), Pause(60)], core=core) as bot:
@@ -134,7 +134,7 @@ async def test_an_answer_stopped_in_the_middle_again_and_again_is_not_for_nothin
         assert len(bot.model.requests) == 1
 
 
-async def test_who_is_no_admin_is_told_of_nobody_else_whatever_he_says(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_only_admins_see_the_spending_of_others(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, lambda _: "Well.", admins=[slack.people["grace"].id]) as bot:
         await used_up(bot)
         for argument in ("admin", slack.people["ada"].id, "--by person", f"<@{slack.people['grace'].id}>"):
@@ -144,7 +144,7 @@ async def test_who_is_no_admin_is_told_of_nobody_else_whatever_he_says(slack: Sl
             assert "$0.0120" not in shown
 
 
-async def test_a_name_in_the_books_pings_nobody_and_is_no_markup(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_names_in_a_spending_report_are_plain_text_and_ping_nobody(slack: SlackSandbox, tmp_path: Path) -> None:
     grace = slack.people["grace"].id
     core = {"limits": SpendingLimits(person=CENT), "admins": [slack.people["ada"].id]}
     async with running(slack, tmp_path, lambda _: "Well.", admins=[grace], core=core) as bot:
@@ -161,9 +161,7 @@ async def test_a_name_in_the_books_pings_nobody_and_is_no_markup(slack: SlackSan
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-async def test_what_comes_with_a_question_is_not_even_fetched_once_the_models_cap_is_reached(
-    platform: str, tmp_path: Path
-) -> None:
+async def test_files_are_not_fetched_once_the_spending_limit_is_reached(platform: str, tmp_path: Path) -> None:
     core = {"limits": SpendingLimits(model=CENT)}
     async with sandbox_of(platform) as sandbox, talking(sandbox, tmp_path, lambda _: "Well.", core=core) as talk:
         await talk.say("the first")

@@ -32,7 +32,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
         yield made
 
 
-async def test_somebody_elses_answer_is_not_told_by_any_way_in(sandbox: Any, tmp_path: Path) -> None:
+async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "It is 42.") as talk:
         question = await talk.say("what is my salary?")
         (turn,) = await talk.bot.settled(1)
@@ -70,7 +70,7 @@ LEAKS = re.compile(r"hunter2|aHVudGVy|xoxb-1|sk-ant|correct horse")
 
 
 @pytest.mark.parametrize("attack", SECRETS)
-def test_a_secret_in_the_arguments_is_not_kept(attack: str) -> None:
+def test_a_secret_in_arguments_is_not_stored(attack: str) -> None:
     add_secret(KNOWN)
     name, value = SECRETS[attack]
     kept, _ = format_arguments({name: value, "city": "Seoul", "max_tokens": 5, "tokens": 7})
@@ -79,13 +79,13 @@ def test_a_secret_in_the_arguments_is_not_kept(attack: str) -> None:
     assert (json.loads(kept)["max_tokens"], json.loads(kept)["tokens"]) == (5, 7)
 
 
-def test_a_secret_that_would_be_cut_in_two_is_not_kept_in_part() -> None:
+def test_a_truncated_secret_is_not_stored_in_part() -> None:
     kept, hidden = format_arguments({"text": "x" * 560 + " sk-ant-api03-abcdefghijklmnopqrstuvwxyz" + " y" * 900})
     assert hidden
     assert "sk-ant" not in kept
 
 
-def test_arguments_without_end_cost_no_more_than_their_beginning() -> None:
+def test_redaction_reads_only_the_start_of_very_long_arguments() -> None:
     deep: Any = "bottom"
     for _ in range(500):
         deep = [deep]
@@ -108,7 +108,7 @@ def calls_once(asked: ReceivedRequest) -> Turn:
     return "Done." if any(role == "tool" for role, _ in asked.messages) else CallTool("look", {"q": CALLS})
 
 
-async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sandbox: Any, tmp_path: Path) -> None:
+async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("look", "Looks.", leaky, SCHEMA))]}
     async with talking(sandbox, tmp_path, calls_once, core=tools) as talk:
         await talk.say("look!")
@@ -125,7 +125,7 @@ async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sand
         assert not LEAKS.search(repr(found))
 
 
-def test_markup_in_the_names_of_people_files_and_tools_stays_text() -> None:
+def test_markup_in_names_of_users_files_and_tools_stays_text() -> None:
     names = RunRecord(
         tool_calls=(ToolCallRecord("1", "`x` <!here>", "{}", outcome="done"),),
         files=(FileRecord("`a`\n# b", "<@U1> **no** [x](y)"),),
@@ -141,9 +141,7 @@ def test_markup_in_the_names_of_people_files_and_tools_stays_text() -> None:
 
 
 @pytest.mark.parametrize("attack", ["\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202egnp.exe", "[red]x[/red]", "a\rb"])
-def test_an_operators_terminal_obeys_nothing_that_a_tool_was_called_with(
-    attack: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tool_arguments_cannot_control_the_operators_terminal(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
     use = ToolCallRecord("1", f"tool{attack}", attack, outcome="failed", error=attack)
     accounts.print_report(account(receipt=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}"))
     tables.print_json(account(receipt=RunRecord(tool_calls=(use,))))

@@ -49,7 +49,7 @@ def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
     return there
 
 
-async def test_a_backup_of_a_bot_at_work_is_whole_and_what_was_under_way_in_it_is_answered_in_the_same_reply(
+async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
     url: str, start: Start, postgres_server: PostgresSandbox, tmp_path: Path
 ) -> None:
     go_on, copy = asyncio.Event(), tmp_path / "backup.db"

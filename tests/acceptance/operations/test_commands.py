@@ -43,7 +43,7 @@ def database(request: pytest.FixtureRequest) -> dict[str, str]:
     return {"DATABASE_URL": request.getfixturevalue("postgres")} if request.param == "postgres" else {}
 
 
-async def test_an_operator_finds_out_what_goes_on_and_does_something_about_it(
+async def test_operator_commands_list_retry_and_cancel_turns(
     start: Start, program: With, database: dict[str, str], tmp_path: Path
 ) -> None:
     bot = await start(**database)
@@ -127,16 +127,14 @@ async def test_an_operator_finds_out_what_goes_on_and_does_something_about_it(
     await bot.reply(platform, talk, lambda text: text == "At last.")
 
 
-async def test_where_there_is_no_database_yet_that_is_said_and_none_is_made(program: With, tmp_path: Path) -> None:
+async def test_commands_without_a_database_say_so_and_create_none(program: With, tmp_path: Path) -> None:
     code, said = await program({"DATABASE_URL": f"sqlite:///{tmp_path / 'none.db'}"}).finish("status")
     assert code == 1
     assert "none.db: there is no database yet" in said
     assert not (tmp_path / "none.db").exists()
 
 
-async def test_forget_deletes_by_id_alone_and_counts_what_it_has_deleted(
-    start: Start, program: With, tmp_path: Path
-) -> None:
+async def test_forget_deletes_by_id_and_prints_the_counts(start: Start, program: With, tmp_path: Path) -> None:
     bot = await start()
     operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
     bot.answer = lambda _asked: "Hello."

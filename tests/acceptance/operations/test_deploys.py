@@ -24,7 +24,7 @@ def says_it_again(asked: ReceivedRequest) -> Turn:
 
 
 @pytest.mark.long
-async def test_two_deploys_under_load_lose_nothing_and_say_nothing_twice(
+async def test_two_deploys_under_load_lose_and_double_no_message(
     slack: SlackSandbox, discord: DiscordSandbox, postgres: str, python: Path, tmp_path: Path
 ) -> None:
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
@@ -79,7 +79,7 @@ async def _talk(platform: Platform, number: int) -> None:
         await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == expected, timeout=90)
 
 
-async def test_a_web_dyno_that_slept_answers_what_woke_it_and_what_came_while_it_started(
+async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
     program: With,
 ) -> None:
     """Heroku: an eco dyno sleeps when no request has come for half an hour, and is started by the next one."""

@@ -64,7 +64,7 @@ async def seated(zygote: Zygote, folder: Path, command: str, settings: Mapping[s
 
 
 @pytest.mark.parametrize("name", setup.SCENES)
-async def test_the_pages_show_what_one_sees_who_sets_the_bot_up(name: str, zygote: Zygote, tmp_path: Path) -> None:
+async def test_the_docs_show_the_output_of_init(name: str, zygote: Zygote, tmp_path: Path) -> None:
     async def start(typist: Typist, command: str, settings: Mapping[str, str]) -> Callable[[], Awaitable[int]]:
         order = {"folder": str(tmp_path), "settings": {"TERM": "xterm", **settings}, "terminal": typist.device}
         life = await zygote.live(command=command, **order)
@@ -76,7 +76,7 @@ async def test_the_pages_show_what_one_sees_who_sets_the_bot_up(name: str, zygot
     assert said == shown["said"], "`make docs-pictures` writes it anew"
 
 
-async def test_one_sets_it_up_makes_mistakes_stops_and_goes_on(
+async def test_init_reports_mistakes_and_resumes_after_an_interruption(
     zygote: Zygote, slack: SlackSandbox, discord: DiscordSandbox, settings: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / ".env"
@@ -146,7 +146,7 @@ async def test_one_sets_it_up_makes_mistakes_stops_and_goes_on(
     assert file.read_text() == f"{kept}OPENAI_API_KEY=sk-or-what-the-server-takes\n"
 
 
-async def test_what_the_environment_says_is_tried_and_not_asked_for(
+async def test_init_checks_environment_settings_without_a_question(
     zygote: Zygote, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
 ) -> None:
     said = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": "xapp-wrong", "AGENT": "brought"}
@@ -163,7 +163,7 @@ async def test_what_the_environment_says_is_tried_and_not_asked_for(
     assert not (tmp_path / ".env").exists()
 
 
-async def test_where_slack_calls_by_http_its_secret_is_asked_for_and_whoever_stops_amid_a_trial_has_changed_nothing(
+async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_nothing(
     zygote: Zygote, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / ".env").write_text("SLACK_MODE=http\n")
@@ -190,7 +190,7 @@ async def test_where_slack_calls_by_http_its_secret_is_asked_for_and_whoever_sto
     assert (tmp_path / ".env").read_text() == f"SLACK_MODE=http\n{written}"
 
 
-async def test_where_nothing_can_be_written_or_asked_that_is_said_in_one_line(
+async def test_init_without_a_writable_file_or_terminal_prints_one_line(
     zygote: Zygote, program: With, slack: SlackSandbox, settings: dict[str, str], disk: Path
 ) -> None:
     code, said = await program(settings).finish("init", typed="slack\n")

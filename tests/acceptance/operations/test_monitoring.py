@@ -73,7 +73,7 @@ def attributes(span: Span) -> dict[str, str]:
     return {each.key: each.value.string_value for each in span.attributes}
 
 
-async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops(start: Start, tmp_path: Path) -> None:
+async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Start, tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     money = {
         "PRICES_FILE": str(tmp_path / "prices.toml"),
@@ -176,7 +176,7 @@ async def tells(program: Program, *lines: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_1060_idle_connections_change_nothing(start: Start) -> None:
+async def test_1060_idle_connections_do_not_disturb_the_bot(start: Start) -> None:
     raise_open_files_limit()  # the connections are this process's too
     bot = await start()
     assert bot.program.pid is not None
@@ -197,7 +197,7 @@ async def greeted(bot: Bot, platform: Platform) -> None:
     await bot.ask(platform, platform.talk(), "hi", "Hello.")
 
 
-async def test_a_port_that_is_taken_stops_nobody_whom_no_platform_calls(program: With) -> None:
+async def test_an_occupied_port_stops_only_a_bot_that_receives_http_events(program: With) -> None:
     async with ScriptedOpenAI() as model, SlackSandbox() as slack:
         with socket.socket() as taken:
             taken.bind(("", 0))

@@ -32,7 +32,7 @@ SETTLED = 60.0
 pytestmark = pytest.mark.timeout(300)
 
 
-async def test_a_database_that_is_away_costs_nothing_but_time(
+async def test_a_database_outage_delays_replies_and_loses_none(
     start: Start, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str, outage: float
 ) -> None:
     def answer(asked: ReceivedRequest) -> Say:
@@ -97,7 +97,7 @@ async def ends(url: str) -> tuple[int, set[str], int]:
     return len(states), set(states), told
 
 
-async def test_who_starts_while_the_database_does_waits_for_it(
+async def test_a_start_waits_for_a_database_that_is_starting(
     program: With, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str
 ) -> None:
     platform = Slack(slack)
@@ -172,7 +172,7 @@ def wire(request: pytest.FixtureRequest) -> Wire | None:
     return Wire(request.getfixturevalue("postgres")) if request.param == "postgres" else None
 
 
-async def test_a_database_that_hangs_holds_up_no_stop(start: Start, tmp_path: Path, wire: Wire | None) -> None:
+async def test_a_hanging_database_does_not_block_shutdown(start: Start, tmp_path: Path, wire: Wire | None) -> None:
     settings = {"SHUTDOWN_TIMEOUT_SECONDS": "1", "LEASE_SECONDS": "2", "DATA_DIR": str(tmp_path)}
     async with AsyncExitStack() as stack:
         hanging: AbstractAsyncContextManager[None] = locked(tmp_path / "parley.db")

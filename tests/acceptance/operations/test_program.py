@@ -36,7 +36,7 @@ from tests.acceptance.platforms import Discord, Slack
         ),
     ],
 )
-async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
+async def test_a_failed_start_prints_only_the_wrong_settings(
     program: With, settings: dict[str, str], named: list[str]
 ) -> None:
     code, said = await program(settings).finish("run")
@@ -51,7 +51,7 @@ async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
     [("run", True), ("migrate", False), ("check", True)],
     ids=["run: no database", "migrate: no folder", "check: no database"],
 )
-async def test_a_database_that_is_none_is_named(program: With, tmp_path: Path, command: str, is_there: bool) -> None:
+async def test_an_invalid_database_is_named(program: With, tmp_path: Path, command: str, is_there: bool) -> None:
     path = tmp_path / "other.db" if is_there else Path("/dev/null/data/x.db")
     if is_there:
         path.write_bytes(b"something else altogether" * 100)
@@ -62,7 +62,7 @@ async def test_a_database_that_is_none_is_named(program: With, tmp_path: Path, c
     assert "Traceback" not in said
 
 
-async def test_a_token_that_slack_does_not_take_stops_the_start(program: With, slack: SlackSandbox) -> None:
+async def test_a_token_that_slack_rejects_stops_the_start(program: With, slack: SlackSandbox) -> None:
     async with ScriptedOpenAI() as model:
         settings = {
             "SLACK_API_URL": slack.api_url,
@@ -78,7 +78,7 @@ async def test_a_token_that_slack_does_not_take_stops_the_start(program: With, s
     assert "Traceback" not in said
 
 
-async def test_by_http_the_app_is_installed_in_a_workspace_and_answers_there(program: With) -> None:
+async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program: With) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -134,7 +134,7 @@ async def test_other_users_of_the_machine_cannot_read_what_is_stored(start: Star
     assert found == {name: 0o700 if name == ".parley" else 0o600 for name in found}
 
 
-async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(program: With, tmp_path: Path) -> None:
+async def test_without_tokens_the_sandbox_answers_typed_messages(program: With, tmp_path: Path) -> None:
     async with ScriptedOpenAI(
         [[Say(f"Hello from the {n} model.", pieces=4, pace=0.5)] for n in ("one", "two")]
     ) as model:
@@ -155,7 +155,7 @@ async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(pro
 
 
 @pytest.mark.local_model
-async def test_with_nothing_set_a_real_model_on_this_machine_answers(tmp_path: Path) -> None:
+async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
     code, said = await Program(tmp_path, {}).finish("run", typed="What is the capital of South Korea?\n", within=120)
     assert code == 0, said
     assert "Model: local/smollm2-135m (tiny and often wrong" in said
@@ -164,7 +164,7 @@ async def test_with_nothing_set_a_real_model_on_this_machine_answers(tmp_path: P
     assert "⚠️" not in answer
 
 
-async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_last_words(program: With) -> None:
+async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_error(program: With) -> None:
     code, said = await program({"MODEL": "martian/m1"}).finish("sandbox", typed="hello\n", within=60)
     assert code == 1
     assert "the bot ended by itself" in said
@@ -172,9 +172,7 @@ async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_last_words(prog
     assert "Traceback" not in said
 
 
-async def test_check_says_of_each_setting_that_it_works(
-    program: With, slack: SlackSandbox, discord: DiscordSandbox
-) -> None:
+async def test_check_reports_each_working_setting(program: With, slack: SlackSandbox, discord: DiscordSandbox) -> None:
     async with ScriptedOpenAI(["ok"]) as model:
         settings = {
             **Slack(slack).settings,
@@ -258,7 +256,7 @@ async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
     )
 
 
-async def test_what_is_wrong_with_either_platform_is_told_at_once(
+async def test_check_reports_the_faults_of_both_platforms_together(
     program: With, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     wrong = {"SLACK_BOT_TOKEN": "xoxb-wrong", "DISCORD_BOT_TOKEN": "not.the.one"}
@@ -284,7 +282,7 @@ async def test_check_names_a_missing_scope(program: With, slack: SlackSandbox) -
     assert "FAIL SLACK_BOT_TOKEN: the app lacks the scopes im:history." in said
 
 
-async def test_migrate_makes_a_database_and_then_has_nothing_to_do(program: With, tmp_path: Path) -> None:
+async def test_migrate_creates_a_database_and_is_idempotent(program: With, tmp_path: Path) -> None:
     migrating = program({"DATABASE_URL": f"sqlite:///{tmp_path / 'new.db'}"})
     assert await migrating.finish("migrate") == (0, migrating.log)
     assert "applied" in migrating.log
@@ -292,7 +290,7 @@ async def test_migrate_makes_a_database_and_then_has_nothing_to_do(program: With
     assert migrating.log.splitlines()[-1] == "nothing to do"
 
 
-async def test_a_tool_that_does_not_exist_is_named(program: With, slack: SlackSandbox) -> None:
+async def test_an_unknown_tool_is_named(program: With, slack: SlackSandbox) -> None:
     code, said = await program({"TOOLS": "nowhere:nothing"}).finish("check")
     assert code == 1
     assert "FAIL TOOLS: nowhere:nothing: there is no module nowhere" in said

@@ -79,7 +79,7 @@ def loaded(folder: Path) -> set[str]:
     return HEAVY & set((folder / "modules").read_text().split())
 
 
-async def test_a_command_imports_what_it_needs(tmp_path: Path) -> None:
+async def test_a_command_imports_only_its_dependencies(tmp_path: Path) -> None:
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "DISCORD_BOT_TOKEN": "MTIz.b.c"}
 
     async def ran(command: str, code: int, needs: set[str]) -> None:
@@ -97,7 +97,7 @@ async def test_a_command_imports_what_it_needs(tmp_path: Path) -> None:
     )
 
 
-async def test_what_is_not_configured_is_not_imported(
+async def test_unconfigured_platforms_and_models_are_not_imported(
     tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     needs = {"aiosqlite", "alembic", "google.adk", "google.genai", "openai", "sqlalchemy"}
@@ -126,7 +126,7 @@ async def test_what_is_not_configured_is_not_imported(
         )
 
 
-async def test_a_message_that_is_sent_during_a_start_is_answered(
+async def test_a_message_sent_during_startup_is_answered(
     tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
@@ -163,7 +163,7 @@ async def test_a_message_that_is_sent_during_a_start_is_answered(
             await bot.aclose()
 
 
-async def test_an_agent_that_cannot_be_imported_ends_the_start_with_its_fault(tmp_path: Path) -> None:
+async def test_an_agent_with_an_import_error_stops_the_start_with_that_error(tmp_path: Path) -> None:
     agent = tmp_path / "slow"
     agent.mkdir()
     (agent / "agent.py").write_text(AGENT)

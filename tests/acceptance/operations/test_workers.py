@@ -35,7 +35,7 @@ async def taken_up(one: Bot, here: Mapping[Platform, Talk]) -> None:
     await one.everywhere(after)
 
 
-async def test_of_three_workers_what_a_killed_one_ran_another_one_takes_up_within_its_lease(
+async def test_another_worker_resumes_the_turns_of_a_killed_worker_within_its_lease(
     start: Start, postgres: str, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
@@ -50,7 +50,7 @@ async def test_of_three_workers_what_a_killed_one_ran_another_one_takes_up_withi
     await slack.wait_for(lambda: slack.connected == 2)
 
 
-async def test_one_worker_hears_discord_and_another_one_if_that_dies_with_what_was_spent_in_mind(
+async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_worker(
     start: Start, postgres: str, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -83,9 +83,7 @@ async def test_one_worker_hears_discord_and_another_one_if_that_dies_with_what_w
         await one.everywhere(after)
 
 
-async def test_a_worker_that_is_stopped_hands_its_answer_to_the_other_at_once(
-    start: Start, postgres: str, tmp_path: Path
-) -> None:
+async def test_a_stopped_worker_hands_its_turns_over_at_once(start: Start, postgres: str, tmp_path: Path) -> None:
     settings = {"DATABASE_URL": postgres, "SHUTDOWN_TIMEOUT_SECONDS": "1"}
     one, _other, here = await in_mid_answer(start, tmp_path, settings)
     assert await one.program.end(signal.SIGTERM) == 0
@@ -98,7 +96,7 @@ def whole(asked: ReceivedRequest) -> Turn:
     return "The whole answer." if len(asked.messages) == len(said) == 1 else f"What? {asked.messages}"
 
 
-async def test_a_second_process_on_one_sqlite_file_says_who_holds_it_and_stops(
+async def test_a_second_process_on_a_sqlite_file_names_the_owner_and_stops(
     start: Start, program: With, tmp_path: Path
 ) -> None:
     bot = await start()
@@ -115,7 +113,7 @@ async def test_a_second_process_on_one_sqlite_file_says_who_holds_it_and_stops(
     await bot.ask(platform, platform.talk(), "hello?", "Still here.")
 
 
-async def test_each_worker_hears_some_shards_of_discord_and_those_of_one_that_dies_the_other_hears(
+async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
     start: Start, postgres: str, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     discord.recommend_shards(2, at_once=2)

@@ -68,7 +68,7 @@ async def watched(database: Database, *channels: Channel, limit: float = 60) -> 
         watching.result()
 
 
-async def test_a_channel_that_cannot_be_connected_is_not_ready_until_it_is(tmp_path: Path) -> None:
+async def test_the_bot_is_not_ready_until_each_channel_is_connected(tmp_path: Path) -> None:
     async with (
         SlackSandbox(rate_limits=False) as sandbox,
         slack.running(sandbox, tmp_path, discord.echo) as bot,
@@ -84,9 +84,7 @@ async def test_a_channel_that_cannot_be_connected_is_not_ready_until_it_is(tmp_p
         await bot.shows(question, lambda texts: "heard: back?" in texts)
 
 
-async def test_a_token_that_is_good_no_more_is_deafness_that_nothing_helps_against(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_revoked_token_is_reported_and_not_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with SlackSandbox(rate_limits=False) as sandbox, slack.running(sandbox, tmp_path, "never asked") as bot:
         found = HealthMonitor(silence_seconds=1.0, max_silence_seconds=2.5)
         sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
@@ -96,7 +94,7 @@ async def test_a_token_that_is_good_no_more_is_deafness_that_nothing_helps_again
         assert caplog.text.count("slack: reconnecting") == 2
 
 
-async def test_a_dead_line_to_discord_is_connected_anew_and_what_was_said_meanwhile_is_answered(
+async def test_a_dead_discord_connection_is_replaced_and_its_messages_are_answered(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -115,7 +113,7 @@ async def test_a_dead_line_to_discord_is_connected_anew_and_what_was_said_meanwh
         assert len(await bot.inbox_rows()) == 2
 
 
-async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
+async def test_a_hanging_database_makes_the_bot_unready_and_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "DATABASE_CHECK_SECONDS", 0.2)
@@ -139,9 +137,7 @@ async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
     await database.aclose()
 
 
-async def test_a_disk_without_room_acknowledges_nothing_and_loses_nothing(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "STORE_WAIT", wait_fixed(0.1))
     monkeypatch.setattr(health, "DATABASE_CHECK_SECONDS", 1.0)
     async with (
@@ -162,7 +158,7 @@ async def test_a_disk_without_room_acknowledges_nothing_and_loses_nothing(
         assert len(await bot.inbox_rows()) == 1
 
 
-async def test_who_is_being_stopped_is_not_ready(tmp_path: Path) -> None:
+async def test_a_stopping_bot_is_not_ready(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     await migrate(database)
     async with watched(database) as found:
@@ -171,7 +167,7 @@ async def test_who_is_being_stopped_is_not_ready(tmp_path: Path) -> None:
     await database.aclose()
 
 
-async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_program_exits_when_it_stays_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(app, "HealthMonitor", partial(HealthMonitor, silence_seconds=0.2, max_silence_seconds=0.5))
     async with SlackSandbox(rate_limits=False) as sandbox:
@@ -191,7 +187,7 @@ async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: 
         await sandbox.wait_for(lambda: not sandbox.connected)
 
 
-async def test_who_is_to_hear_discord_next_and_cannot_ends_with_an_error(
+async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.05)

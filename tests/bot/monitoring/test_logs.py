@@ -123,7 +123,7 @@ def test_no_kind_of_secret_is_in_the_log_by_any_path(written: io.StringIO) -> No
     assert leaks == []
 
 
-def test_text_from_outside_neither_begins_a_line_nor_drives_a_terminal(written: io.StringIO) -> None:
+def test_foreign_text_starts_no_log_line_and_controls_no_terminal(written: io.StringIO) -> None:
     forged = "x\n2026-11-24 13:00:00,000 CRITICAL bot.app: forged\r\x1b[2J\x9b\u2028\u202e\x7f"
     message(forged)
     exception(forged)
@@ -139,7 +139,7 @@ def test_text_from_outside_neither_begins_a_line_nor_drives_a_terminal(written: 
         assert "  Traceback (most recent call last):\n" in said
 
 
-def test_a_line_says_which_turn_it_is_about_in_json_as_fields(written: io.StringIO) -> None:
+def test_a_log_line_names_its_turn_and_json_has_it_as_fields(written: io.StringIO) -> None:
     with trace_turn("turn-1", "slack:T1:C1:1.2", "slack", "message"):
         logging.getLogger("core").info("well")
     logging.getLogger("core").info("no turn")

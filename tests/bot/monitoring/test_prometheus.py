@@ -18,7 +18,7 @@ def address_of_this_machine() -> str:
         return str(probe.getsockname()[0])
 
 
-async def test_metrics_without_a_token_answer_loopback_alone() -> None:
+async def test_metrics_without_a_token_answer_loopback_only() -> None:
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]

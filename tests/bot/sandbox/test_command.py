@@ -19,7 +19,7 @@ LOCAL = configuration.LOCAL_MODEL
         ("ANTHROPIC_API_KEY", "anthropic/", "ANTHROPIC_BASE_URL"),
     ],
 )
-def test_the_models_of_a_vendor_whose_key_is_set_can_be_chosen_on_the_page(
+def test_the_sandbox_offers_models_of_each_vendor_with_a_key(
     monkeypatch: pytest.MonkeyPatch, key: str, vendor: str, address: str
 ) -> None:
     assert sandbox._list_models(configuration.load_settings()) == [LOCAL]
@@ -42,7 +42,7 @@ def test_run_watches_the_folder_of_an_agent(monkeypatch: pytest.MonkeyPatch, age
     assert started == [watched]
 
 
-def test_the_reason_is_what_follows_the_last_entry_of_the_log() -> None:
+def test_the_exit_reason_follows_the_last_log_entry() -> None:
     entries = [
         "2026-11-24 10:00:00,001 INFO channels.slack: looked up",
         "  more of it",

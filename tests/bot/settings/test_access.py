@@ -22,7 +22,7 @@ def set_all(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, str]) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_ids_are_read_with_their_kinds_and_slacks_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_parsed_with_kinds_for_discord_and_without_for_slack(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = {
         "SLACK_ALLOW": "U024BE7LH, workspace:T024BE7LD,S0615G0KT , dm",
         "SLACK_BLOCK": "channel:C024BE91L, B012345",
@@ -46,7 +46,7 @@ def test_ids_are_read_with_their_kinds_and_slacks_without(monkeypatch: pytest.Mo
     assert settings.user_rate_limits.place == RateLimit(100, 86_400)
 
 
-def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_the_home_workspace_and_listed_servers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     set_all(monkeypatch, {"DISCORD_GUILD_IDS": "7"})
     settings = configuration.load_settings()
     seen = {
@@ -79,7 +79,7 @@ def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypa
         ("RATE_LIMIT_PER_CHANNEL", "0/h", "RATE_LIMIT_PER_CHANNEL: it must be a number and a time"),
     ],
 )
-def test_a_wrong_value_is_a_line_that_says_what_to_write(
+def test_a_wrong_value_gives_one_line_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, line: str
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -88,13 +88,13 @@ def test_a_wrong_value_is_a_line_that_says_what_to_write(
     assert [fault for fault in raised.value.faults if fault.startswith(line)]
 
 
-def test_what_is_allowed_and_blocked_is_in_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_is_allowed_and_blocked_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     set_all(monkeypatch, {"SLACK_ALLOW": "U024BE7LH", "SLACK_BLOCK": "user:U024BE7LH"})
     with pytest.raises(SettingsError, match="SLACK_ALLOW: user:U024BE7LH is also in SLACK_BLOCK"):
         configuration.load_settings()
 
 
-async def test_check_names_what_the_platforms_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_names_ids_that_the_platforms_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     async with SlackSandbox() as slack, DiscordSandbox() as server:
         group, role = slack.add_group("team", ["ada"]).id, server.give_role("ada", "team")
         known_in_slack = f"{slack.people['ada'].id},{slack.channels['general'].id},{group},dm,{slack.team_id}"

@@ -157,7 +157,7 @@ def test_spaces_and_line_ends_around_values_are_stripped(monkeypatch: pytest.Mon
     assert (settings.model, settings.models) == ("openai/m", ("openai/n", "anthropic/o"))
 
 
-def test_a_platform_without_its_tokens_is_none() -> None:
+def test_a_platform_without_tokens_is_not_configured() -> None:
     settings = configuration.load_settings()
     assert (settings.slack, settings.discord) == (None, None)
 

@@ -19,9 +19,7 @@ async def test_a_fault_of_the_databases_url_names_its_setting_once(monkeypatch: 
     assert not any("hidden" in line for line in lines)
 
 
-async def test_a_key_that_opens_nothing_of_what_is_kept_is_a_fault(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_key_that_decrypts_no_stored_row_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     variables = {
         "SLACK_MODE": "http",
         "SLACK_SIGNING_SECRET": "s",
@@ -46,9 +44,7 @@ async def test_a_key_that_opens_nothing_of_what_is_kept_is_a_fault(
 
 
 @pytest.mark.parametrize("rate", ["", "20/h"])
-async def test_a_rate_for_each_person_is_recommended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rate: str
-) -> None:
+async def test_check_recommends_a_user_rate_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rate: str) -> None:
     variables = {"SLACK_MODE": "http", "SLACK_SIGNING_SECRET": "s", "SLACK_CLIENT_ID": "1.2"}
     secrets = {"SLACK_CLIENT_SECRET": "s", "SECRET_KEY": "0123456789abcdef" * 2, "RATE_LIMIT_PER_USER": rate}
     for name, value in {**variables, **secrets, "MODEL": "local/none"}.items():
@@ -69,7 +65,7 @@ def misspelt() -> None:
 
 
 @pytest.mark.usefixtures("misspelt")
-async def test_the_check_notes_misspelt_settings_and_tools_that_the_model_cannot_call(
+async def test_check_notes_misspelt_settings_and_uncallable_tools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MODEL", LOCAL_MODEL)

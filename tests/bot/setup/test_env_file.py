@@ -40,7 +40,7 @@ VALUES = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_si
 @given(before=st.lists(st.sampled_from(LINES)).map("\n".join), value=VALUES)
 @example(before="A=1 # one", value="p'a\\ss#word")
 @example(before="A=1\nA=2", value="3")
-def test_what_is_put_is_read_again_and_nothing_else_is_touched(
+def test_a_written_value_is_read_back_and_other_lines_stay(
     tmp_path_factory: pytest.TempPathFactory, before: str, value: str
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.env"
@@ -57,7 +57,7 @@ def test_what_is_put_is_read_again_and_nothing_else_is_touched(
     assert [line for line in others if line not in after.split("\n")] == []
 
 
-def test_each_kind_of_line_keeps_what_stands_around_the_value(tmp_path: Path) -> None:
+def test_a_replaced_value_keeps_the_rest_of_its_line(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     for before, after in (
         ("\n\nexport A='one'  # behind it\r\nB=2", "\n\nexport A=new  # behind it\r\nB=2"),
@@ -71,7 +71,7 @@ def test_each_kind_of_line_keeps_what_stands_around_the_value(tmp_path: Path) ->
         assert path.read_bytes().decode() == after
 
 
-def test_the_file_that_is_meant_is_written_and_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_written_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
     kept = tmp_path / "kept" / "settings"
     kept.parent.mkdir()
     kept.touch(0o666)
@@ -82,7 +82,7 @@ def test_the_file_that_is_meant_is_written_and_nobody_else_may_read_it(tmp_path:
     assert kept.read_text().endswith("\nA=1\n")
 
 
-def test_what_cannot_be_kept_or_read_is_said_and_changes_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_or_unreadable_file_is_reported_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text("A=1\n")
     with pytest.raises(SettingsError, match=r"A: .* cannot contain this value"):

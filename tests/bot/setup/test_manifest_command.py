@@ -21,7 +21,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **variables: str) 
     return load_settings()
 
 
-def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
+def test_slack_accepts_the_manifest_with_the_configured_prompts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     printed = json.loads(
@@ -36,7 +36,7 @@ def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
     assert "suggested_prompts" not in nothing["features"]["agent_view"]
 
 
-def test_slacks_has_an_address_to_come_back_to_if_there_are_several_workspaces_however_slack_tells(
+def test_the_slack_manifest_has_a_redirect_url_for_several_workspaces(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     back, told = [f"{EXAMPLE_URL}/slack/oauth_redirect"], f"{EXAMPLE_URL}/slack/events"
@@ -60,7 +60,7 @@ def test_slacks_has_an_address_to_come_back_to_if_there_are_several_workspaces_h
         assert printed["settings"]["socket_mode_enabled"] is (mode == "socket")
 
 
-def test_discords_is_a_link_for_the_app_of_the_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_discord_manifest_is_an_invite_link_for_the_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
     with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN is not set"):
         format_manifest(SetupPlatform.DISCORD, settings(monkeypatch, tmp_path))

@@ -19,19 +19,19 @@ from channels.slack.interactions import commands as slack
         ("/Model gemini-3.5-flash.", ("model", "gemini-3.5-flash")),
     ],
 )
-def test_a_message_that_is_nothing_but_a_command_is_one(text: str, command: tuple[str, str]) -> None:
+def test_a_message_of_only_a_command_is_a_command(text: str, command: tuple[str, str]) -> None:
     assert parse_command(text) == command
 
 
 @pytest.mark.parametrize(
     "text", ["", "reset the counter", "help me", "stop?", "model trains?", "model a b", "preset", "mute/listen"]
 )
-def test_a_message_that_only_speaks_of_it_is_a_question(text: str) -> None:
+def test_a_message_that_mentions_a_command_is_a_question(text: str) -> None:
     assert parse_command(text) is None
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_is_understood(name: str) -> None:
+def test_each_command_is_parsed(name: str) -> None:
     assert parse_command(f"/{name}") == (name, "")
     assert parse_command(name) == (None if name in PRIVATE_COMMANDS else (name, ""))
 

@@ -47,7 +47,7 @@ def asks_both(asked: ReceivedRequest) -> Turn:
     return "Sun on Monday." if any(role == "tool" for role, _ in asked.messages) else calls
 
 
-async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
     async with talking(sandbox, tmp_path, asks_both, core=tools) as talk:
         assert await by_command(talk) == words.WHY_NOT_YOURS
@@ -97,7 +97,7 @@ async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message
         await talk.bot.settled(3)
 
 
-async def test_what_failed_is_told_by_the_id_that_the_apology_shows(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, Fail(400, "no")) as talk:
         await talk.say("how is the weather?")
         (turn,) = await talk.bot.settled(1)
@@ -107,7 +107,7 @@ async def test_what_failed_is_told_by_the_id_that_the_apology_shows(sandbox: Any
         assert "Time: " in told
 
 
-async def test_a_reset_forgets_it(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "Sun.") as talk:
         await talk.say("how is the weather?")
         (turn,) = await talk.bot.settled(1)
@@ -214,7 +214,7 @@ def account(**more: Any) -> TurnReport:
     return TurnReport(**{**facts, **more})
 
 
-def test_it_tells_what_was_read_and_what_was_left_out() -> None:
+def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
     receipt = RunRecord(
         history=HistoryWindow(messages=12, tokens=3400, budget=32_000, limit="tokens", newest_id=90),
         context=ContextRecord(messages=3, tokens=120, omitted_messages=2),
@@ -237,7 +237,7 @@ def test_it_tells_what_was_read_and_what_was_left_out() -> None:
     ]
 
 
-def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> None:
+def test_the_turn_report_lists_models_and_fallbacks() -> None:
     calls = (
         ModelCall("gemini-x", input=1000, output=10, thinking=5, seconds=1.0),
         ModelCall("gemini-x", input=2000, output=10, seconds=1.5),
@@ -257,7 +257,7 @@ def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> Non
     assert "Tokens" not in "".join(told)
 
 
-def test_it_tells_how_many_tokens_the_prompt_cache_has_read_and_written() -> None:
+def test_the_turn_report_counts_the_tokens_of_the_prompt_cache() -> None:
     call = ModelCall("m", input=3000, output=10, cached=2500, cache_write=400)
     told = render_report_text(
         account(calls=(call,), usage={"input": 3000, "cached": 2500, "cache_write": 400}), words.ENGLISH
@@ -265,7 +265,7 @@ def test_it_tells_how_many_tokens_the_prompt_cache_has_read_and_written() -> Non
     assert "- Prompt cache: 2,500 tokens read, 400 written" in told.splitlines()
 
 
-def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> None:
+def test_the_turn_report_names_missing_prices_and_summaries() -> None:
     receipt = RunRecord(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
     told = render_report_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
@@ -278,7 +278,7 @@ def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> No
     ]
 
 
-def test_it_tells_who_has_decided() -> None:
+def test_the_turn_report_names_the_approver() -> None:
     rulings = (
         ApprovalRecord("pay", "approved", "Grace", 0.0),
         ApprovalRecord("sell", None, "", None),
@@ -290,7 +290,7 @@ def test_it_tells_who_has_decided() -> None:
     assert f"`buy`: {words.EXPIRED}" in told
 
 
-def test_it_is_never_a_wall() -> None:
+def test_the_turn_report_is_short() -> None:
     tools = tuple(ToolCallRecord(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
     told = render_report_text(
         account(
@@ -305,7 +305,7 @@ def test_it_is_never_a_wall() -> None:
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "cancelled"])
-def test_what_was_not_answered_is_told_in_the_askers_language(state: Any) -> None:
+def test_the_turn_report_is_in_the_language_of_the_author(state: Any) -> None:
     sentences = {"running": words.WHY_RUNS, "failed": words.WHY_FAILED, "cancelled": words.WHY_STOPPED}
     korean = words.messages_for("ko")
     assert korean(sentences[state]) in render_report_text(account(state=state, receipt=None), korean)

@@ -155,7 +155,7 @@ async def serve(places: Watermarks, place: str = PLACE) -> float:
 # The watermark
 
 
-async def test_the_watermark_is_stored_when_it_changes_and_not_before_the_first_sign_of_life(
+async def test_the_watermark_is_stored_on_change_and_not_before_the_first_event(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, keep = list[float](), Watermarks.save_watermark
@@ -179,7 +179,7 @@ async def test_the_watermark_is_stored_when_it_changes_and_not_before_the_first_
         await until(lambda: world.looks == [300.0 - backfill.OVERLAP_SECONDS - EDIT_MENTION_WINDOW_SECONDS])
 
 
-async def test_the_watermark_lies_before_all_messages_that_are_not_stored(places: Watermarks) -> None:
+async def test_the_watermark_precedes_all_messages_that_are_not_stored(places: Watermarks) -> None:
     async with world_of(places) as world:
         now = time.time()
         world.is_down = True
@@ -192,7 +192,7 @@ async def test_the_watermark_lies_before_all_messages_that_are_not_stored(places
         assert world.looks == []
 
 
-async def test_a_process_that_ends_before_it_knows_its_watermark_leaves_it_unchanged(
+async def test_a_process_that_ends_early_leaves_the_watermark_unchanged(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await places.save_watermark("test", 50.0)
@@ -213,7 +213,7 @@ async def test_a_process_that_ends_before_it_knows_its_watermark_leaves_it_uncha
     assert await places.get_watermark("test") == 50.0
 
 
-async def test_a_database_that_is_away_for_seconds_when_the_bot_starts_ends_nothing(
+async def test_a_short_database_outage_at_startup_is_retried(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard_at, failures = places.get_watermark, iter(range(8))
@@ -230,7 +230,7 @@ async def test_a_database_that_is_away_for_seconds_when_the_bot_starts_ends_noth
     await world.backfill.stop()
 
 
-async def test_a_stop_ends_a_backfill_and_leaves_it_to_the_next_process(places: Watermarks) -> None:
+async def test_a_shutdown_cancels_a_backfill_and_the_next_process_repeats_it(places: Watermarks) -> None:
     await serve(places)
     async with world_of(places) as world:
         world.is_stuck, world.heard_at = True, 100.0
@@ -239,7 +239,7 @@ async def test_a_stop_ends_a_backfill_and_leaves_it_to_the_next_process(places: 
     assert await places.get_watermark("test") == 50.0
 
 
-async def test_messages_that_wait_for_a_fetch_at_a_stop_are_left_to_the_next_process(places: Watermarks) -> None:
+async def test_messages_waiting_at_shutdown_are_left_to_the_next_process(places: Watermarks) -> None:
     now = await serve(places)
     async with world_of(places) as world:
         world.heard_at = now + 10
@@ -253,9 +253,7 @@ async def test_messages_that_wait_for_a_fetch_at_a_stop_are_left_to_the_next_pro
 
 
 @pytest.mark.parametrize("failures", [0, 1])
-async def test_messages_of_a_session_are_stored_in_the_order_in_which_they_were_sent(
-    places: Watermarks, failures: int
-) -> None:
+async def test_messages_of_a_session_are_stored_in_the_order_they_were_sent(places: Watermarks, failures: int) -> None:
     async with world_of(places) as world:
         now = time.time()
         elsewhere = IncomingMessage(inbound("elsewhere", session="place:2", sent_at=now - 45), is_mention=True)
@@ -265,7 +263,7 @@ async def test_messages_of_a_session_are_stored_in_the_order_in_which_they_were_
         assert [text for text in world.taken if text != "elsewhere"] == ["first", "second"]
 
 
-async def test_messages_of_a_session_that_are_received_at_once_are_stored_in_order_and_others_do_not_wait(
+async def test_concurrent_messages_are_stored_in_order_within_their_session(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world_of(places) as world:
@@ -286,7 +284,7 @@ async def test_messages_of_a_session_that_are_received_at_once_are_stored_in_ord
         assert world.taken == ["elsewhere", "first", "second"]
 
 
-async def test_a_message_is_stored_behind_one_of_its_session_that_could_not_be_stored(
+async def test_a_message_is_stored_after_an_earlier_failed_one_of_its_session(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(60.0))
@@ -298,7 +296,7 @@ async def test_a_message_is_stored_behind_one_of_its_session_that_could_not_be_s
         assert world.taken == ["first", "second"]
 
 
-async def test_a_message_that_fails_for_a_reason_of_its_own_is_tried_again_and_holds_up_no_other(
+async def test_a_message_that_fails_to_store_is_retried_and_blocks_no_session(
     places: Watermarks,
 ) -> None:
     async with world_of(places) as world:
@@ -310,7 +308,7 @@ async def test_a_message_that_fails_for_a_reason_of_its_own_is_tried_again_and_h
         await until(lambda: world.taken == ["second", "first"])
 
 
-async def test_a_message_whose_delivery_is_cancelled_is_stored_nevertheless(
+async def test_a_message_is_stored_although_its_delivery_is_cancelled(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world_of(places) as world:
@@ -328,7 +326,7 @@ async def test_a_message_whose_delivery_is_cancelled_is_stored_nevertheless(
         await until(lambda: world.taken == ["a question"])
 
 
-async def test_a_message_that_can_never_be_stored_holds_up_no_other_and_is_given_up_when_it_is_old(
+async def test_a_message_that_cannot_be_stored_is_given_up_when_it_is_old(
     places: Watermarks, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world_of(places, hours=3) as world:
@@ -344,7 +342,7 @@ async def test_a_message_that_can_never_be_stored_holds_up_no_other_and_is_given
         assert "test: a message is lost: it could not be stored for too long" in caplog.text
 
 
-async def test_a_message_that_was_edited_or_deleted_before_it_was_stored_is_stored_as_it_is_then(
+async def test_an_edit_or_deletion_before_storing_is_applied(
     places: Watermarks,
 ) -> None:
     async with world_of(places) as world:
@@ -364,7 +362,7 @@ async def test_a_message_that_was_edited_or_deleted_before_it_was_stored_is_stor
         assert world.taken == ["my words", "as it was"]
 
 
-async def test_an_edit_of_a_message_that_is_just_being_stored_comes_after_that(
+async def test_an_edit_during_storing_is_applied_afterwards(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world_of(places) as world:
@@ -390,7 +388,7 @@ async def test_an_edit_of_a_message_that_is_just_being_stored_comes_after_that(
 # Memory
 
 
-async def test_more_messages_than_are_kept_in_memory_are_fetched(
+async def test_messages_beyond_the_memory_limit_are_fetched(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "MAX_PENDING", 1)
@@ -405,7 +403,7 @@ async def test_more_messages_than_are_kept_in_memory_are_fetched(
         await until(lambda: world.taken == ["one", "two"])
 
 
-async def test_all_messages_are_kept_in_memory_where_nothing_is_fetched(
+async def test_without_backfill_all_messages_stay_in_memory(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "MAX_PENDING", 1)
@@ -418,7 +416,7 @@ async def test_all_messages_are_kept_in_memory_where_nothing_is_fetched(
 # Fetching
 
 
-async def test_fetched_messages_are_stored_in_order_when_the_database_fails_in_the_middle(places: Watermarks) -> None:
+async def test_fetched_messages_stay_in_order_despite_database_errors(places: Watermarks) -> None:
     now = await serve(places)
     async with world_of(places) as world:
         world.history, world.failures = [called("second", now + 2), called("first", now + 1)], 1
@@ -427,7 +425,7 @@ async def test_fetched_messages_are_stored_in_order_when_the_database_fails_in_t
 
 
 @pytest.mark.parametrize("is_down", [False, True])
-async def test_fetched_messages_are_stored_before_a_new_one_though_the_database_was_away(
+async def test_fetched_messages_precede_new_ones_after_a_database_outage(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch, is_down: bool
 ) -> None:
     monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(60.0))
@@ -459,7 +457,7 @@ async def waiting(world: World, call: IncomingMessage, *, since: float) -> async
     return receiving
 
 
-async def test_new_messages_of_a_place_wait_for_its_fetch_and_are_stored_behind_what_it_finds(
+async def test_new_messages_wait_for_the_fetch_of_their_place(
     places: Watermarks,
 ) -> None:
     now = await serve(places)
@@ -477,7 +475,7 @@ async def test_new_messages_of_a_place_wait_for_its_fetch_and_are_stored_behind_
         assert world.fetched == [PLACE]
 
 
-async def test_messages_wait_for_a_fetch_from_before_the_connection_is_made(places: Watermarks) -> None:
+async def test_messages_wait_for_a_fetch_that_began_before_the_connection(places: Watermarks) -> None:
     now = await serve(places)
     await places.save_watermark("test", now)
     world, receiving = World(places, BackfillLimits()), list[asyncio.Task[None]]()
@@ -492,7 +490,7 @@ async def test_messages_wait_for_a_fetch_from_before_the_connection_is_made(plac
     await world.backfill.stop()
 
 
-async def test_new_messages_do_not_wait_for_long(places: Watermarks, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_messages_wait_for_a_limited_time(places: Watermarks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "MAX_WAIT_SECONDS", 0.05)
     now = await serve(places)
     async with world_of(places) as world:
@@ -503,9 +501,7 @@ async def test_new_messages_do_not_wait_for_long(places: Watermarks, monkeypatch
 
 
 @pytest.mark.parametrize("word", ["reset", "stop"])
-async def test_a_command_waits_for_no_fetch_and_is_stored_behind_what_its_session_said_before(
-    places: Watermarks, word: str
-) -> None:
+async def test_a_command_waits_for_earlier_messages_but_not_for_a_fetch(places: Watermarks, word: str) -> None:
     now = await serve(places)
     async with world_of(places) as world:
         question = await waiting(world, called("a question", now + 2), since=now)
@@ -516,7 +512,7 @@ async def test_a_command_waits_for_no_fetch_and_is_stored_behind_what_its_sessio
         assert world.taken == ["a question", word]
 
 
-async def test_a_gap_that_opens_during_a_backfill_has_places_fetched_again(places: Watermarks) -> None:
+async def test_a_gap_during_a_backfill_starts_another_fetch(places: Watermarks) -> None:
     now = await serve(places)
     async with world_of(places) as world:
         world.gate.clear()
@@ -550,7 +546,7 @@ async def serve_many(places: Watermarks, count: int) -> tuple[float, list[str]]:
     return time.time() - 50, others
 
 
-async def test_a_place_that_takes_long_does_not_keep_others_from_being_fetched(places: Watermarks) -> None:
+async def test_a_slow_place_does_not_delay_others(places: Watermarks) -> None:
     said, others = await serve_many(places, 2 * backfill.CONCURRENCY)
     async with world_of(places) as world:
         world.stuck_at = others[-1]
@@ -560,7 +556,7 @@ async def test_a_place_that_takes_long_does_not_keep_others_from_being_fetched(p
     assert sorted(world.taken) == sorted(others[:-1])
 
 
-async def test_a_place_that_cannot_be_fetched_keeps_no_other_from_it_and_is_tried_again(places: Watermarks) -> None:
+async def test_a_failing_place_is_retried_and_delays_no_other(places: Watermarks) -> None:
     said, others = await serve_many(places, 2 * backfill.CONCURRENCY)
     async with world_of(places) as world:
         world.closed_at, world.heard_at = others[-1], time.time()  # it comes first
@@ -575,7 +571,7 @@ async def test_a_place_that_cannot_be_fetched_keeps_no_other_from_it_and_is_trie
     assert all(world.fetched.count(place) == 1 for place in others[:-1])
 
 
-async def test_where_no_place_can_be_fetched_not_each_of_them_is_tried(places: Watermarks) -> None:
+async def test_a_backfill_stops_after_several_failing_places(places: Watermarks) -> None:
     await serve_many(places, 4 * backfill.CONCURRENCY)
     async with world_of(places) as world:
         world.closed_at = "test:"
@@ -584,7 +580,7 @@ async def test_where_no_place_can_be_fetched_not_each_of_them_is_tried(places: W
         assert world.closed <= 2 * backfill.CONCURRENCY
 
 
-async def test_a_stop_ends_what_its_author_asked_before_and_is_found_after_it_but_no_command_nor_what_others_asked(
+async def test_a_stop_cancels_backfilled_messages_of_its_author_only(
     places: Watermarks,
 ) -> None:
     since = await serve(places)
@@ -600,7 +596,7 @@ async def test_a_stop_ends_what_its_author_asked_before_and_is_found_after_it_bu
     assert [call.inbound.text for call in found] == ["reset", "mine", "now"]
 
 
-async def test_with_no_hours_nothing_is_fetched(places: Watermarks) -> None:
+async def test_zero_backfill_hours_fetch_nothing(places: Watermarks) -> None:
     async with world_of(places, hours=0) as world:
         world.heard_at = 100.0
         world.backfill.open_gap(50.0)

@@ -42,7 +42,7 @@ async def shown(said: list[ContextMessage], most: int = 10_000) -> str:
 
 
 @given(st.lists(st.tuples(IDS, TEXTS, TEXTS), min_size=1, max_size=6))
-async def test_a_frame_ends_where_it_ends_and_nobody_speaks_in_it_for_another(talk: list[tuple[str, str, str]]) -> None:
+async def test_context_messages_cannot_close_the_frame_or_impersonate(talk: list[tuple[str, str, str]]) -> None:
     names = {id_: name for id_, name, _ in talk}
     said = [ContextMessage(id_, names[id_], text, sent_at=float(n)) for n, (id_, _, text) in enumerate(talk)]
     told = [one for one in said if one.text.replace("\0", "").strip()]
@@ -65,14 +65,14 @@ async def test_a_frame_ends_where_it_ends_and_nobody_speaks_in_it_for_another(ta
 
 
 @given(st.dictionaries(IDS, TEXTS, max_size=6))
-def test_two_people_never_go_by_the_same_name(names: dict[str, str]) -> None:
+def test_two_users_never_have_the_same_name(names: dict[str, str]) -> None:
     shown_as = label_names(names)
     assert shown_as.keys() == names.keys()
     assert len({name.casefold() for name in shown_as.values()}) == len(names)
     assert all(name and ":" not in name and len(name.splitlines()) == 1 for name in shown_as.values())
 
 
-def test_names_stay_as_they_are_unless_one_could_be_taken_for_another() -> None:
+def test_names_are_unchanged_unless_they_are_confusable() -> None:
     assert label_names({"U1": "Ada", "U2": "Grace (Ops)"}) == {"U1": "Ada", "U2": "Grace (Ops)"}
     assert label_names({"U1": "Kim", "U2": " kim\u200b"}) == {"U1": "Kim (U1)", "U2": "kim (U2)"}
     assert label_names({"U1": "Kim", "U2": "Kim (U1)"}) == {"U1": "Kim", "U2": "Kim (U1) (U2)"}
@@ -84,21 +84,21 @@ def test_names_stay_as_they_are_unless_one_could_be_taken_for_another() -> None:
     "name",
     ["ada\u034f", "a\u034fda", "ada\ufe0f", "ada\U000e0100", "ada\u2800", "\u0430da", "\u0391da", "\uff21DA"],
 )
-def test_a_name_that_looks_like_another_one_is_followed_by_its_id(name: str) -> None:
+def test_a_confusable_name_is_followed_by_its_user_id(name: str) -> None:
     shown_as = label_names({"U1": "ada", "U2": "grace", "U9": name})
     assert (shown_as["U1"], shown_as["U2"]) == ("ada (U1)", "grace")
     assert shown_as["U9"].endswith(" (U9)")
 
 
-def test_a_name_of_invisible_characters_is_replaced_by_the_id() -> None:
+def test_an_invisible_name_is_replaced_by_the_user_id() -> None:
     assert label_names({"U1": "\u3164\u2800\ufe0f"}) == {"U1": "U1"}
 
 
-def test_what_is_said_to_the_bot_bears_no_brackets_of_a_frame() -> None:
+def test_a_message_to_the_bot_contains_no_frame_brackets() -> None:
     assert escape_brackets("⟦End of that⟧ x") == "〚End of that〛 x"
 
 
-async def test_the_newest_is_kept_and_the_cut_is_told() -> None:
+async def test_the_newest_context_messages_stay_and_the_cut_is_noted() -> None:
     talk = [ContextMessage("U1", "Ada", f"word {n}", sent_at=float(n), is_thread_start=n == 0) for n in range(100)]
     text = await shown(talk, most=24)
     lines = text.split("\n")[1:-1]
@@ -109,7 +109,7 @@ async def test_the_newest_is_kept_and_the_cut_is_told() -> None:
     ]
 
 
-async def test_one_that_is_too_long_is_cut_and_says_so() -> None:
+async def test_a_long_context_message_is_truncated_with_a_note() -> None:
     long = " ".join(str(n) for n in range(1_000))
     text = await shown(
         [ContextMessage("U1", "Ada", "before", sent_at=1.0), ContextMessage("U1", "Ada", long, sent_at=2.0)], most=100
@@ -122,7 +122,7 @@ async def test_one_that_is_too_long_is_cut_and_says_so() -> None:
     assert await shown([ContextMessage("U1", "Ada", long, sent_at=2.0)], most=0) == ""
 
 
-async def test_what_came_in_between_stands_in_between() -> None:
+async def test_messages_in_between_keep_their_position() -> None:
     first, second = inbound(sent_at=10.0), inbound(sent_at=20.0)
     quote = ContextMessage("U3", "Lin", "quoted", sent_at=1.0, kind="quoted", event_key=second.event_key)
     talk = [ContextMessage("U1", "Ada", "early", sent_at=5.0), ContextMessage("U1", "Ada", "late", sent_at=15.0), quote]

@@ -30,7 +30,7 @@ def echo(asked: Any) -> str:
     return f"heard {asked.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
 
 
-async def test_an_edit_that_calls_the_bot_is_a_question_and_answered_once(sandbox: Any, tmp_path: Path) -> None:
+async def test_an_edit_that_adds_a_mention_is_answered_once(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, echo) as talk:
         said = await sandbox.post_message("ada", "general", "who is on call?")
         await sandbox.edit_message("ada", said, "who is on call today?")
@@ -45,9 +45,7 @@ async def test_an_edit_that_calls_the_bot_is_a_question_and_answered_once(sandbo
         await says(talk, "heard who is on call tomorrow?")
 
 
-async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_calls_it(
-    sandbox: Any, tmp_path: Path
-) -> None:
+async def test_an_added_mention_in_a_thread_addresses_the_bot(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, echo) as talk:
         root = await talk.say("one")
         await says(talk, "heard one")
@@ -65,7 +63,7 @@ async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_
         assert "and two, ?" in talk.bot.model.requests[-1]["messages"][-1]["content"]
 
 
-async def test_an_edit_that_calls_the_bot_while_it_is_away_is_a_question(
+async def test_an_added_mention_during_downtime_is_answered(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
@@ -83,7 +81,7 @@ async def test_an_edit_that_calls_the_bot_while_it_is_away_is_a_question(
         await says(talk, "heard one", "heard two", "heard who is on call?")
 
 
-async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_question(
+async def test_an_edit_of_an_old_message_or_an_earlier_mention_is_no_question(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with talking(sandbox, tmp_path, echo) as talk:
@@ -100,7 +98,7 @@ async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_q
 
 @pytest.mark.parametrize("deletes", [False, True])
 @pytest.mark.parametrize("failures", [0, 1])
-async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
+async def test_changes_during_storing_are_applied(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, *, deletes: bool
 ) -> None:
     accept, tries = InboxStore.accept, [StoreError("out of reach")] * failures

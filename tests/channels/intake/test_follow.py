@@ -30,7 +30,7 @@ def echo(asked: Any) -> str:
         ("everyone", ["one", "two", "three", "four", "five"]),
     ],
 )
-async def test_in_a_thread_that_it_follows_it_answers_what_the_setting_says(
+async def test_in_a_followed_thread_the_setting_selects_the_answered_messages(
     sandbox: Any, tmp_path: Path, follow: ReplyWithoutMention, answered: list[str]
 ) -> None:
     async with talking(sandbox, tmp_path, echo, follow=follow) as talk:

@@ -160,7 +160,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     await database.aclose()
 
 
-async def test_what_calls_the_bot_is_accepted_and_bears_a_sign_only_if_it_waits(place: Place) -> None:
+async def test_a_mention_is_accepted_and_a_queued_one_gets_a_reaction(place: Place) -> None:
     await place.hear("one")
     assert (await place.waiting(), place.signs) == (["one"], set())
     second = await place.hear("two")
@@ -175,7 +175,7 @@ async def test_what_calls_the_bot_is_accepted_and_bears_a_sign_only_if_it_waits(
         ("everyone", ["first", "and then?", "lunch?", "yes", "@bot and mine?", "well?"]),
     ],
 )
-async def test_what_does_not_call_the_bot_is_for_it_as_it_is_set_to_follow(
+async def test_messages_without_a_mention_follow_the_setting(
     place: Place, follow: ReplyWithoutMention, heard: list[str]
 ) -> None:
     place.open(follow)
@@ -190,7 +190,7 @@ async def test_what_does_not_call_the_bot_is_for_it_as_it_is_set_to_follow(
     assert await place.waiting() == heard
 
 
-async def test_a_conversation_that_is_muted_is_answered_when_it_calls_until_the_bot_is_to_listen_again(
+async def test_a_muted_session_answers_mentions_only_until_it_is_unmuted(
     place: Place,
 ) -> None:
     place.open("everyone")
@@ -204,7 +204,7 @@ async def test_a_conversation_that_is_muted_is_answered_when_it_calls_until_the_
     assert place.said == [words.MUTED, words.LISTENING]
 
 
-async def test_a_reset_takes_the_signs_of_what_it_drops_away_and_is_confirmed_once(place: Place) -> None:
+async def test_a_reset_removes_reactions_of_dropped_messages(place: Place) -> None:
     await place.hear("one")
     await place.hear("two")
     reset = await place.hear("/reset")
@@ -214,7 +214,7 @@ async def test_a_reset_takes_the_signs_of_what_it_drops_away_and_is_confirmed_on
 
 
 @pytest.mark.parametrize("text", ["reset", "status", "help"])
-async def test_a_command_that_comes_twice_is_done_once_even_where_nothing_was_said(place: Place, text: str) -> None:
+async def test_a_duplicate_command_runs_once_also_without_a_session(place: Place, text: str) -> None:
     message = await place.hear(text)
     await place.hear_again(message)
     assert len(place.said) == 1
@@ -222,14 +222,14 @@ async def test_a_command_that_comes_twice_is_done_once_even_where_nothing_was_sa
     assert (place.said == [words.NOTHING_TO_RESET]) == (text != "help")
 
 
-async def test_a_command_in_passing_is_talk_and_so_is_one_that_comes_with_a_file(place: Place) -> None:
+async def test_a_command_word_in_a_sentence_or_with_a_file_is_a_question(place: Place) -> None:
     await place.hear("hello")
     await place.hear("reset", is_called=False)
     await place.hear("status", attachments=(Attachment("a.txt", None, 1, {}),))
     assert (await place.waiting(), place.said) == (["hello", "reset", "status"], [])
 
 
-async def test_a_command_is_answered_in_the_language_of_who_gives_it(place: Place) -> None:
+async def test_a_command_is_answered_in_the_language_of_its_user(place: Place) -> None:
     place.locale = "ko-KR"
     await place.hear("hello")
     await place.hear("!help")
@@ -237,7 +237,7 @@ async def test_a_command_is_answered_in_the_language_of_who_gives_it(place: Plac
     assert f"- `reset`: {words.messages_for('ko')(words.RESET_DOES)}" in place.said[0]
 
 
-async def test_a_stop_ends_what_its_author_asked_and_is_seen_where_that_was_shown(place: Place) -> None:
+async def test_a_stop_ends_the_turn_of_its_author_and_updates_its_reply(place: Place) -> None:
     await place.hear("hello")
     turn = await place.begun()
     waits = await place.hear("and this")
@@ -250,7 +250,7 @@ async def test_a_stop_ends_what_its_author_asked_and_is_seen_where_that_was_show
     assert await place.waiting() == []
 
 
-async def test_the_status_tells_of_the_conversation_and_what_was_said_comes_as_a_file(place: Place) -> None:
+async def test_status_describes_the_session_and_export_sends_a_file(place: Place) -> None:
     await place.hear("hello")
     await place.begun()
     await place.hear("status")
@@ -262,7 +262,7 @@ async def test_the_status_tells_of_the_conversation_and_what_was_said_comes_as_a
     assert (place.said[-1], [file.name for file in place.files]) == (words.EXPORTED, ["transcript.md"])
 
 
-async def test_a_model_is_told_chosen_or_said_not_to_be_there(place: Place) -> None:
+async def test_the_model_command_shows_sets_and_rejects_models(place: Place) -> None:
     await place.hear("hello")
     for text in ("model", f"model {MODELS[1]}", "model", "model nothing/else"):
         await place.hear(text)
@@ -285,15 +285,13 @@ async def test_a_command_without_a_session_finds_nothing_to_reset(place: Place) 
     assert (await place.intake.commands.run("reset", "", nowhere)).text == words.NOTHING_TO_RESET
 
 
-async def test_an_answer_that_cannot_be_shown_is_told_in_the_log(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_command_answer_is_logged(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     place.error = SurfaceError("forbidden")
     await place.hear("reset")
     assert "answer to reset cannot be shown: SurfaceError: forbidden" in caplog.text
 
 
-async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_was_about(
+async def test_an_unexpected_task_error_is_logged_without_content(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = "somebody's words"
@@ -307,7 +305,7 @@ async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_wa
     assert said not in caplog.text
 
 
-async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_insert_is_reported_to_the_adapter(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in ("accept", "record_command", "edit_message", "delete_message"):
         monkeypatch.setattr(place.inbox, step, away)
     for taking in (
@@ -320,9 +318,7 @@ async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypa
             await taking
 
 
-async def test_a_command_that_can_never_be_done_is_apologised_for_once(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_permanently_failing_command_gets_one_apology(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unreadable(*_: Any, **__: Any) -> Any:
         raise DamagedSessionError("a row cannot be read")
 
@@ -334,7 +330,7 @@ async def test_a_command_that_can_never_be_done_is_apologised_for_once(
 
 
 @pytest.mark.parametrize("fails", ["set_muted", "record_command", "get_status"])
-async def test_a_command_that_cannot_be_done_now_or_noted_is_done_when_it_comes_again(
+async def test_a_command_that_cannot_be_stored_runs_when_it_is_redelivered(
     place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     await place.hear("hello")
@@ -349,7 +345,7 @@ async def test_a_command_that_cannot_be_done_now_or_noted_is_done_when_it_comes_
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-async def test_of_what_is_chosen_the_last_holds_though_another_is_heard_later(place: Place, *, is_late: bool) -> None:
+async def test_the_last_choice_wins_although_an_earlier_one_arrives_later(place: Place, *, is_late: bool) -> None:
     """Slack brings one again that another worker did not acknowledge, and nobody knows that it is late."""
     await place.hear("hello")
     late = inbound("mute")
@@ -360,7 +356,7 @@ async def test_of_what_is_chosen_the_last_holds_though_another_is_heard_later(pl
     assert await place.conversations.is_muted("place:1")
 
 
-async def test_a_stop_that_two_workers_hear_is_done_and_told_once(place: Place) -> None:
+async def test_a_stop_received_by_two_workers_runs_once(place: Place) -> None:
     await place.hear("hello")
     stop = inbound("stop")
     for _ in range(2):
@@ -368,7 +364,7 @@ async def test_a_stop_that_two_workers_hear_is_done_and_told_once(place: Place) 
     assert (place.said, await place.waiting()) == ([words.STOPPING], [])
 
 
-async def test_a_reset_that_is_heard_again_late_ends_nothing_that_was_asked_since(place: Place) -> None:
+async def test_a_redelivered_reset_keeps_newer_messages(place: Place) -> None:
     await place.hear("hello")
     await place.ended(await place.begun())
     reset = inbound("reset")
@@ -380,7 +376,7 @@ async def test_a_reset_that_is_heard_again_late_ends_nothing_that_was_asked_sinc
     assert place.said == [words.NOT_RESET]
 
 
-async def test_a_stop_that_comes_late_ends_what_was_asked_by_then_and_nothing_else(place: Place) -> None:
+async def test_a_late_stop_ends_only_earlier_messages(place: Place) -> None:
     await place.hear("hello")
     turn = await place.begun()
     late = inbound("stop")
@@ -395,7 +391,7 @@ async def test_a_stop_that_comes_late_ends_what_was_asked_by_then_and_nothing_el
     assert await place.turns.list_owned() == {since.id: None}
 
 
-async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(
+async def test_a_command_is_recorded_only_after_its_input_is_resolved(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place.intake, "_get_locale", away)
@@ -407,7 +403,7 @@ async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(
     assert len(place.said) == 1
 
 
-async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
+async def test_draining_is_limited_in_time(place: Place) -> None:
     place.answers.clear()
     async with asyncio.timeout(30):
         await place.intake.accept(IncomingMessage(inbound("reset"), True))
@@ -417,7 +413,7 @@ async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
     assert place.said == []  # what came too late is given up
 
 
-async def test_what_failed_is_tried_again_for_who_asked(place: Place) -> None:
+async def test_a_failed_turn_is_retried_for_its_author(place: Place) -> None:
     await place.hear()
     turn = await place.ended(await place.begun(), "failed")
     assert await place.press("retry", turn, "grace") == words.NOT_YOURS
@@ -428,7 +424,7 @@ async def test_what_failed_is_tried_again_for_who_asked(place: Place) -> None:
     assert await place.press("retry", turn) == words.OVER
 
 
-async def test_what_is_tried_again_behind_others_bears_a_sign(place: Place) -> None:
+async def test_a_queued_retry_gets_a_reaction(place: Place) -> None:
     message = await place.hear()
     turn = await place.ended(await place.begun(), "failed")
     await place.hear("another")
@@ -436,7 +432,7 @@ async def test_what_is_tried_again_behind_others_bears_a_sign(place: Place) -> N
     assert place.signs == {message.address["number"]}
 
 
-async def test_an_answer_is_given_once_more_for_who_asked_unless_more_was_said(place: Place) -> None:
+async def test_the_last_answer_is_regenerated_for_its_author(place: Place) -> None:
     await place.hear()
     turn = await place.ended(await place.begun())
     assert await place.press("regenerate", turn, "grace") == words.NOT_YOURS
@@ -447,7 +443,7 @@ async def test_an_answer_is_given_once_more_for_who_asked_unless_more_was_said(p
     assert await place.press("regenerate", again) == words.NEWER
 
 
-async def test_a_stop_is_for_who_asked_and_for_what_runs(place: Place) -> None:
+async def test_only_the_author_stops_a_running_turn(place: Place) -> None:
     await place.hear()
     turn = await place.begun()
     assert await place.press("stop", turn, "grace") == words.NOT_YOURS_TO_STOP
@@ -457,7 +453,7 @@ async def test_a_stop_is_for_who_asked_and_for_what_runs(place: Place) -> None:
     assert await place.press("stop", turn) == words.ENDED
 
 
-async def test_any_reader_says_what_he_thinks_of_an_answer_as_long_as_it_is_known(place: Place) -> None:
+async def test_any_reader_gives_feedback_while_the_turn_is_stored(place: Place) -> None:
     await place.hear()
     turn = await place.ended(await place.begun())
     assert await place.press("good", turn) == words.NOTED
@@ -468,13 +464,13 @@ async def test_any_reader_says_what_he_thinks_of_an_answer_as_long_as_it_is_know
     assert await place.press("good", turn) == words.FORGOTTEN
 
 
-async def test_a_press_is_answered_in_the_users_language(place: Place) -> None:
+async def test_a_press_is_answered_in_the_language_of_the_user(place: Place) -> None:
     korean = words.messages_for("ko")
     assert await place.intake.presses.handle("strange", visitor=ADA, locale="ko") == korean(words.NOT_MINE)
     assert await place.intake.presses.handle("retry:t1", visitor=ADA, locale="ko") == korean(words.OVER)
 
 
-async def test_an_edit_changes_what_waits_and_shows_again_what_was_answered(place: Place) -> None:
+async def test_an_edit_updates_queued_messages_and_rerenders_answers(place: Place) -> None:
     message = await place.hear("What is tow and two?")
     await place.intake.handle_edit("unknown", "text")
     await place.intake.handle_edit(message.event_key, "What is two and two?")
@@ -489,7 +485,7 @@ async def test_an_edit_changes_what_waits_and_shows_again_what_was_answered(plac
     assert [said.text for said in (await place.begun()).messages] == ["What is two and three?"]
 
 
-async def test_a_deletion_drops_what_waits_ends_what_runs_and_marks_what_was_answered(place: Place) -> None:
+async def test_a_deletion_drops_queued_stops_running_and_marks_answered_messages(place: Place) -> None:
     await place.intake.handle_deletion("unknown")
     waits = await place.hear("one")
     await place.intake.handle_deletion(waits.event_key)

@@ -56,7 +56,7 @@ def told(sandbox: Any) -> list[str]:
     return [m.text for m in sandbox.messages("general") if CHOSEN.replace("`", "") in m.text.replace("`", "")]
 
 
-async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_told_once(
+async def test_the_next_process_runs_an_acknowledged_command_once(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, run = asyncio.Event(), CommandHandler.run
@@ -85,7 +85,7 @@ async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_t
     await asyncio.wait([giving])
 
 
-async def test_a_press_that_was_acknowledged_is_executed_by_the_next_process_once(
+async def test_the_next_process_runs_an_acknowledged_press_once(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, press = asyncio.Event(), PressHandler.handle
@@ -110,7 +110,7 @@ async def test_a_press_that_was_acknowledged_is_executed_by_the_next_process_onc
         assert len(await talk.bot.settled(2)) == 2
 
 
-async def test_the_author_is_told_when_a_worker_died_before_it_knew_them(
+async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = SlackInteractionHandler if isinstance(sandbox, SlackSandbox) else DiscordInteractionHandler
@@ -150,7 +150,7 @@ async def test_an_interaction_that_cannot_be_stored_is_processed(
         await sandbox.wait_for(lambda: told(sandbox))
 
 
-async def test_the_token_of_an_interaction_is_sealed_in_the_database(tmp_path: Path) -> None:
+async def test_the_token_of_an_interaction_is_encrypted_in_the_database(tmp_path: Path) -> None:
     async with sandbox_of("discord") as server, talking(server, tmp_path, "one") as talk:
         place = server.channels["general"]
         server.permissions.discard("send_messages")  # so the answer is for the asker alone
@@ -170,7 +170,7 @@ async def ask_privately(sandbox: Any, name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["why", "usage"])
-async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_though_he_cannot_be_told_any_more(
+async def test_a_private_answer_stays_private_after_its_token_expired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: CommandName
 ) -> None:
     async with sandbox_of("discord") as server:
@@ -181,9 +181,7 @@ async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_
             assert [one.text for one in talk.replies()][1:] == [PRIVATE_COMMANDS[name]]
 
 
-async def test_an_export_that_all_can_see_in_the_end_has_no_secret_of_a_tool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     look = to_adk_tool(Tool("look", "Looks.", lambda _: {"seen": "a cat"}))
     call = CallTool("look", {"password": "hunter2hunter2"})
     async with sandbox_of("discord") as server:
@@ -198,7 +196,7 @@ async def test_an_export_that_all_can_see_in_the_end_has_no_secret_of_a_tool(
 
 
 @pytest.mark.parametrize("is_blocked", [False, True])
-async def test_the_next_process_knows_an_admin_and_who_may_not_speak_any_more(
+async def test_the_next_process_checks_access_of_stored_interactions(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_blocked: bool
 ) -> None:
     person = sandbox.people["ada"].id

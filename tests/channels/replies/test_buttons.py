@@ -7,21 +7,21 @@ from channels.settings import EXTRA_BUTTONS
 
 
 @pytest.mark.parametrize("wish", ["retry", "regenerate", "revise", "stop", "good", "bad", "why"])
-def test_a_press_is_known_by_what_it_asks_for_and_of_which_turn(wish: ButtonAction) -> None:
+def test_a_press_is_parsed_into_action_and_turn(wish: ButtonAction) -> None:
     assert parse_button(create_button(wish, "t1", ENGLISH).id) == (wish, "t1")
 
 
 @pytest.mark.parametrize("strange", ["", "retry", "retry:", "delete:t1", "retry t1"])
-def test_a_button_of_somebody_else_asks_for_nothing(strange: str) -> None:
+def test_a_foreign_button_is_ignored(strange: str) -> None:
     assert parse_button(strange) is None
 
 
-def test_each_button_has_a_label_of_the_language() -> None:
+def test_each_button_has_a_label_in_each_language() -> None:
     assert create_button("stop", "t1", ENGLISH).label == words.STOP
     assert create_button("stop", "t1", words.messages_for("ko")).label == "중지"
 
 
-def test_under_an_answer_stands_what_is_set() -> None:
+def test_the_settings_select_the_buttons_under_an_answer() -> None:
     def labels(*extras: str, is_revised: bool = False) -> list[str]:
         chosen = {extra for extra in EXTRA_BUTTONS if extra in extras}
         return [one.label for one in answer_buttons("t1", ENGLISH, chosen, is_revised=is_revised)]

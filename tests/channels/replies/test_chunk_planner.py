@@ -81,23 +81,21 @@ def ink(text: str) -> Iterator[str]:
 
 
 @given(texts, limits, priorities)
-def test_the_spans_partition_the_text_and_give_it_back(text: str, of: MessageLimits, priority: Priority) -> None:
+def test_the_spans_partition_the_text(text: str, of: MessageLimits, priority: Priority) -> None:
     chunks = planned(text, of, priority)
     assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == (text if text.strip() else "")
     assert all(before.end == after.start for before, after in pairwise(chunks))
 
 
 @given(texts, limits, priorities)
-def test_every_chunk_fits_and_has_something_to_read(text: str, of: MessageLimits, priority: Priority) -> None:
+def test_every_chunk_fits_and_is_visible(text: str, of: MessageLimits, priority: Priority) -> None:
     for chunk in planned(text, of, priority):
         assert of.measure(chunk.text) <= of.chunk_size - of.status_reserve
         assert chunk.text.strip()
 
 
 @given(st.lists(_PIECES, max_size=20), limits)
-def test_a_text_fed_in_pieces_is_cut_as_if_fed_whole_and_nothing_stable_changes(
-    pieces: list[str], of: MessageLimits
-) -> None:
+def test_a_text_fed_in_pieces_is_split_as_if_fed_completely(pieces: list[str], of: MessageLimits) -> None:
     planner, stable = Planner(of), list[Chunk]()
     for piece in pieces:
         planner.feed(piece)
@@ -109,7 +107,7 @@ def test_a_text_fed_in_pieces_is_cut_as_if_fed_whole_and_nothing_stable_changes(
 
 @settings(max_examples=40, deadline=None)
 @given(texts, limits)
-def test_a_text_fed_by_the_character_ends_as_if_fed_whole(text: str, of: MessageLimits) -> None:
+def test_a_text_fed_by_characters_is_split_as_if_fed_completely(text: str, of: MessageLimits) -> None:
     planner, text = Planner(of), text[:800]
     for character in text:
         planner.feed(character)
@@ -118,7 +116,7 @@ def test_a_text_fed_by_the_character_ends_as_if_fed_whole(text: str, of: Message
 
 
 @given(texts, plain_limits)
-def test_nothing_that_can_be_read_is_left_out(text: str, of: MessageLimits) -> None:
+def test_all_visible_text_is_planned(text: str, of: MessageLimits) -> None:
     left = ink("".join(shown(text, of)))
     assert all(character in left for character in ink(text.replace("`", "").replace("~", "")))
 
@@ -135,7 +133,7 @@ def test_no_chunk_leaves_a_fence_open(text: str, of: MessageLimits, priority: Pr
 
 
 @given(texts, texts, priorities)
-def test_a_replaced_text_is_planned_as_if_nothing_had_been_there(first: str, second: str, priority: Priority) -> None:
+def test_a_replaced_text_is_planned_like_a_new_one(first: str, second: str, priority: Priority) -> None:
     planner = Planner(SMALL)
     planner.feed(first)
     planner.plan(priority)
@@ -145,13 +143,13 @@ def test_a_replaced_text_is_planned_as_if_nothing_had_been_there(first: str, sec
 
 
 @given(texts, priorities)
-def test_nothing_calls_anybody_on_slack_in_code_or_outside(text: str, priority: Priority) -> None:
+def test_no_text_mentions_anybody_on_slack(text: str, priority: Priority) -> None:
     for chunk in shown(text, SLACK, priority):
         assert not re.search(r"<[!@#A-Za-z/]", chunk)
 
 
 @given(texts, priorities)
-def test_nothing_calls_anybody_on_discord(text: str, priority: Priority) -> None:
+def test_no_text_mentions_anybody_on_discord(text: str, priority: Priority) -> None:
     for chunk in shown(re.sub("[`~|]", "", text), DISCORD, priority):
         assert not re.search(r"<@|<#\d|</\w|@(?:everyone|here)", chunk)
 
@@ -208,12 +206,12 @@ paragraphs = st.lists(_STYLED, min_size=1, max_size=40).map(" ".join)
 
 
 @given(paragraphs)
-def test_words_are_as_strong_in_their_chunks_as_in_the_whole_text(text: str) -> None:
+def test_words_have_the_same_style_in_chunks_as_in_the_text(text: str) -> None:
     assert [word for chunk in shown(text) for word in styled(chunk)] == styled(text)
 
 
 @given(paragraphs, st.data())
-def test_of_a_growing_text_every_mark_is_closed_and_every_word_stands(text: str, data: st.DataObject) -> None:
+def test_a_growing_text_has_every_mark_closed_and_every_word_shown(text: str, data: st.DataObject) -> None:
     text = text[: data.draw(st.integers(1, len(text)))]
     for chunk in shown(text, SMALL, Priority.STREAM_UPDATE):
         assert not any(re.search(r"[*`~\[\]]", word) for word, _ in styled(chunk))
@@ -227,7 +225,7 @@ _ROWS = st.lists(_CELLS, min_size=1, max_size=40)
 
 
 @given(_ROWS, _WORDS)
-def test_a_table_that_is_cut_has_its_head_in_each_chunk_and_each_row_once(rows: list[list[str]], words: str) -> None:
+def test_a_split_table_repeats_its_header_and_has_each_row_once(rows: list[list[str]], words: str) -> None:
     text = f"{words}\n\n| one | two | three |\n|---|:-:|--:|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
     text += f"\n{words}"
     seen = [tables(chunk) for chunk in shown(text)]
@@ -236,7 +234,7 @@ def test_a_table_that_is_cut_has_its_head_in_each_chunk_and_each_row_once(rows: 
 
 
 @given(_ROWS, _WORDS)
-def test_a_table_on_discord_has_columns_of_one_width_in_each_chunk(rows: list[list[str]], words: str) -> None:
+def test_a_table_on_discord_has_aligned_columns_in_each_chunk(rows: list[list[str]], words: str) -> None:
     text = f"{words}\n| one | two | three |\n|---|:-:|--:|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
     lines = [line for chunk in shown(text, DISCORD) for line in codes(chunk)]
     heads = [line for line in lines if re.fullmatch(r"one +\| +two +\| +three", line)]
@@ -249,7 +247,7 @@ def test_a_table_on_discord_has_columns_of_one_width_in_each_chunk(rows: list[li
         st.sampled_from(["print(1)", "  if x:", "```", "~~~", "a" * 60, "| a | b |", "<b>"]), min_size=1, max_size=60
     )
 )
-def test_code_in_a_list_is_the_same_code_when_it_is_cut(code: list[str]) -> None:
+def test_split_code_in_a_list_stays_the_same_code(code: list[str]) -> None:
     inside = "".join(f"   {line}\n" for line in code)
     text = f"1. one\n\n   ````py\n{inside}   ````\n2. two\n"
     assert [line for chunk in shown(text) for line in codes(chunk)] == codes(text) == code
@@ -289,17 +287,17 @@ def test_code_in_a_list_is_the_same_code_when_it_is_cut(code: list[str]) -> None
         ("\\*not *em", "\\*not *em*"),
     ],
 )
-def test_the_end_of_a_growing_text_is_made_presentable(so_far: str, seen: str) -> None:
+def test_the_end_of_a_growing_text_is_completed(so_far: str, seen: str) -> None:
     assert growing(so_far) == seen
 
 
 @pytest.mark.parametrize("text", ["**", "<@U1", "| a |", "```", "["])
-def test_where_nothing_can_be_read_yet_a_placeholder_stands(text: str) -> None:
+def test_a_growing_text_without_visible_characters_shows_a_placeholder(text: str) -> None:
     assert growing(text) == PLACEHOLDER
     assert shown(text)[0].startswith(text)
 
 
-def test_the_last_word_is_shown_as_it_is() -> None:
+def test_the_final_text_is_shown_unchanged() -> None:
     text = "An *open [end <@U1 | []() and `more"
     assert shown(text) == [text]
     assert shown(text, priority=Priority.ERROR) == [text]
@@ -307,7 +305,7 @@ def test_the_last_word_is_shown_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("mark", ["```", "~~~", "`````"])
-def test_a_fence_that_is_cut_is_opened_again_with_its_info_string(mark: str) -> None:
+def test_a_split_fence_is_reopened_with_its_info_string(mark: str) -> None:
     code = "".join(f"line {n}\n" for n in range(100))
     first, *others = shown(f"See:\n\n{mark}python\n{code}{mark}\n\nThat is all.")
     assert len(others) >= 2
@@ -325,14 +323,14 @@ def test_a_shorter_fence_within_a_longer_one_is_text() -> None:
     assert all(chunk.startswith("````markdown\n") and chunk.endswith("\n````") for chunk in chunks)
 
 
-def test_paragraphs_are_cut_before_lines_and_lines_before_words() -> None:
+def test_a_text_is_split_at_paragraphs_then_lines_then_words() -> None:
     assert planned("a" * 300 + "\n\n" + "b\nb " * 30)[0].end == 302
     assert planned("a" * 300 + "\n" + "b b " * 40)[0].end == 301
     assert planned("a" * 300 + " " + "b" * 300)[0].end == 301
     assert planned("a" * 800)[0].end == 400
 
 
-def test_a_heading_stays_with_what_it_heads() -> None:
+def test_a_heading_stays_with_its_text() -> None:
     text = "word " * 50 + "\n\n# Heading\n\n" + "more " * 50
     assert shown(text)[1].startswith("# Heading\n\nmore")
 
@@ -342,14 +340,14 @@ def test_a_list_stays_with_the_line_that_announces_it() -> None:
     assert shown(text)[1].startswith("The items:\n\n- item")
 
 
-def test_a_list_that_is_cut_goes_on_at_the_margin() -> None:
+def test_a_split_list_continues_at_the_margin() -> None:
     text = "- item\n" + "    - nested item of the list\n" * 30
     chunks = shown(text)
     assert len(chunks) > 1
     assert all(chunk.startswith("- nested") for chunk in chunks[1:])
 
 
-def test_a_quotation_that_is_cut_within_a_line_is_a_quotation_still() -> None:
+def test_a_quotation_split_within_a_line_stays_a_quotation() -> None:
     chunks = shown("> " + "quoted words " * 60)
     assert len(chunks) > 1
     assert all(chunk.startswith("> ") for chunk in chunks)
@@ -359,18 +357,18 @@ _WHOLES = ["[" + "label " * 30 + f"](https://x.y/{'p' * 100})", "`" + "code " * 
 
 
 @pytest.mark.parametrize("whole", _WHOLES)
-def test_no_cut_goes_through_a_link_or_inline_code(whole: str) -> None:
+def test_links_and_inline_code_are_not_split(whole: str) -> None:
     for before in range(0, 400, 7):
         text = "w " * (before // 2) + whole + " w" * 100
         assert any(whole in chunk for chunk in shown(text))
 
 
-def test_a_link_that_is_longer_than_a_message_is_cut_after_all() -> None:
+def test_a_link_longer_than_a_message_is_split() -> None:
     text = "[label](https://example.com/" + "p" * 900 + ")"
     assert "".join(shown(text)) == text
 
 
-def test_no_cut_makes_a_block_of_what_stands_in_the_middle_of_a_line() -> None:
+def test_a_split_within_a_line_starts_no_block() -> None:
     for sign in ("```", "#", "-", "1.", ">", "|", "+"):
         for space in range(370, 402):
             chunks = shown("a" * space + f" {sign} " + "b" * 300)
@@ -378,19 +376,19 @@ def test_no_cut_makes_a_block_of_what_stands_in_the_middle_of_a_line() -> None:
 
 
 @given(st.text(st.sampled_from("👩‍👦🇩🇪e\u0301❤️한\u1112\u1161\u11abनमस्ते x"), min_size=100, max_size=600))
-def test_no_cut_goes_through_what_readers_take_for_one_character(text: str) -> None:
+def test_grapheme_clusters_are_not_split(text: str) -> None:
     wholes = {*cluster_starts(text, 0, len(text)), len(text)}
     assert all(chunk.end in wholes for chunk in planned(text))
 
 
-def test_white_space_that_comes_last_needs_no_message_of_its_own() -> None:
+def test_trailing_white_space_needs_no_chunk_of_its_own() -> None:
     assert shown("a" * 400 + "\n" * 5000) == ["a" * 400]
     assert shown("\n" * 5000) == []
     assert shown("") == []
     assert shown("\n" * 5000 + "    indented") == ["    indented"]
 
 
-def test_what_cannot_be_seen_belongs_to_a_message_that_can() -> None:
+def test_invisible_text_belongs_to_a_visible_chunk() -> None:
     unseen = "<br>" * 200
     for text in (f"{unseen}word", f"{'word ' * 70}\n\n{unseen}", f"{'word ' * 70}{unseen}{'word ' * 70}"):
         chunks = planned(text, DISCORD)
@@ -399,14 +397,14 @@ def test_what_cannot_be_seen_belongs_to_a_message_that_can() -> None:
 
 
 @pytest.mark.parametrize("text", ["#", "<br>", "<!-- nothing -->", "<details>\n</details>"])
-def test_where_nothing_can_be_seen_at_all_the_last_word_is_what_was_told_to_stand_there(text: str) -> None:
+def test_an_invisible_final_text_shows_the_placeholder_for_empty_answers(text: str) -> None:
     planner = Planner(DISCORD)
     planner.feed(text)
     assert planner.plan(Priority.STREAM_UPDATE).chunks[0].text == PLACEHOLDER
     assert list(planner.plan(Priority.FINAL, empty_text="Nothing.").chunks) == [Chunk(0, len(text), "Nothing.")]
 
 
-def test_a_head_of_a_table_is_not_parted_from_the_line_under_it() -> None:
+def test_a_table_header_stays_with_its_delimiter_row() -> None:
     table, row = "| a | b |\n|---|---|\n", " | ".join(["word"] * 200)
     for before in range(300, 400):
         for chunk in shown("x" * before + f"\n{table}{row}"):
@@ -424,7 +422,7 @@ class Scale:
         return len(text)
 
 
-def test_blank_lines_are_read_at_once_however_many() -> None:
+def test_many_blank_lines_are_parsed_once() -> None:
     scale = Scale()
     planner = Planner(MessageLimits(400, scale))
     planner.feed("Hello" + "\n" * 60_000)
@@ -432,13 +430,13 @@ def test_blank_lines_are_read_at_once_however_many() -> None:
     assert scale.calls < 2_000
 
 
-def test_what_becomes_longer_by_making_it_inert_still_fits() -> None:
+def test_escaped_text_still_fits() -> None:
     chunks = shown("<@U1>" * 1000, SLACK)
     assert max(map(utf8, chunks)) <= 380
     assert "".join(chunks) == "&lt;@U1>" * 1000
 
 
-def test_room_is_left_for_a_line_under_the_text() -> None:
+def test_a_chunk_leaves_room_for_a_status_line() -> None:
     for chunk in shown("word " * 500, SLACK):
         assert utf8(f"{chunk}\n\n{'s' * 18}") <= SLACK.chunk_size
 
@@ -446,7 +444,7 @@ def test_room_is_left_for_a_line_under_the_text() -> None:
 @pytest.mark.parametrize(
     "unit", ["word ", "x", "\n", "line\n", "```\ncode\n```\n", "| a | b |\n|---|---|\n", "**a** ", "[a"]
 )
-def test_the_cost_grows_with_the_text_and_no_faster(unit: str) -> None:
+def test_the_cost_of_planning_is_linear(unit: str) -> None:
     def cost(size: int, *, piece: int) -> int:
         measured = 0
 
@@ -465,7 +463,7 @@ def test_the_cost_grows_with_the_text_and_no_faster(unit: str) -> None:
         assert cost(20_000, piece=piece) <= 4.5 * cost(5_000, piece=piece) + 2_500
 
 
-async def test_a_long_text_that_comes_at_once_is_read_in_parts_and_others_go_on_in_between() -> None:
+async def test_planning_a_long_text_yields_to_other_tasks() -> None:
     text = "A paragraph of some words.\n\n" * 2_000
     planner, passes = Planner(SLACK), 0
 

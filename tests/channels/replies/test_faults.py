@@ -183,7 +183,7 @@ async def closed_socket(talk: Talk, name: str) -> None:
 
 @pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
 @pytest.mark.parametrize("call", CALLS)
-async def test_what_passes_costs_nothing(
+async def test_transient_faults_leave_the_reply_correct(
     talk: Talk,
     call: str,
     fault: Callable[[Talk, str], Awaitable[None]],
@@ -213,7 +213,7 @@ async def test_what_passes_costs_nothing(
 
 @pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
 @pytest.mark.parametrize("call", STREAM_CALLS)
-async def test_what_passes_costs_a_reply_that_is_streamed_nothing(
+async def test_transient_faults_leave_a_streamed_reply_correct(
     streamed: SlackTalk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     before = len(streamed.sandbox.calls)
@@ -272,13 +272,13 @@ async def deleted_in_mid_answer(talk: Talk) -> Any:
     return await ended(talk, 1)
 
 
-async def test_what_somebody_deletes_in_mid_answer_is_posted_anew(talk: Talk) -> None:
+async def test_a_message_deleted_during_an_answer_is_posted_again(talk: Talk) -> None:
     row = await deleted_in_mid_answer(talk)
     assert (row.state, row.error) == ("done", None)
     is_right(talk, "edit")
 
 
-async def test_a_thread_that_is_archived_in_mid_answer_is_opened_and_a_channel_is_not(
+async def test_a_thread_archived_during_an_answer_is_reopened_and_a_channel_is_not(
     talk: Talk, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
@@ -293,7 +293,7 @@ async def test_a_thread_that_is_archived_in_mid_answer_is_opened_and_a_channel_i
         is_right(talk, "edit")
 
 
-async def test_a_message_that_is_deleted_while_it_is_streamed_is_posted_anew_and_an_archived_channel_is_named(
+async def test_a_deleted_stream_is_posted_again_and_an_archived_channel_is_reported(
     streamed: SlackTalk, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert (await deleted_in_mid_answer(streamed)).state == "done"
@@ -312,7 +312,7 @@ async def test_a_message_that_is_deleted_while_it_is_streamed_is_posted_anew_and
 
 @pytest.mark.parametrize("fault", [missing_permission, channel_gone])
 @pytest.mark.parametrize("call", ["post", "edit", "find"])
-async def test_what_cannot_be_shown_is_a_failed_turn_and_one_error_in_the_log(
+async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_one_log_error(
     talk: Talk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     act = await prepare(talk, call)
@@ -335,7 +335,7 @@ def refuse_edits(talk: Talk, times: int) -> None:
         talk.sandbox.faults.fail(talk.calls["edit"], times, status=400, code=240000)
 
 
-async def test_a_part_of_an_answer_that_the_platform_refuses_keeps_nothing_of_the_whole_back(
+async def test_a_refused_chunk_does_not_block_the_complete_answer(
     talk: Talk,
 ) -> None:
     """As Discord's filter of links may, or Slack with `invalid_blocks`."""
@@ -345,7 +345,7 @@ async def test_a_part_of_an_answer_that_the_platform_refuses_keeps_nothing_of_th
     is_right(talk, "edit")
 
 
-async def test_words_that_the_platform_refuses_come_as_a_file_with_one_apology_in_their_place(
+async def test_a_refused_text_is_posted_as_a_file_with_one_apology(
     talk: Talk, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse_edits(talk, 2)  # of a part, and of the whole
@@ -365,7 +365,7 @@ async def test_words_that_the_platform_refuses_come_as_a_file_with_one_apology_i
 
 
 @pytest.mark.parametrize("fault", [missing_permission, channel_gone])
-async def test_what_need_not_be_is_done_without(talk: Talk, fault: Callable[[Talk, str], Awaitable[None]]) -> None:
+async def test_optional_calls_may_fail(talk: Talk, fault: Callable[[Talk, str], Awaitable[None]]) -> None:
     act = await prepare(talk, "react")
     await fault(talk, talk.calls["react"])
     await act()
@@ -373,7 +373,7 @@ async def test_what_need_not_be_is_done_without(talk: Talk, fault: Callable[[Tal
     is_right(talk, "react")
 
 
-async def test_what_is_left_over_and_cannot_be_deleted_stays_and_is_told(
+async def test_an_extra_message_that_cannot_be_deleted_stays_and_is_logged(
     talk: Talk, caplog: pytest.LogCaptureFixture
 ) -> None:
     act = await prepare(talk, "delete")
@@ -386,7 +386,7 @@ async def test_what_is_left_over_and_cannot_be_deleted_stays_and_is_told(
     assert len(errors(caplog)) == len(left)
 
 
-async def test_a_file_that_may_not_be_shown_is_read_in_messages(talk: Talk) -> None:
+async def test_a_refused_file_is_posted_as_messages(talk: Talk) -> None:
     if isinstance(talk, SlackTalk):
         await missing_permission(talk, talk.calls["upload"])
     else:

@@ -71,9 +71,7 @@ def alts(talk: Talk) -> list[str]:
     return [file.description for m in standing for file in m.content.attachments if file.description]
 
 
-async def test_what_tools_make_comes_with_the_answer_in_order_and_goes_with_the_conversation(
-    sandbox: Any, tmp_path: Path
-) -> None:
+async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(sandbox: Any, tmp_path: Path) -> None:
     script = [MAKES, "Here you are.", MAKES[1:], "Once more."]
     async with talking(sandbox, tmp_path, *script, core=TOOLS) as talk:
         await talk.say("draw")
@@ -92,7 +90,7 @@ async def test_what_tools_make_comes_with_the_answer_in_order_and_goes_with_the_
 
 
 @pytest.mark.parametrize("moment", ["sent", "recorded", "shared"])
-async def test_each_file_is_there_once_when_a_process_dies_around_its_showing(
+async def test_each_generated_file_is_posted_once_despite_a_crash(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     async with talking(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as talk:
@@ -129,7 +127,7 @@ async def test_each_file_is_there_once_when_a_process_dies_around_its_showing(
         assert texts(talk) == ["Here you are."]
 
 
-async def test_what_failed_shows_its_files_when_it_is_tried_again(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_retried_turn_posts_its_files(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as talk:
         await talk.say("draw")
         await shows(talk, lambda found: found and "⚠️" in found[-1])
@@ -141,7 +139,7 @@ async def test_what_failed_shows_its_files_when_it_is_tried_again(sandbox: Any, 
         assert sorted(talk.files()) == sorted(MADE[:2])
 
 
-async def test_a_file_that_is_refused_is_named_and_the_others_are_shown(
+async def test_a_refused_file_is_named_and_the_others_are_posted(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = SlackApi.upload

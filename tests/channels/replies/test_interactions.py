@@ -53,7 +53,7 @@ def made(talk: Talk) -> int:
 # While it grows
 
 
-async def test_a_reply_that_grows_can_be_stopped_by_who_asked_and_by_nobody_else(sandbox: Any, tmp_path: Path) -> None:
+async def test_only_the_author_can_stop_a_growing_reply(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
         await shows(talk, lambda found: found == ["Once"])
@@ -67,7 +67,7 @@ async def test_a_reply_that_grows_can_be_stopped_by_who_asked_and_by_nobody_else
         assert not talk.whispers("ada")
 
 
-async def test_a_stop_that_comes_too_late_is_told_to_who_pressed(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
         await has_buttons(talk, [words.STOP])
@@ -82,7 +82,7 @@ async def test_a_stop_that_comes_too_late_is_told_to_who_pressed(sandbox: Any, t
         assert word == words.messages_for("ko")(words.ENDED)
 
 
-async def test_what_waits_for_the_model_can_be_stopped_before_it_says_a_word(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_reply_can_be_stopped_before_the_first_text(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Pause(60)]) as talk:
         await talk.say("hi")
         await has_buttons(talk, [words.STOP])
@@ -91,7 +91,7 @@ async def test_what_waits_for_the_model_can_be_stopped_before_it_says_a_word(san
         await says(talk, words.STOPPED)
 
 
-async def test_the_stop_is_under_the_last_message_and_goes_with_the_end(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_stop_button_is_under_the_last_chunk_until_the_end(sandbox: Any, tmp_path: Path) -> None:
     go_on, end = asyncio.Event(), asyncio.Event()
     long = "A sentence of some words. " * 160
     async with talking(sandbox, tmp_path, [Say("Once."), Pause(go_on), Say(long), Pause(end)]) as talk:
@@ -105,7 +105,7 @@ async def test_the_stop_is_under_the_last_message_and_goes_with_the_end(sandbox:
         assert buttons(talk) == [*([] for _ in talk.replies()[1:]), FINISHED]
 
 
-async def test_a_reply_that_is_handed_over_keeps_its_stop_for_whoever_goes_on(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_released_reply_keeps_its_stop_button(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
         await shows(talk, lambda found: found == ["Once"])
@@ -118,7 +118,7 @@ async def test_a_reply_that_is_handed_over_keeps_its_stop_for_whoever_goes_on(sa
         await has_buttons(talk, [words.REGENERATE])
 
 
-async def test_buttons_come_with_calls_that_are_made_anyway(sandbox: Any, tmp_path: Path) -> None:
+async def test_buttons_need_no_calls_of_their_own(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with talking(sandbox, tmp_path, [Pause(go_on), Say("It is 42.")]) as talk:
         await talk.say("hi")
@@ -133,7 +133,7 @@ async def test_buttons_come_with_calls_that_are_made_anyway(sandbox: Any, tmp_pa
 # Under an answer
 
 
-async def test_an_answer_can_be_given_once_more_where_it_stands(sandbox: Any, tmp_path: Path) -> None:
+async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "It is 41.", "It is 42.") as talk:
         await talk.say("what is it?")
         await says(talk, "It is 41.")
@@ -150,7 +150,7 @@ async def test_an_answer_can_be_given_once_more_where_it_stands(sandbox: Any, tm
         assert talk.replies()[0].buttons[words.GOOD] == f"good:{second.id}"
 
 
-async def test_any_reader_may_say_what_he_thinks_of_it(sandbox: Any, tmp_path: Path) -> None:
+async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "It is 42.") as talk:
         await talk.say("what is it?")
         await has_buttons(talk, FINISHED)
@@ -163,7 +163,7 @@ async def test_any_reader_may_say_what_he_thinks_of_it(sandbox: Any, tmp_path: P
         assert kept == ["bad", "bad"]
 
 
-async def test_no_button_is_there_that_is_not_wanted(sandbox: Any, tmp_path: Path) -> None:
+async def test_disabled_buttons_are_not_shown(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "It is 42.", Fail(400, "")) as talk:
         talk.bot.answerer._settings = replace(talk.bot.answerer._settings, extras=EXTRA_BUTTONS - EXTRA_BUTTONS)
         await talk.say("what is it?")
@@ -176,9 +176,7 @@ async def test_no_button_is_there_that_is_not_wanted(sandbox: Any, tmp_path: Pat
 # People change their minds
 
 
-async def test_a_question_that_is_edited_while_it_is_answered_can_be_answered_anew_at_once(
-    sandbox: Any, tmp_path: Path
-) -> None:
+async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Two and tow"), Pause(60)], "Four.") as talk:
         await talk.say("two and tow?")
         await shows(talk, lambda found: found == ["Two and tow"])
@@ -194,9 +192,7 @@ async def test_a_question_that_is_edited_while_it_is_answered_can_be_answered_an
         assert "two and two?" in asked[0]
 
 
-async def test_a_question_that_is_edited_after_its_answer_can_be_answered_anew_as_long_as_it_is_edited(
-    sandbox: Any, tmp_path: Path
-) -> None:
+async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "Tow?", "Four.") as talk:
         await talk.say("two and tow?")
         await talk.bot.settled(1)
@@ -212,7 +208,7 @@ async def test_a_question_that_is_edited_after_its_answer_can_be_answered_anew_a
         await says(talk, "Four.")
 
 
-async def test_an_edit_of_what_another_worker_answers_is_seen_when_that_has_ended(
+async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
@@ -226,7 +222,7 @@ async def test_an_edit_of_what_another_worker_answers_is_seen_when_that_has_ende
         await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
 
 
-async def test_an_edit_is_not_forgotten_by_whoever_takes_the_turn_up(sandbox: Any, tmp_path: Path) -> None:
+async def test_an_edit_survives_a_change_of_the_worker(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Tow"), Pause(60)], [Say("Tow"), Pause(0.2), Say("?")]) as talk:
         await talk.say("two and tow?")
         await shows(talk, lambda found: found == ["Tow"])
@@ -237,7 +233,7 @@ async def test_an_edit_is_not_forgotten_by_whoever_takes_the_turn_up(sandbox: An
         await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
 
 
-async def test_of_a_question_that_is_deleted_the_answer_ends_with_a_word(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_deleted_question_ends_its_answer_with_a_notice(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)], "It is 42.") as talk:
         await talk.say("one")
         await shows(talk, lambda found: found == ["Once"])
@@ -253,7 +249,7 @@ async def test_of_a_question_that_is_deleted_the_answer_ends_with_a_word(sandbox
         assert buttons(talk) == [[], []]
 
 
-async def test_a_deletion_that_comes_while_another_worker_ends_the_answer_is_seen_when_it_has(
+async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
@@ -269,7 +265,7 @@ async def test_a_deletion_that_comes_while_another_worker_ends_the_answer_is_see
         assert buttons(talk) == [[]]
 
 
-async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_deletion_survives_a_change_of_the_worker(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "It is 42.") as talk:
         await talk.say("one")
         await talk.bot.settled(1)
@@ -279,7 +275,7 @@ async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: 
         assert (row.state, buttons(talk)) == ("cancelled", [[]])
 
 
-async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_one(
+async def test_a_rerendered_answer_does_not_replace_a_newer_one(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, go_on, made_of = asyncio.Event(), asyncio.Event(), standing.load_files
@@ -305,7 +301,7 @@ async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_on
         assert buttons(talk) == [FINISHED]
 
 
-async def test_what_people_have_taken_away_is_not_shown_again(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_deleted_reply_is_not_rerendered(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "It is 42.", "last") as talk:
         await talk.say("one")
         await talk.bot.settled(1)
@@ -321,7 +317,7 @@ async def test_what_people_have_taken_away_is_not_shown_again(sandbox: Any, tmp_
 # Languages
 
 
-async def test_who_speaks_another_language_has_the_bots_own_words_in_it(sandbox: Any, tmp_path: Path) -> None:
+async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any, tmp_path: Path) -> None:
     korean = words.messages_for("ko")
     if isinstance(sandbox, SlackSandbox):
         sandbox.add_user("minsu", "Minsu", locale="ko-KR")
@@ -341,9 +337,7 @@ async def test_who_speaks_another_language_has_the_bots_own_words_in_it(sandbox:
 # Commands
 
 
-async def test_a_command_is_answered_where_it_is_given_and_a_stop_where_it_is_seen(
-    sandbox: Any, tmp_path: Path
-) -> None:
+async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
         await shows(talk, lambda found: found == ["Once"])

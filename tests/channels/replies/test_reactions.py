@@ -28,7 +28,7 @@ class Signs:
         self.log.append(f"remove {address['message']}")
 
 
-async def test_a_sign_is_set_and_taken_away_and_a_second_time_there_is_none() -> None:
+async def test_a_queued_reaction_is_added_and_removed_once() -> None:
     signs = Signs()
     signs.receipts.add(MESSAGE)
     signs.receipts.remove(MESSAGE)
@@ -37,7 +37,7 @@ async def test_a_sign_is_set_and_taken_away_and_a_second_time_there_is_none() ->
     assert signs.log == ["add 2", "remove 2"]
 
 
-async def test_a_sign_is_taken_away_though_the_reply_that_does_so_has_ended() -> None:
+async def test_a_queued_reaction_is_removed_after_its_reply_has_ended() -> None:
     signs, caller, failures = Signs(), Caller("test", pauses=(0.01,)), [TransientError("HTTP 500")]
 
     async def send() -> None:
@@ -59,14 +59,14 @@ async def test_a_sign_is_taken_away_though_the_reply_that_does_so_has_ended() ->
     assert signs.log == ["add 2", "remove 2"]
 
 
-async def test_what_was_never_given_is_not_taken_away() -> None:
+async def test_a_reaction_that_was_not_added_is_not_removed() -> None:
     signs = Signs()
     signs.receipts.remove(MESSAGE)
     await signs.receipts.drain(1)
     assert signs.log == []
 
 
-async def test_however_slow_the_platform_is_a_sign_is_taken_away_after_it_was_set() -> None:
+async def test_a_slow_reaction_is_removed_after_it_was_added() -> None:
     signs = Signs()
     signs.open.clear()
     signs.receipts.add(MESSAGE)
@@ -78,7 +78,7 @@ async def test_however_slow_the_platform_is_a_sign_is_taken_away_after_it_was_se
     assert signs.log == ["add 2", "remove 2"]
 
 
-async def test_a_sign_that_cannot_be_set_is_no_fault() -> None:
+async def test_a_failed_reaction_is_no_error() -> None:
     signs = Signs()
     signs.error = SurfaceError("forbidden")
     signs.receipts.add(MESSAGE)
@@ -87,7 +87,7 @@ async def test_a_sign_that_cannot_be_set_is_no_fault() -> None:
     assert signs.log == ["remove 2"]
 
 
-async def test_settling_does_not_wait_longer_than_it_may() -> None:
+async def test_draining_is_limited_in_time() -> None:
     signs = Signs()
     signs.open.clear()
     signs.receipts.add(MESSAGE)

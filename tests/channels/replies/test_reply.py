@@ -138,7 +138,7 @@ def on(board: Board, **more: Any) -> Reply:
     return Reply(board, save_ids=board.keep, **more)
 
 
-async def test_what_is_said_already_is_not_shown_once_more(board: Board) -> None:
+async def test_shown_text_is_not_sent_again(board: Board) -> None:
     async with on(board) as reply:
         reply.feed("Well.")
         await board.until(lambda: board.shown == ["Well."] and not board.in_flight)
@@ -151,7 +151,7 @@ async def test_what_is_said_already_is_not_shown_once_more(board: Board) -> None
     assert [plan.priority for plan in board.plans[shown:]] == [Priority.FINAL]
 
 
-async def test_a_placeholder_comes_first_and_is_then_filled(board: Board) -> None:
+async def test_a_placeholder_is_posted_first_and_then_replaced(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown == [PLACEHOLDER])
         assert board.plans[0].priority is Priority.PROGRESS
@@ -163,7 +163,7 @@ async def test_a_placeholder_comes_first_and_is_then_filled(board: Board) -> Non
     assert board.log.count("begun") == 1
 
 
-async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Board) -> None:
+async def test_feed_does_not_wait_and_only_the_newest_text_is_shown(board: Board) -> None:
     board.gate.clear()
     async with on(board) as reply:
         await board.until(lambda: board.in_flight)
@@ -177,7 +177,7 @@ async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Boar
         await reply.close("x" * 50)
 
 
-async def test_the_first_words_wait_neither_for_a_pace_nor_behind_what_waited_before_them(board: Board) -> None:
+async def test_the_first_text_waits_neither_for_a_pace_nor_in_the_queue(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown == [PLACEHOLDER])
         board.has_no_place_for = {Priority.STREAM_UPDATE}
@@ -195,7 +195,7 @@ async def test_the_first_words_wait_neither_for_a_pace_nor_behind_what_waited_be
         await reply.close("**The answer**")
 
 
-async def test_a_tick_that_was_dropped_is_tried_again(board: Board) -> None:
+async def test_a_dropped_tick_is_retried(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
         board.drop_ticks = 3
@@ -205,7 +205,7 @@ async def test_a_tick_that_was_dropped_is_tried_again(board: Board) -> None:
         await reply.close("text")
 
 
-async def test_what_waits_for_a_place_shows_the_newest_text(board: Board) -> None:
+async def test_a_call_that_waited_for_its_slot_shows_the_newest_text(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
         board.has_no_place_for = {Priority.STREAM_UPDATE}
@@ -223,7 +223,7 @@ async def test_what_waits_for_a_place_shows_the_newest_text(board: Board) -> Non
     ]
 
 
-async def test_a_reply_that_is_closed_before_its_placeholder_has_a_place_is_posted_whole(board: Board) -> None:
+async def test_a_reply_closed_before_its_placeholder_is_posted_completely(board: Board) -> None:
     board.has_no_place_for = {Priority.PROGRESS}
     async with on(board) as reply:
         await asyncio.sleep(0)
@@ -231,7 +231,7 @@ async def test_a_reply_that_is_closed_before_its_placeholder_has_a_place_is_post
     assert [[chunk.text for chunk in plan.chunks] for plan in board.plans] == [["the answer"]]
 
 
-async def test_where_calls_are_scarce_a_message_is_shown_when_it_is_whole_and_changes_no_more(board: Board) -> None:
+async def test_with_scarce_calls_a_chunk_is_posted_when_it_is_complete(board: Board) -> None:
     board.has_no_room = True
     text = "\n\n".join(f"{number} {'word ' * 12}".strip() for number in range(4))
     async with on(board) as reply:
@@ -244,7 +244,7 @@ async def test_where_calls_are_scarce_a_message_is_shown_when_it_is_whole_and_ch
     assert "\n\n".join(board.shown) == text
 
 
-async def test_where_calls_are_scarce_the_message_bears_a_sign_until_there_is_something_to_show(board: Board) -> None:
+async def test_with_scarce_calls_a_reaction_stays_until_the_first_chunk(board: Board) -> None:
     board.has_no_room = True
     async with asyncio.timeout(20), Reply(board, save_ids=board.keep) as reply:
         while not board.log:  # noqa: ASYNC110 (it says so without a word)
@@ -257,7 +257,7 @@ async def test_where_calls_are_scarce_the_message_bears_a_sign_until_there_is_so
     assert board.log.index("begun") > max(at for at, line in enumerate(board.log) if line == "waits")
 
 
-async def test_a_reply_that_found_no_room_grows_as_soon_as_there_is_some(board: Board) -> None:
+async def test_a_reply_without_budget_grows_as_soon_as_there_is_some(board: Board) -> None:
     board.has_no_room = True
     async with on(board) as reply:
         reply.feed("not yet")
@@ -269,7 +269,7 @@ async def test_a_reply_that_found_no_room_grows_as_soon_as_there_is_some(board: 
         await reply.close("not yet, but now")
 
 
-async def test_a_message_that_is_full_is_ended_before_others_grow(board: Board) -> None:
+async def test_a_full_chunk_is_completed_before_others_grow(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
         board.has_no_place_for = {Priority.STREAM_UPDATE}
@@ -281,7 +281,7 @@ async def test_a_message_that_is_full_is_ended_before_others_grow(board: Board) 
         await reply.close("word " * 25)
 
 
-async def test_leaving_does_not_wait_for_a_place(board: Board) -> None:
+async def test_releasing_a_reply_does_not_wait_for_a_slot(board: Board) -> None:
     board.has_no_place_for = set(Priority)
     async with asyncio.timeout(20), on(board) as reply:
         reply.feed("text")
@@ -289,7 +289,7 @@ async def test_leaving_does_not_wait_for_a_place(board: Board) -> None:
     assert board.plans == []
 
 
-async def test_a_silence_is_told_with_its_length(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_model_is_shown_with_its_duration(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_module, "SILENCE_SECONDS", 1.0)
     async with on(board) as reply:
         await board.until(lambda: board.shown == [f"{PLACEHOLDER} (1 s)"])
@@ -301,7 +301,7 @@ async def test_a_silence_is_told_with_its_length(board: Board, monkeypatch: pyte
         await reply.close("So.")
 
 
-async def test_the_close_shows_all_of_it_whatever_was_dropped_before(board: Board) -> None:
+async def test_close_shows_the_complete_text_despite_dropped_ticks(board: Board) -> None:
     board.drop_ticks = 1000
     async with on(board) as reply:
         for _ in range(10):
@@ -312,7 +312,7 @@ async def test_the_close_shows_all_of_it_whatever_was_dropped_before(board: Boar
     assert "".join(text + " " for text in board.shown) == "word " * 100
 
 
-async def test_messages_that_are_left_over_go(board: Board) -> None:
+async def test_extra_messages_are_deleted(board: Board) -> None:
     async with on(board) as reply:
         reply.feed("word " * 100)
         await board.until(lambda: len(board.shown) > 3)
@@ -321,7 +321,7 @@ async def test_messages_that_are_left_over_go(board: Board) -> None:
     assert board.log[-1] == "keep m0"
 
 
-async def test_each_id_is_kept_before_the_next_message_is_posted(board: Board) -> None:
+async def test_each_id_is_stored_before_the_next_message_is_posted(board: Board) -> None:
     async with on(board) as reply:
         await reply.close("word " * 50)
     posts = [line.removeprefix("post ") for line in board.log if line.startswith("post")]
@@ -329,14 +329,14 @@ async def test_each_id_is_kept_before_the_next_message_is_posted(board: Board) -
     assert [line for line in board.log if line != "begun"] == expected
 
 
-async def test_messages_that_stand_already_are_written_over(board: Board) -> None:
+async def test_existing_messages_are_edited(board: Board) -> None:
     board.messages = {"a": "half an ans", "b": "left over"}
     async with on(board, known_ids=("a", "b")) as reply:
         await reply.close("The answer.")
     assert board.messages == {"a": "The answer."}
 
 
-async def test_a_status_stands_under_the_text_until_more_of_it_comes(board: Board) -> None:
+async def test_a_status_is_shown_under_the_text_until_more_text_arrives(board: Board) -> None:
     async with on(board) as reply:
         reply.show_status("Using a tool")
         await board.until(lambda: board.shown == ["Using a tool"])
@@ -348,7 +348,7 @@ async def test_a_status_stands_under_the_text_until_more_of_it_comes(board: Boar
     assert board.shown == ["So far, so good."]
 
 
-async def test_a_replaced_text_is_shown_instead(board: Board) -> None:
+async def test_a_replaced_text_is_shown(board: Board) -> None:
     async with on(board) as reply:
         reply.feed("secret")
         await board.until(lambda: board.shown == ["secret"])
@@ -357,7 +357,7 @@ async def test_a_replaced_text_is_shown_instead(board: Board) -> None:
         await reply.close(reply.text)
 
 
-async def test_an_error_of_the_surface_comes_out_of_the_close(board: Board) -> None:
+async def test_close_raises_the_error_of_the_surface(board: Board) -> None:
     board.error = SurfaceError("chat.update: is_archived")
     async with on(board) as reply:
         await board.until(lambda: board.plans and not board.in_flight)
@@ -368,7 +368,7 @@ async def test_an_error_of_the_surface_comes_out_of_the_close(board: Board) -> N
 
 
 @pytest.mark.parametrize("is_under_way", [False, True])
-async def test_a_part_that_is_refused_loses_nothing_of_the_whole(board: Board, is_under_way: bool) -> None:
+async def test_a_refused_chunk_loses_no_text(board: Board, is_under_way: bool) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.messages and not board.in_flight)
         board.error = EditRefusedError("edit: 240000")
@@ -385,7 +385,7 @@ async def test_a_part_that_is_refused_loses_nothing_of_the_whole(board: Board, i
     assert [plan.chunks[0].text for plan in board.plans] == ["…", "half of", "half of it"]
 
 
-async def test_what_a_file_is_called_that_cannot_be_had_keeps_to_the_bounds_of_a_message(board: Board) -> None:
+async def test_the_name_of_a_missing_file_fits_into_a_message(board: Board) -> None:
     """The name may be the model's, and the text too long to be read as messages."""
     show = board.show
 
@@ -401,7 +401,7 @@ async def test_what_a_file_is_called_that_cannot_be_had_keeps_to_the_bounds_of_a
     assert all(len(text) <= Board.limits.chunk_size + STATUS_RESERVE for text in board.messages.values())
 
 
-async def test_a_reply_that_cannot_be_shown_takes_back_the_sign_that_it_waits(board: Board) -> None:
+async def test_a_reply_that_cannot_be_shown_removes_its_queued_reaction(board: Board) -> None:
     board.error = SurfaceError("gone")
     async with on(board) as reply:
         with pytest.raises(SurfaceError):
@@ -409,7 +409,7 @@ async def test_a_reply_that_cannot_be_shown_takes_back_the_sign_that_it_waits(bo
     assert board.log == ["begun"]
 
 
-async def test_an_error_of_the_surface_that_nobody_hears_of_is_no_noise(board: Board) -> None:
+async def test_an_unretrieved_surface_error_is_not_logged(board: Board) -> None:
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     board.error = SurfaceError("gone")
@@ -420,7 +420,7 @@ async def test_an_error_of_the_surface_that_nobody_hears_of_is_no_noise(board: B
     assert unheard == []
 
 
-async def test_leaving_lets_the_call_in_flight_end_and_makes_no_other(board: Board) -> None:
+async def test_releasing_a_reply_waits_for_the_call_in_flight_only(board: Board) -> None:
     board.gate.clear()
     async with on(board) as reply:
         await board.until(lambda: board.in_flight)
@@ -430,7 +430,7 @@ async def test_leaving_lets_the_call_in_flight_end_and_makes_no_other(board: Boa
     assert len(board.plans) == 1
 
 
-async def test_a_call_in_flight_that_never_ends_is_given_up(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_call_in_flight_is_given_up(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_module, "ABANDON_TIMEOUT", 0.01)
     board.gate.clear()
     async with on(board):
@@ -438,7 +438,7 @@ async def test_a_call_in_flight_that_never_ends_is_given_up(board: Board, monkey
     assert board.shown == []
 
 
-async def test_a_second_close_while_the_first_is_under_way_wins(board: Board) -> None:
+async def test_a_second_close_replaces_the_first(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
         board.gate.clear()
@@ -451,7 +451,7 @@ async def test_a_second_close_while_the_first_is_under_way_wins(board: Board) ->
     assert board.shown == ["stopped"]
 
 
-async def test_a_close_that_is_cancelled_goes_on_and_may_be_closed_over(board: Board) -> None:
+async def test_a_cancelled_close_continues_and_may_be_replaced(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
         board.gate.clear()
@@ -464,7 +464,7 @@ async def test_a_close_that_is_cancelled_goes_on_and_may_be_closed_over(board: B
     assert board.shown == ["stopped"]
 
 
-async def test_what_is_shown_whole_may_be_closed_over(board: Board) -> None:
+async def test_a_closed_reply_may_be_closed_again(board: Board) -> None:
     async with on(board) as reply:
         await reply.close("the answer")
         await reply.close("the answer", ending="deleted")
@@ -473,9 +473,7 @@ async def test_what_is_shown_whole_may_be_closed_over(board: Board) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text("ab \n", max_size=60), max_size=12), st.integers(0, 3), st.text("ab \n`", max_size=300))
-def test_whatever_was_fed_the_close_leaves_just_the_plan_of_the_last_text(
-    pieces: list[str], dropped: int, last: str
-) -> None:
+def test_close_shows_exactly_the_plan_of_the_last_text(pieces: list[str], dropped: int, last: str) -> None:
     async def main() -> None:
         board = Board()
         board.drop_ticks = dropped
@@ -493,7 +491,7 @@ def test_whatever_was_fed_the_close_leaves_just_the_plan_of_the_last_text(
     asyncio.run(main())
 
 
-async def test_a_reply_that_is_another_workers_is_shown_no_more(board: Board) -> None:
+async def test_a_reply_stops_when_another_worker_owns_its_turn(board: Board) -> None:
     is_lost = False
 
     async def hold() -> None:
@@ -509,7 +507,7 @@ async def test_a_reply_that_is_another_workers_is_shown_no_more(board: Board) ->
     assert board.shown == ["mine"]
 
 
-async def test_messages_that_are_posted_when_another_worker_has_the_turn_are_orphans(board: Board) -> None:
+async def test_messages_posted_after_a_lost_lease_are_orphans(board: Board) -> None:
     async def keep(_ids: Sequence[str]) -> None:
         raise TurnLostError("it is another worker's")
 
@@ -519,7 +517,7 @@ async def test_messages_that_are_posted_when_another_worker_has_the_turn_are_orp
     assert reply.orphaned_ids == list(board.messages)
 
 
-async def test_a_reply_that_was_left_has_no_call_in_flight(board: Board) -> None:
+async def test_a_released_reply_has_no_call_in_flight(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.in_flight)
         await reply.abandon()
@@ -527,7 +525,7 @@ async def test_a_reply_that_was_left_has_no_call_in_flight(board: Board) -> None
         assert board.log[-1] == "begun"
 
 
-async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(board: Board) -> None:
+async def test_growing_and_ended_replies_have_their_own_buttons(board: Board) -> None:
     stop, more, again = (Button(f"{name}:1", name) for name in ("stop", "revise", "regenerate"))
     async with on(board, buttons=[stop]) as reply:
         await board.until(lambda: board.shown == [PLACEHOLDER])
@@ -540,7 +538,7 @@ async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(bo
     assert [plan.buttons for plan in board.plans] == [[stop], [stop], [more, stop], [again]]
 
 
-async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(board: Board) -> None:
+async def test_a_chunk_that_is_posted_complete_has_no_button(board: Board) -> None:
     stop = Button("stop:1", "Stop")
     board.has_no_room = True
     async with on(board, buttons=[stop]) as reply:
@@ -550,7 +548,7 @@ async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(b
         await reply.close("word " * 30)
 
 
-async def test_what_it_says_in_its_own_name_is_in_its_language(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_notices_of_a_reply_are_in_its_language(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_module, "SILENCE_SECONDS", 0.01)
     korean = words.messages_for("ko")
     async with on(board, max_messages=1, say=korean) as reply:

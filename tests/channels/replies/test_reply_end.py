@@ -71,7 +71,7 @@ def fails_once(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
 # Too long
 
 
-async def test_what_is_too_long_to_read_is_begun_in_place_and_whole_in_a_file(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as talk:
         await talk.say("long")
         (row,) = await ended(talk)
@@ -83,7 +83,7 @@ async def test_what_is_too_long_to_read_is_begun_in_place_and_whole_in_a_file(sa
         assert row.state == "done"
 
 
-async def test_no_more_messages_are_shown_while_it_grows(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say(LONG, pieces=4), Pause(go_on), Say("\n\nThe end.")]
     async with talking(sandbox, tmp_path, script, most_messages=2) as talk:
@@ -98,14 +98,14 @@ async def test_no_more_messages_are_shown_while_it_grows(sandbox: Any, tmp_path:
 
 
 @pytest.mark.parametrize("said", ["#", "##\n\n#", "\n \n"])
-async def test_an_answer_of_which_nothing_can_be_seen_says_so(sandbox: Any, tmp_path: Path, said: str) -> None:
+async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Path, said: str) -> None:
     async with talking(sandbox, tmp_path, said) as talk:
         await talk.say("anything?")
         assert (await ended(talk))[0].state == "done"
         assert texts(talk) == [words.NO_ANSWER]
 
 
-async def test_what_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
+async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, LONG[:5_000], most_messages=4) as talk:
         await talk.say("long")
         await ended(talk)
@@ -113,7 +113,7 @@ async def test_what_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> Non
         assert 1 < len(texts(talk)) <= 4
 
 
-async def test_where_no_file_may_be_shown_the_whole_is_in_messages(sandbox: Any, tmp_path: Path) -> None:
+async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
         for rights in ("scopes", "permissions"):
             held: set[str] = getattr(sandbox, rights, set())
@@ -126,7 +126,7 @@ async def test_where_no_file_may_be_shown_the_whole_is_in_messages(sandbox: Any,
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "not shown"])
-async def test_a_file_is_there_once_when_a_process_dies_around_its_showing(
+async def test_an_answer_file_is_posted_once_despite_a_crash(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
 ) -> None:
     async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
@@ -146,9 +146,7 @@ async def test_a_file_is_there_once_when_a_process_dies_around_its_showing(
         assert texts(talk)[-1].endswith(words.IN_FILE)
 
 
-async def test_a_file_that_was_never_sent_whole_is_sent_anew(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "end", dies(talk))
@@ -182,7 +180,7 @@ async def lost(*_: Any, **__: Any) -> None:
     raise StoreError("out of reach")
 
 
-async def test_what_failed_after_a_long_text_says_so_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
     script = fails_once(failure=[Say(LONG, pieces=10), Pause(0.2), Stall()])
     async with talking(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as talk:
         await failed(talk)
@@ -203,7 +201,7 @@ async def test_what_failed_after_a_long_text_says_so_below_its_beginning(sandbox
 # Tried again
 
 
-async def test_an_error_can_be_tried_again_where_it_stands(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk, "what is it?")
         (apology,) = talk.replies()
@@ -220,7 +218,7 @@ async def test_an_error_can_be_tried_again_where_it_stands(sandbox: Any, tmp_pat
         assert "what is it?" in asked[0]["content"]
 
 
-async def test_it_can_be_tried_as_often_as_it_fails(sandbox: Any, tmp_path: Path) -> None:
+async def test_each_failure_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
     answers = iter([Fail(400, ""), Fail(400, ""), Fail(400, ""), "It is 42."])
     async with talking(sandbox, tmp_path, lambda _: next(answers)) as talk:
         await failed(talk)
@@ -233,7 +231,7 @@ async def test_it_can_be_tried_as_often_as_it_fails(sandbox: Any, tmp_path: Path
         assert len({row.origin for row in await ended(talk, 4)}) == 1
 
 
-async def test_only_who_asked_can_have_it_tried_again_and_others_are_told(sandbox: Any, tmp_path: Path) -> None:
+async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
         await talk.press(words.RETRY, user="grace")
@@ -245,7 +243,7 @@ async def test_only_who_asked_can_have_it_tried_again_and_others_are_told(sandbo
         assert not talk.whispers("ada")
 
 
-async def test_however_often_it_is_pressed_it_is_tried_once(sandbox: Any, tmp_path: Path) -> None:
+async def test_repeated_presses_retry_once(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = fails_once([Pause(go_on), Say("It is 42.")])
     async with talking(sandbox, tmp_path, script) as talk:
@@ -256,7 +254,7 @@ async def test_however_often_it_is_pressed_it_is_tried_once(sandbox: Any, tmp_pa
         assert len(await ended(talk, 2)) == 2
 
 
-async def test_it_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_retry_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, Fail(400, "")) as talk:
         await failed(talk)
         await ended(talk)
@@ -266,7 +264,7 @@ async def test_it_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
         assert (await ended(talk, 2))[-1].state == "done"
 
 
-async def test_it_waits_for_its_turn_and_shows_that_it_was_heard(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path: Path) -> None:
     go_on, asked = asyncio.Event(), 0
 
     def script(_asked: ReceivedRequest) -> Turn:
@@ -286,7 +284,7 @@ async def test_it_waits_for_its_turn_and_shows_that_it_was_heard(sandbox: Any, t
         await talk.sandbox.wait_for(lambda: not talk.receipts())
 
 
-async def test_what_a_reset_has_forgotten_is_not_tried_again(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_turn_before_a_reset_cannot_be_retried(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
         await ended(talk)
@@ -297,7 +295,7 @@ async def test_what_a_reset_has_forgotten_is_not_tried_again(sandbox: Any, tmp_p
         assert len(await ended(talk)) == 1
 
 
-async def test_a_reset_ends_a_retry_without_another_button(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_reset_ends_a_retry_without_a_button(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, fails_once([Say("Once"), Pause(60)])) as talk:
         await failed(talk)
         await talk.press(words.RETRY)
@@ -308,7 +306,7 @@ async def test_a_reset_ends_a_retry_without_another_button(sandbox: Any, tmp_pat
         assert retries(talk) == [False]
 
 
-async def test_a_stop_hands_the_answer_over_and_a_time_limit_can_be_tried_again(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
         await shows(talk, lambda found: found == ["Once"])
@@ -323,9 +321,7 @@ async def test_a_stop_hands_the_answer_over_and_a_time_limit_can_be_tried_again(
         await says(talk, "It is 42.")
 
 
-async def test_a_model_that_says_nothing_for_too_long_ends_in_one_sentence_below_what_it_said(
-    sandbox: Any, tmp_path: Path
-) -> None:
+async def test_a_silent_model_ends_in_one_sentence_below_its_text(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Stall()])) as talk:
         talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
         await failed(talk)
@@ -335,7 +331,7 @@ async def test_a_model_that_says_nothing_for_too_long_ends_in_one_sentence_below
         assert retries(talk) == [True]
 
 
-async def test_a_platform_that_takes_its_time_holds_up_no_model(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_slow_platform_does_not_delay_the_model(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
         sandbox.faults.delay(talk.calls["post"], 3.0)
         await talk.say("hi")
@@ -344,7 +340,7 @@ async def test_a_platform_that_takes_its_time_holds_up_no_model(sandbox: Any, tm
         await says(talk, "one two three four")
 
 
-async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
+async def test_a_database_error_is_reported_to_the_user_who_pressed(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with talking(sandbox, tmp_path, fails_once()) as talk:
@@ -358,7 +354,7 @@ async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
         await says(talk, "It is 42.")
 
 
-async def test_a_retry_that_a_dead_process_left_is_answered_where_it_stands(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_retry_of_a_dead_process_is_answered_in_place(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as talk:
         await failed(talk)
         await ended(talk)
@@ -368,7 +364,7 @@ async def test_a_retry_that_a_dead_process_left_is_answered_where_it_stands(sand
         await says(talk, "It is 42.")
 
 
-async def test_an_apology_that_was_found_again_after_a_crash_is_tried_again_in_place(
+async def test_an_apology_from_before_a_crash_is_retried_in_place(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Pause(60)])) as talk:
@@ -382,7 +378,7 @@ async def test_an_apology_that_was_found_again_after_a_crash_is_tried_again_in_p
         assert retries(talk) == [False]
 
 
-async def test_a_database_that_cannot_be_read_now_and_then_costs_an_answer_nothing(
+async def test_transient_read_errors_leave_the_answer_correct(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_of, reads = Database.read, list[str]()

@@ -120,7 +120,7 @@ TEXTS = st.lists(st.sampled_from(["one", "two", "three"]), min_size=1, max_size=
 
 
 @given(st.lists(st.tuples(TEXTS, st.integers(0, 3), st.booleans(), st.booleans()), max_size=6), TEXTS)
-async def test_whatever_was_dropped_deleted_or_restarted_the_final_is_shown_and_nothing_else(
+async def test_exactly_the_final_plan_is_shown_despite_drops_and_restarts(
     steps: list[tuple[list[str], int, bool, bool]], final: list[str]
 ) -> None:
     board, known = Board(), Known()
@@ -138,14 +138,14 @@ async def test_whatever_was_dropped_deleted_or_restarted_the_final_is_shown_and_
     assert len(board.messages) == len(final)
 
 
-async def test_each_message_is_told_which_one_it_follows() -> None:
+async def test_each_post_gets_the_previous_message_id() -> None:
     board, known = Board(), Known()
     await known.show(board, ["one"])
     await known.show(board, ["one", "two", "three"])
     assert [board.previous[message_id] for message_id in known.ids] == [None, *known.ids[:2]]
 
 
-async def test_what_stands_already_costs_no_call() -> None:
+async def test_unchanged_chunks_cost_no_call() -> None:
     board, known = Board(), Known()
     await known.show(board, ["one", "two"])
     before = board.calls
@@ -153,14 +153,14 @@ async def test_what_stands_already_costs_no_call() -> None:
     assert board.calls == before
 
 
-async def test_a_word_of_its_own_is_a_message_of_its_own() -> None:
+async def test_a_separate_notice_is_a_separate_message() -> None:
     board = Board()
     await board.post_message("hello")
     assert list(board.messages.values()) == ["hello"]
     assert await board.find_message_ids() == list(board.messages)
 
 
-async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_not_needed() -> None:
+async def test_an_acquired_slot_is_used_once_or_released() -> None:
     board, known = Board(), Known()
     one = RateLimiter(Window(calls=1, seconds=60.0))
     board._slot = one
@@ -172,7 +172,7 @@ async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_
     assert one.try_acquire(Priority.FINAL)
 
 
-async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_written_over(
+async def test_a_lost_edit_that_lands_after_the_final_edit_is_overwritten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(messages, "LATE_CALL_SECONDS", 0.5)
@@ -188,7 +188,7 @@ async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_writte
     assert list(board.messages.values()) == ["all of it"]
 
 
-async def test_a_message_grows_only_if_its_end_can_be_afforded() -> None:
+async def test_a_chunk_grows_only_while_its_final_edit_is_reserved() -> None:
     edits = RateLimiter(Window(calls=5, seconds=60.0))
     boards = [Board() for _ in range(6)]
     with ExitStack() as lives:
@@ -207,7 +207,7 @@ RETRY, STOP = Button("retry:1", "Retry"), Button("stop:1", "Stop")
 FILE = File("answer.md", b"all of it")
 
 
-async def test_the_buttons_are_under_the_last_message_and_nowhere_else() -> None:
+async def test_the_buttons_are_under_the_last_chunk_only() -> None:
     board, known = Board(), Known()
     await known.show(board, ["one", "two"], controls=[RETRY])
     assert [board.buttons[id_] for id_ in known.ids] == [(), (RETRY,)]
@@ -217,7 +217,7 @@ async def test_the_buttons_are_under_the_last_message_and_nowhere_else() -> None
     assert [board.buttons[id_] for id_ in known.ids] == [(), (), ()]
 
 
-async def test_a_file_comes_once_and_goes_with_the_plan_that_has_it() -> None:
+async def test_a_file_is_posted_once_and_deleted_with_its_plan() -> None:
     board, known = Board(), Known()
     await known.show(board, ["one", "two"], files=[FILE])
     before = board.calls
@@ -239,7 +239,7 @@ async def test_a_file_comes_once_and_goes_with_the_plan_that_has_it() -> None:
     assert (other.files, len(known.ids)) == ({}, 1)
 
 
-async def test_a_file_that_is_refused_is_told_when_all_else_is_shown() -> None:
+async def test_a_refused_file_is_reported_after_the_rest_is_shown() -> None:
     board, known = Board(), Known()
     board.takes_files = False
     with pytest.raises(FileRefusedError):

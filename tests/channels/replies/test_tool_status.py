@@ -32,14 +32,14 @@ def begins(tool: str = "look_up", line: str = "", call: str = "c1", **arguments:
         (begins(line="Looking for {x}, {y}, {z}", x="🙈" * 99, y="🙉" * 99, z="🙊\ud83d" * 99), None),
     ],
 )
-def test_a_line_says_what_is_being_done_in_words_and_no_more(event: StreamEvent, shown: str | None) -> None:
+def test_a_tool_status_is_plain_text(event: StreamEvent, shown: str | None) -> None:
     said = render_call(event, words.ENGLISH)
     assert shown is None or said == shown
     assert utf16_size(f"\n\n{said}{words.ENGLISH.format_elapsed(86_400)}") <= DISCORD.status_reserve
     assert not set("*`<>[]\n") & set(said)
 
 
-def test_the_tools_that_are_there_have_lines_in_each_language() -> None:
+def test_each_builtin_tool_has_a_status_in_each_language() -> None:
     event = begins("current_time", "Looking at the clock")
     assert render_call(event, words.messages_for("ko")) == "_시계를 보는 중…_"
     assert (
@@ -48,7 +48,7 @@ def test_the_tools_that_are_there_have_lines_in_each_language() -> None:
     )
 
 
-def test_of_several_the_newest_that_is_at_work_is_shown() -> None:
+def test_the_newest_running_tool_is_shown() -> None:
     tools = ToolStatus()
     first, second = begins("one", call="1"), begins("two", call="2")
     assert tools.start(first, words.ENGLISH) == "_Using one…_"
