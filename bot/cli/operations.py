@@ -113,9 +113,9 @@ def status(*, as_json: bool) -> None:
         tables.print_table(
             "Channels", ["name", "received until"], [[c.name, _format_age(c.heard)] for c in seen.channels]
         )
-        waiting = f"for up to {tables.format_duration(seen.waiting.oldest)}" if seen.waiting.messages else ""
+        waiting = f"for up to {tables.format_duration(seen.queue.oldest)}" if seen.queue.messages else ""
         tables.print_lines(
-            f"Queued: {seen.waiting.messages} messages {waiting}".rstrip(),
+            f"Queued: {seen.queue.messages} messages {waiting}".rstrip(),
             f"Open approvals: {seen.undecided}",
         )
         for finding in wrong:
@@ -177,7 +177,7 @@ def list_sessions(
                     s.messages,
                     s.model or "",
                     s.running or "",
-                    s.waiting,
+                    s.queued,
                 ]
                 for s in found
             ],

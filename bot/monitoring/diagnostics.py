@@ -100,9 +100,9 @@ def find_problems(
             yield Diagnosis("dead", worker.id, gone, "another worker takes them over within seconds; if not, start one")
     for turn in overview.running:
         yield from _check_turn(turn, overview.at - turn.created_at, alive, time_limit)
-    if overview.waiting.free > UNCLAIMED_SECONDS:
-        since = f"one of them for {overview.waiting.free:.0f} s with none before it"
-        line = f"messages that wait: {overview.waiting.messages}, {since}"
+    if overview.queue.free > UNCLAIMED_SECONDS:
+        since = f"one of them for {overview.queue.free:.0f} s with none before it"
+        line = f"messages that wait: {overview.queue.messages}, {since}"
         yield Diagnosis(
             "waiting", "inbox", line, "all workers are busy or hang: raise MAX_CONCURRENT_TURNS, or add a worker"
         )

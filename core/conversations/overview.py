@@ -38,7 +38,7 @@ class SessionOverview:
         messages: the number of stored inbox messages.
         model: the chosen model; None for the default.
         running: the id of the active turn.
-        waiting: the number of messages that wait.
+        queued: the number of messages that wait.
     """
 
     id: str
@@ -49,7 +49,7 @@ class SessionOverview:
     model: str | None
     is_muted: bool
     running: str | None
-    waiting: int
+    queued: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Overview:
     at: float
     workers: tuple[WorkerOverview, ...]
     running: tuple[TurnReport, ...]
-    waiting: QueueOverview
+    queue: QueueOverview
     undecided: int
     channels: tuple[ChannelOverview, ...]
     failures: tuple[FailureGroup, ...]
@@ -114,7 +114,7 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
             at=now,
             workers=await _workers(connection, now, ends=not database.is_sqlite),
             running=tuple(await load_reports(connection, (await connection.execute(running)).all(), prices)),
-            waiting=await _waiting(connection, now),
+            queue=await _waiting(connection, now),
             undecided=(await connection.execute(undecided)).scalar_one(),
             channels=await _channels(connection, now),
             failures=await _failures(connection, now - HOUR),
@@ -145,7 +145,7 @@ async def list_sessions(
     """
     spoken_at = sa.func.max(inbox.c.sent_at).label("spoken_at")
     people = sa.func.count(inbox.c.author.distinct()).label("people")
-    waits = sa.func.count(sa.case((is_waiting(inbox), 1))).label("waiting")
+    waits = sa.func.count(sa.case((is_waiting(inbox), 1))).label("queued")
     spoken = sa.select(inbox.c.session, spoken_at, people, sa.func.count().label("messages"), waits)
     spoken = spoken.where(inbox.c.session.startswith(beginning, autoescape=True)).group_by(inbox.c.session)
     if person is not None:
@@ -155,7 +155,7 @@ async def list_sessions(
     query = (
         sa.select(
             *(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.is_muted),
-            *(newest.c.spoken_at, newest.c.people, newest.c.messages, newest.c.waiting, running.label("running")),
+            *(newest.c.spoken_at, newest.c.people, newest.c.messages, newest.c.queued, running.label("running")),
         )
         .join(newest, newest.c.session == sessions.c.id)
         .order_by(newest.c.spoken_at.desc())
