@@ -1,9 +1,8 @@
-from unittest.mock import MagicMock
-
 import pytest
 
 from channels.commands.handlers import COMMANDS, PRIVATE_COMMANDS, parse_command
 from channels.discord.interactions import commands as discord
+from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.slack.interactions import commands as slack
 
 
@@ -38,7 +37,8 @@ def test_each_command_is_parsed(name: str) -> None:
 
 def test_slack_and_discord_have_the_same_commands_in_the_same_order() -> None:
     in_slack = {written.removeprefix("/"): name for written, name in slack.COMMANDS.items()}
-    in_discord = [command.name for command in discord.make_commands(MagicMock()) if command.name in COMMANDS]
+    handler = object.__new__(DiscordInteractionHandler)  # its methods are named, and not called
+    in_discord = [command.name for command in discord.make_commands(handler) if command.name in COMMANDS]
     assert list(in_slack.values()) == [name for name in COMMANDS if name not in ("mute", "listen")]
     assert [written for written, name in in_slack.items() if written != name] == ["agent-status"]  # Slack has /status
     assert in_discord == list(COMMANDS)

@@ -69,7 +69,7 @@ async def test_what_is_of_use_soon_alone_is_not_waited_for_where_it_has_no_place
     with deadline(4):
         assert [await platform.caller.call("read", platform.send, budget) for _ in range(2)] == ["sent", "sent"]
         begun = time()
-        with pytest.raises(SurfaceError, match=r"^the rate limit leaves no room for the call in time$"):
+        with pytest.raises(SurfaceError, match=r"^the rate limit does not allow the call in time$"):
             await platform.caller.call("read", platform.send, budget)
         assert time() - begun < 3
     assert platform.calls == 2

@@ -51,7 +51,7 @@ async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(fol
         assert "healthz" in bot["log"]
         (folder / "agent.py").write_text(AGENT)
         await until(lambda: bot["state"] == "running")
-        assert f"The bot ended by itself: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(told)
+        assert f"The bot exited: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(told)
         assert "cannot call tools" in "".join(bot["notices"])
         assert any("agent.py changed" in line for line in told)
 
