@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Generic, Literal, Protocol, TypeVar
 
-FaultKind = Literal["fail", "rate_limit", "lose_reply", "delay"]
+FaultKind = Literal["fail", "rate_limit", "lose_response", "delay"]
 
 
 class Fault(Protocol):

@@ -32,31 +32,31 @@ class Subscription(Generic[C]):
         self.put(None)
 
 
-class ChangeWatch(Generic[C]):
+class ChangeFeed(Generic[C]):
     """Tells every subscriber of every change, and wakes whoever waits for something to happen."""
 
     def __init__(self) -> None:
         self._subscriptions: WeakSet[Subscription[C]] = WeakSet()
-        self._tick = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def subscribe(self) -> Subscription[C]:
         subscription = Subscription[C]()
         self._subscriptions.add(subscription)
         return subscription
 
-    def change(self, change: C) -> None:
+    def publish(self, change: C) -> None:
         for subscription in list(self._subscriptions):
             subscription.put(change)
-        self.tick()
+        self.notify()
 
-    def tick(self) -> None:
+    def notify(self) -> None:
         """Let those who wait look again."""
-        self._tick.set()
-        self._tick = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def wait_for_change(self) -> None:
         """Wait until something happens."""
-        await self._tick.wait()
+        await self._changed.wait()
 
     async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
         """Return what `predicate` gives as soon as it is truthy; looks again whenever something happens.
@@ -67,7 +67,7 @@ class ChangeWatch(Generic[C]):
         try:
             async with asyncio.timeout(seconds):
                 while not (value := predicate()):
-                    await self._tick.wait()
+                    await self._changed.wait()
                 return value
         except TimeoutError:
             raise TimeoutError(f"not within {seconds} s; {state()}") from None

@@ -106,7 +106,7 @@ class SlackStage(Stage):
     async def _open(self) -> None:
         self.sandbox = SlackSandbox(speed=self.speed)
         await self.sandbox.__aenter__()
-        self.sandbox.faults.slow(ONE_WAY / self.speed)
+        self.sandbox.faults.set_latency(ONE_WAY / self.speed)
         self.places = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
 
     async def _close(self) -> None:
@@ -119,11 +119,11 @@ class SlackStage(Stage):
         return Question(number, channel, self.places[channel].id, message.ts)
 
     def calls(self) -> Sequence[tuple[str, float, bool]]:
-        return [(call.method, call.at, call.rate_limited) for call in self.sandbox.calls]
+        return [(call.method, call.received_at, call.rate_limited) for call in self.sandbox.calls]
 
     def versions(self) -> Sequence[Version]:
         deleted = {
-            str(call.arguments["ts"]): call.at + ONE_WAY / self.speed
+            str(call.arguments["ts"]): call.received_at + ONE_WAY / self.speed
             for call in self.sandbox.calls
             if call.method == "chat.delete" and call.error is None
         }
@@ -132,7 +132,7 @@ class SlackStage(Stage):
             own = [m for m in self.sandbox.messages(place, deleted=True) if m.user == self.sandbox.bot_user_id]
             for order, message in enumerate(own):
                 for version in message.versions:
-                    found.append(Version(version.at, message.ts, order, version.text, message.thread_ts))
+                    found.append(Version(version.shown_at, message.ts, order, version.text, message.thread_ts))
                 if message.deleted:
                     found.append(Version(deleted[message.ts], message.ts, order, None, message.thread_ts))
         return sorted(found, key=lambda version: version.at)
@@ -144,7 +144,7 @@ class DiscordStage(Stage):
     async def _open(self) -> None:
         self.sandbox = DiscordSandbox(speed=self.speed)
         await self.sandbox.__aenter__()
-        self.sandbox.faults.slow(ONE_WAY / self.speed)
+        self.sandbox.faults.set_latency(ONE_WAY / self.speed)
         self.places = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
 
     async def _close(self) -> None:
@@ -157,11 +157,11 @@ class DiscordStage(Stage):
         return Question(number, channel, self.places[channel].id, message.id)
 
     def calls(self) -> Sequence[tuple[str, float, bool]]:
-        return [(call.route, call.at, call.rate_limited) for call in self.sandbox.calls]
+        return [(call.route, call.received_at, call.rate_limited) for call in self.sandbox.calls]
 
     def versions(self) -> Sequence[Version]:
         deleted = {
-            call.path.rpartition("/")[2]: call.at + ONE_WAY / self.speed
+            call.path.rpartition("/")[2]: call.received_at + ONE_WAY / self.speed
             for call in self.sandbox.calls
             if call.route.startswith("DELETE /channels/{channel}/messages/{message}") and call.status == 204
         }

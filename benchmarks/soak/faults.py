@@ -61,7 +61,7 @@ class Trouble:
                 for bot in self._bots:
                     if not bot.is_alive:
                         await bot.start()
-                if self._slack.connected >= len(self._bots) - 1 and self._discord.connected:
+                if self._slack.connection_count >= len(self._bots) - 1 and self._discord.connection_count:
                     return
                 await asyncio.sleep(0.1)
 
@@ -82,7 +82,7 @@ class Trouble:
             case "429":
                 faults.rate_limit(call, 1, times)
             case "lost reply":
-                faults.lose_reply(call, times)
+                faults.lose_response(call, times)
         return kind
 
     async def _drop(self) -> str:

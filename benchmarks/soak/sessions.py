@@ -111,7 +111,7 @@ class SlackThread:
 
 def _slack_told(message: SlackMessage) -> Told:
     is_live = message.stream is not None and message.stream.is_live
-    versions = tuple((version.at, version.text) for version in message.versions)
+    versions = tuple((version.shown_at, version.text) for version in message.versions)
     return Told(versions, not is_live and _stands(message.text, message.buttons))
 
 

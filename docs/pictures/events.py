@@ -56,7 +56,7 @@ async def _opens_direct(world: World, where: str, desk: ClientSession) -> list[s
 
 async def _asks_about_names(world: World, where: str, desk: ClientSession) -> list[str]:
     slack = world.slack
-    group, channel = slack.add_group("oncall", ["ada", "grace"]), slack.channels["launch"]
+    group, channel = slack.add_user_group("oncall", ["ada", "grace"]), slack.channels["launch"]
     text = (
         f"<@{slack.bot_user_id}> who is in <!subteam^{group.id}>? <@{slack.people['grace'].id}> asks in <#{channel.id}>"
     )
@@ -92,8 +92,8 @@ async def _tells_session(world: World, where: str, desk: ClientSession) -> list[
     said = desk.said
     assert said is not None
     found = next(m for m in world.slack.messages(said.channel) if m.ts == said.id)
-    await world.slack.wait_for(lambda: (s := world.slack.session(found)) and s.status == "active")
-    session = world.slack.session(found)
+    await world.slack.wait_for(lambda: (s := world.slack.find_session(found)) and s.status == "active")
+    session = world.slack.find_session(found)
     assert session is not None
     return [f"Slack calls the conversation “{session.title}”; it was {session.statuses[0]}."]
 
@@ -181,14 +181,14 @@ async def _starts(world: World, where: str, desk: ClientSession) -> list[str]:
 
 async def _renews_socket(world: World, where: str, desk: ClientSession) -> list[str]:
     slack = world.slack
-    stood = slack.connected
+    stood = slack.connection_count
     await slack.refresh_sockets()
-    await slack.wait_for(lambda: slack.connected == stood, timeout=WITHIN)
+    await slack.wait_for(lambda: slack.connection_count == stood, timeout=WITHIN)
     return [f"Slack holds {stood} sockets to the bot, and has them made anew"]
 
 
 async def _verifies(world: World, where: str, desk: ClientSession) -> list[str]:
-    await world.slack.requests.verify(world.bot.address + EVENTS_PATH)
+    await world.slack.request_url.verify(world.bot.address + EVENTS_PATH)
     return [f"Slack asks {ADDRESS}{EVENTS_PATH} for the value of challenge, gets it, and takes the address"]
 
 

@@ -134,7 +134,7 @@ async def _stood(setup: Setup) -> AsyncIterator[World]:
     held = asyncio.Event()
     async with (
         SlackSandbox() as slack,
-        SlackSandbox(name="Partner", beside=slack) as partner,
+        SlackSandbox(name="Partner", primary=slack) as partner,
         DiscordSandbox() as discord,
         ScriptedOpenAI(script(held)) as model,
     ):

@@ -42,7 +42,7 @@ class DiscordPlatform:
 
     @property
     def connected(self) -> bool:
-        return self._discord.connected > 0
+        return self._discord.connection_count > 0
 
     async def connects_within(self, seconds: float) -> bool:
         return await talk.connects_within(self._discord, seconds)

@@ -18,7 +18,7 @@ from sandbox.client.platform import (
     ThreadSupport,
 )
 from sandbox.slack import SlackContent, SlackFile, SlackMessage, SlackSandbox, TaskCard
-from sandbox.slack.state.workspace import new_id
+from sandbox.slack.state.workspace import create_id
 
 #: Seconds within which a bot that asks for something does so.
 MODAL_WITHIN = 1.0
@@ -42,7 +42,7 @@ class SlackPlatform:
 
     @property
     def connected(self) -> bool:
-        return self._slack.connected > 0
+        return self._slack.connection_count > 0
 
     async def connects_within(self, seconds: float) -> bool:
         return await talk.connects_within(self._slack, seconds)
@@ -76,7 +76,7 @@ class SlackPlatform:
     async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
     ) -> ShownMessage:
-        sent = [SlackFile(new_id("F"), name, data) for name, data in files.items()]
+        sent = [SlackFile(create_id("F"), name, data) for name, data in files.items()]
         with talk.refusals():
             said = await self._slack.post_message(
                 person.id, place.channel, self._written(text), thread_ts=place.thread, files=sent
@@ -101,7 +101,7 @@ class SlackPlatform:
     async def click_button(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
         with talk.refusals():
             if button == STOP:
-                await self._slack.stop(person.id, self._found(message))
+                await self._slack.click_stop(person.id, self._found(message))
             elif not await self._slack.click_button(person.id, self._found(message), button):
                 raise ActionRefusedError(f"{self.bot} has not heard it.")
 
@@ -111,7 +111,7 @@ class SlackPlatform:
 
     async def choose(self, person: PlatformUser, message: ShownMessage, entry: str, text: str) -> None:
         with talk.refusals():
-            if not await self._slack.shortcut(person.id, self._found(message), self._slack.shortcuts[entry]):
+            if not await self._slack.use_shortcut(person.id, self._found(message), self._slack.shortcuts[entry]):
                 raise ActionRefusedError(f"{self.bot} has not heard it.")
             try:
                 modal = (await self._slack.wait_for(lambda: self._slack.modals(person.id), timeout=MODAL_WITHIN))[-1]
@@ -120,7 +120,7 @@ class SlackPlatform:
             if not text:
                 asked = ", ".join(block["label"]["text"] for block in modal.inputs.values())
                 raise ActionRefusedError(f"It asks: {asked}. Write that behind a colon: /menu {entry}: ...")
-            if not await self._slack.submit(modal, **dict.fromkeys(modal.inputs, text)):
+            if not await self._slack.submit_modal(modal, **dict.fromkeys(modal.inputs, text)):
                 raise ActionRefusedError(f"{self.bot} has not taken it.")
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
@@ -144,7 +144,7 @@ class SlackPlatform:
 
     def _buttons(self, message: SlackMessage) -> Mapping[str, str]:
         """What can be pressed at a message, Slack's own button to stop an agent included."""
-        session = self._slack.session(message)
+        session = self._slack.find_session(message)
         is_own = message.bot_id == self._slack.bot_id and message.stream is not None and message.stream.is_live
         stop = {"Stop": STOP} if is_own and session is not None and session.status == "processing" else {}
         return {**stop, **message.buttons}
@@ -165,7 +165,7 @@ class SlackPlatform:
     ) -> ShownMessage:
         """As that person sees it; without one, as he sees it who sees most of it."""
         shown = [self._message(reply, (), person) for reply in replies]
-        seen = message.versions[-1] if person is None else message.seen_by(person.id)
+        seen = message.versions[-1] if person is None else message.version_for(person.id)
         author = message.username or self._names.get(message.user or "", message.bot_id or "")
         return ShownMessage(
             id=message.ts,

@@ -45,15 +45,15 @@ class DiscordRouter:
             body = await requests.read(request)
         except DiscordError as error:
             body, refusal = RequestBody({}), error
-        call = self._journal.call(route, path, body.json, [upload.name for upload in body.uploads])
+        call = self._journal.record_call(route, path, body.json, [upload.name for upload in body.uploads])
         await asyncio.sleep(self._faults.latency)
         fault = self._faults.take(route)
         if fault is not None and fault.kind == "delay":
             await asyncio.sleep(fault.seconds)
         response = self._refused(call, fault) or self._admitted(call, request, ids, body, refusal)
-        self._journal.tick()
+        self._journal.notify()
         await asyncio.sleep(self._faults.latency)
-        if fault is not None and fault.kind == "lose_reply" and request.transport is not None:
+        if fault is not None and fault.kind == "lose_response" and request.transport is not None:
             call.status = 0
             request.transport.abort()
         return response
@@ -83,10 +83,10 @@ class DiscordRouter:
             return _answer(call, 401, {"message": "401: Unauthorized", "code": 0})
         headers: Mapping[str, str] = {}
         if self._limits is not None:
-            verdict = self._limits.admit(call.route, ids.get("channel", ""))
+            verdict = self._limits.acquire(call.route, ids.get("channel", ""))
             headers = verdict.headers
             if "X-RateLimit-Limit" in headers:
-                call.budget = int(headers["X-RateLimit-Remaining"]), int(headers["X-RateLimit-Limit"])
+                call.remaining = int(headers["X-RateLimit-Remaining"]), int(headers["X-RateLimit-Limit"])
             if verdict.retry_after is not None:
                 return _limited(call, verdict.retry_after, headers, verdict.scope == "global")
         handler = self._api.routes.get(call.route)
@@ -110,7 +110,7 @@ def _limited(call: DiscordCallRecord, retry_after: float, headers: Mapping[str, 
 
 def _answer(call: DiscordCallRecord, status: int, body: Any, headers: Mapping[str, str] | None = None) -> web.Response:
     """The content type says nothing of a charset, as Discord's; clients compare it whole."""
-    call.status, call.reply = status, body
+    call.status, call.response = status, body
     if status >= 400:
         call.code = body["code"]
     if body is None:

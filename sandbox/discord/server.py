@@ -224,7 +224,7 @@ class DiscordSandbox(DiscordUserActions):
         self._gateway.invalidate(resumable=resumable)
 
     @property
-    def connected(self) -> int:
+    def connection_count(self) -> int:
         """How many sessions have a live socket."""
         return self._gateway.connected
 
@@ -261,14 +261,14 @@ class DiscordSandbox(DiscordUserActions):
         Raises:
             TimeoutError: none had within `timeout` seconds.
         """
-        await self.wait_for(lambda: self.connected, timeout=timeout)
+        await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
     def _state(self) -> str:
         calls = [f"{c.route} {c.status} {c.code or ''}".rstrip() for c in self.calls[-10:]]
         said = [f"{m.channel.name}/{m.id}: {m.text[:80]!r}" for m in self._guild.latest(10)]
         return "\n  ".join(
             [
-                f"{self.connected} of {len(self.sessions)} sessions connected, {len(self.events)} events",
+                f"{self.connection_count} of {len(self.sessions)} sessions connected, {len(self.events)} events",
                 f"{len(self.calls)} calls, the last: {calls}",
                 "messages:",
                 *said,
@@ -278,7 +278,7 @@ class DiscordSandbox(DiscordUserActions):
     # Inside
 
     def _changed(self, change: GuildChange) -> None:
-        self._journal.change(change)
+        self._journal.publish(change)
         self._events.change(change)
 
     def _thread_begun(self, thread: GuildChannel) -> None:

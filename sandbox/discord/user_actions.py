@@ -106,7 +106,7 @@ class DiscordUserActions:
         self._check_own(user, message)
         self._guild.update(message, DiscordContent(text, attachments=message.content.attachments))
 
-    async def unfurl(self, message: DiscordMessage) -> None:
+    async def unfurl_link(self, message: DiscordMessage) -> None:
         """Discord shows a preview of a link: the message is updated, and nobody has edited it."""
         embed = {"type": "link", "url": "https://a.example"}
         content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
@@ -235,7 +235,7 @@ class DiscordUserActions:
         """
         return await self._interactions.press(self._user(user), message, custom_id)
 
-    def file(self, id_: str) -> DiscordAttachment | None:
+    def find_file(self, id_: str) -> DiscordAttachment | None:
         """A file that stands in a message."""
         channels = self._guild.channels.values()
         contents = (message.content for channel in channels for message in self._guild.messages(channel))

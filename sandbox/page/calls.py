@@ -27,8 +27,8 @@ class ApiCallList:
 
     def view(self) -> dict[str, Any]:
         """Return the newest calls by key, their order, the number of all calls, and the budgets."""
-        slack = [(c.at, f"call/S{i}", self._of_slack(c)) for i, c in _newest(self._slack.calls)]
-        discord = [(c.at, f"call/D{i}", self._of_discord(c)) for i, c in _newest(self._discord.calls)]
+        slack = [(c.received_at, f"call/S{i}", self._of_slack(c)) for i, c in _newest(self._slack.calls)]
+        discord = [(c.received_at, f"call/D{i}", self._of_discord(c)) for i, c in _newest(self._discord.calls)]
         shown = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:SHOWN]
         slacks, discords = self._slack.rate_limit_usage(), self._discord.rate_limit_usage()
         budgets = {"Slack": slacks, "Discord": discords}
@@ -50,7 +50,7 @@ class ApiCallList:
             raise ValueError("there is no such call")
         call = calls[int(key[1:])]
         sent = call.arguments if key[0] == "S" else call.body
-        return {"sent": _cut(sent), "got": _cut(call.reply)}
+        return {"sent": _cut(sent), "got": _cut(call.response)}
 
     def _budget(self, platform: str, budget: RateLimitUsage) -> Json:
         names = {channel.id: f"#{channel.name}" for channel in self._slack.channels.values()}
@@ -80,12 +80,12 @@ class ApiCallList:
             "on": platform,
             "name": name,
             "words": " ".join(words.split())[:90],
-            "time": time.strftime("%H:%M:%S", time.localtime(self._clock + call.at)),
+            "time": time.strftime("%H:%M:%S", time.localtime(self._clock + call.received_at)),
             "status": call.status,
             "error": error,
             "limited": call.rate_limited,
-            "lost": call.status == 0 and call.reply is not None,
-            "budget": call.budget,
+            "lost": call.status == 0 and call.response is not None,
+            "budget": call.remaining,
         }
 
 

@@ -78,7 +78,7 @@ class DiscordPane:
         raise ValueError("it is not open any more")
 
     def file(self, key: str) -> tuple[str, bytes]:
-        file = self._discord.file(key)
+        file = self._discord.find_file(key)
         if file is None:
             raise ValueError("there is no such file")
         return file.name, file.data
@@ -98,7 +98,7 @@ class DiscordPane:
         def is_told(call: DiscordCallRecord) -> bool:
             return call.route == _TYPING and call.path.split("/")[2] == room and call.status < 300
 
-        last = next((call.at for call in reversed(self._discord.calls[-200:]) if is_told(call)), None)
+        last = next((call.received_at for call in reversed(self._discord.calls[-200:]) if is_told(call)), None)
         if last is None or monotonic() - last > TYPING:
             return False
         said = (version.at for m in self._discord.messages(room) for version in m.versions[:1] if m.author.is_bot)

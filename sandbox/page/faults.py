@@ -18,7 +18,7 @@ _DISCORD_EDIT = "PATCH /channels/{channel}/messages/{message}"
 _DISCORD_POST = "POST /channels/{channel}/messages"
 
 #: What a switch asks for that is over once it has happened, by its name.
-_KINDS: Mapping[str, Literal["rate_limit", "lose_reply"]] = {"limit": "rate_limit", "lose": "lose_reply"}
+_KINDS: Mapping[str, Literal["rate_limit", "lose_response"]] = {"limit": "rate_limit", "lose": "lose_response"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FaultSwitches:
         elif kind := _KINDS.get(name):
             self._faults(switch).cancel(kind)
         else:
-            self._faults(switch).slow(0)
+            self._faults(switch).set_latency(0)
 
     def view(self) -> list[Mapping[str, Any]]:
         """The switches, each with whether it is on or waits for its call."""
@@ -89,16 +89,16 @@ class FaultSwitches:
         self._slack.faults.rate_limit(_SLACK_EDITS, RETRY_AFTER)
 
     async def _lose_slack(self) -> None:
-        self._slack.faults.lose_reply(_SLACK_POSTS)
+        self._slack.faults.lose_response(_SLACK_POSTS)
 
     async def _slow_slack(self) -> None:
-        self._slack.faults.slow(SLOW)
+        self._slack.faults.set_latency(SLOW)
 
     async def _limit_discord(self) -> None:
         self._discord.faults.rate_limit(_DISCORD_EDIT, RETRY_AFTER)
 
     async def _lose_discord(self) -> None:
-        self._discord.faults.lose_reply(_DISCORD_POST)
+        self._discord.faults.lose_response(_DISCORD_POST)
 
     async def _slow_discord(self) -> None:
-        self._discord.faults.slow(SLOW)
+        self._discord.faults.set_latency(SLOW)

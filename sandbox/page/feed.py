@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from time import time
 from typing import Any
 
-from sandbox.subscriptions import ChangeWatch
+from sandbox.subscriptions import ChangeFeed
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 TURNS, LETTERS = 60, 400_000
 
 
-class BotFeedReader(ChangeWatch[None]):
+class BotFeedReader(ChangeFeed[None]):
     """Attributes:
     turns: by their ids, the oldest first; each has `states`, `asks` and `tools`.
     prompts: what the model was asked, by the id of the question.
@@ -45,7 +45,7 @@ class BotFeedReader(ChangeWatch[None]):
                 of[about["id"]] = of.get(about["id"], {}) | part
                 if "prompt" in about:
                     self.prompts[about["id"]] = about["prompt"]
-        self.tick()
+        self.notify()
 
     def view(self) -> dict[str, Any]:
         """The turns by keys, and the order in which they stand: the newest first."""

@@ -21,7 +21,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 from rich.emoji import Emoji
 
-from sandbox.slack.state.markup import decoded
+from sandbox.slack.state.markup import decode_entities
 
 #: Turns the inside of `<...>` into HTML that is safe, or into nothing if it means nothing.
 Angle = Callable[[str], str]
@@ -139,11 +139,11 @@ def _fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: 
 def _slack_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
     """Slack reads its entities, and so `<` as it has to be sent to it, within code as well."""
     token = tokens[number]
-    return code(decoded(token.content), token.info.strip().partition(" ")[0])
+    return code(decode_entities(token.content), token.info.strip().partition(" ")[0])
 
 
 def _slack_code(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    return f"<code>{escape(decoded(tokens[number].content))}</code>"
+    return f"<code>{escape(decode_entities(tokens[number].content))}</code>"
 
 
 def _cell(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:

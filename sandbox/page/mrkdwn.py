@@ -13,7 +13,7 @@ from typing import Any
 from rich.emoji import Emoji
 
 from sandbox.page.markdown import code, link, mention, of_slack
-from sandbox.slack.state.markup import SlackContent, decoded
+from sandbox.slack.state.markup import SlackContent, decode_entities
 
 #: The names behind the ids of users and channels.
 Names = Mapping[str, str]
@@ -65,13 +65,13 @@ def _lines(text: str, names: Names) -> str:
 
     def coded(found: re.Match[str]) -> str:
         if found["block"] is not None:
-            return slot(code(decoded(found["block"].strip("\n"))))
-        return slot(f"<code>{escape(decoded(found['line']))}</code>")
+            return slot(code(decode_entities(found["block"].strip("\n"))))
+        return slot(f"<code>{escape(decode_entities(found['line']))}</code>")
 
     text = _CODE.sub(coded, re.sub("[\ue000\ue001]", "", text))
     text = _ANGLE.sub(lambda found: slot(html) if (html := _angle(found[1], names)) else found[0], text)
     parts = []
-    by_quote = groupby(escape(decoded(text), quote=False).split("\n"), lambda line: bool(_QUOTE.match(line)))
+    by_quote = groupby(escape(decode_entities(text), quote=False).split("\n"), lambda line: bool(_QUOTE.match(line)))
     for is_quote, lines in by_quote:
         shown = "<br>".join(_styled(_QUOTE.sub("", line, count=1) if is_quote else line) for line in lines)
         parts.append(f"<blockquote>{shown}</blockquote>" if is_quote else shown)
@@ -89,11 +89,11 @@ def _angle(inner: str, names: Names) -> str:
     target, _, label = inner.partition("|")
     sign, key = target[:1], target[1:]
     if sign in ("@", "#"):
-        return mention(f"{sign}{names.get(key) or decoded(label) or key}")
+        return mention(f"{sign}{names.get(key) or decode_entities(label) or key}")
     if sign == "!":
-        return mention(f"@{decoded(label).removeprefix('@') or key.partition('^')[0]}")
+        return mention(f"@{decode_entities(label).removeprefix('@') or key.partition('^')[0]}")
     if re.match(r"(?:https?://|mailto:)", target, re.IGNORECASE):
-        return link(decoded(target), decoded(label))
+        return link(decode_entities(target), decode_entities(label))
     return ""
 
 

@@ -210,7 +210,7 @@ class PageSession:
 
     async def _slow(self, order: Json) -> None:
         self._feed.slow = max(0.0, min(60.0, float(order["seconds"])))
-        self._feed.tick()
+        self._feed.notify()
 
     async def _kill(self, _: Json) -> None:
         await self._bot.kill()

@@ -12,7 +12,7 @@ from sandbox.client.slack import STOP, SlackPlatform
 from sandbox.page.mrkdwn import of_blocks, of_content, of_mrkdwn
 from sandbox.page.pane import Json, clock, shown_file
 from sandbox.slack import ModalView, SlackMessage, SlackSandbox
-from sandbox.slack.state.controls import controls
+from sandbox.slack.state.controls import find_controls
 
 #: Emoji of Slack's that are called otherwise elsewhere.
 _CALLED = {"+1": "thumbs_up", "-1": "thumbs_down"}
@@ -64,19 +64,19 @@ class SlackPane:
         found, shortcut = self._found(desk, message), self._slack.shortcuts.get(entry)
         if shortcut is None:
             raise ValueError(f"there is no {entry} in the menu")
-        if not await self._slack.shortcut(desk.speaker.id, found, shortcut):
+        if not await self._slack.use_shortcut(desk.speaker.id, found, shortcut):
             raise ActionRefusedError(f"{self.platform.bot} has not heard it.")
 
     async def submit(self, desk: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         view = self._open(desk, modal)
-        if not await self._slack.submit(view, **values) and not view.errors:
+        if not await self._slack.submit_modal(view, **values) and not view.errors:
             raise ActionRefusedError("We had some trouble connecting. Try again?")
 
     def close(self, desk: ClientSession, modal: str) -> None:
-        self._slack.close(self._open(desk, modal))
+        self._slack.close_modal(self._open(desk, modal))
 
     def file(self, key: str) -> tuple[str, bytes]:
-        file = self._slack.file(key)
+        file = self._slack.find_file(key)
         if file is None:
             raise ValueError("there is no such file")
         return file.name, file.data
@@ -122,8 +122,8 @@ class SlackPane:
         return message.username or names.get(message.user or "") or message.bot_id or ""
 
     def _message(self, message: SlackMessage, me: str, names: Mapping[str, str]) -> Json:
-        version = message.seen_by(me)
-        session = self._slack.session(message)
+        version = message.version_for(me)
+        session = self._slack.find_session(message)
         streams = message.stream is not None and message.stream.is_live
         by_bot = message.bot_id == self._slack.bot_id
         stops = by_bot and streams and session is not None and session.status == "processing"
@@ -198,7 +198,7 @@ def _pressed(message: SlackMessage) -> list[Json]:
     """What can be pressed; the options of one select stand together."""
     buttons: list[Json] = []
     selects: dict[str, Json] = {}
-    for control in controls(message.blocks or ()):
+    for control in find_controls(message.blocks or ()):
         kind = control.element["type"]
         if kind == "static_select":
             id_ = control.element["action_id"]
@@ -210,6 +210,14 @@ def _pressed(message: SlackMessage) -> list[Json]:
             continue
         is_thumb = kind == "feedback_buttons"
         look = str(control.element.get("style") or "plain")
-        thumb = ("👍" if control.choice is control.element.get("positive_button") else "👎") if is_thumb else ""
-        buttons.append({"id": control.id, "label": control.label, "said": control.spoken, "look": look, "emoji": thumb})
+        thumb = ("👍" if control.option is control.element.get("positive_button") else "👎") if is_thumb else ""
+        buttons.append(
+            {
+                "id": control.id,
+                "label": control.label,
+                "said": control.accessibility_label,
+                "look": look,
+                "emoji": thumb,
+            }
+        )
     return buttons

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sandbox.slack.api.assistant import MOST_PROMPTS
-from sandbox.slack.events.dispatcher import SUBSCRIPTIONS
+from sandbox.slack.events.dispatcher import EVENT_SCOPES
 
 #: Slack's own commands, as far as they are known.
 BUILT_IN = frozenset(
@@ -76,9 +76,9 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
     if not settings["socket_mode_enabled"] and "request_url" not in settings["event_subscriptions"]:
         yield "without Socket Mode, events need a request_url"
     for event in manifest["settings"]["event_subscriptions"]["bot_events"]:
-        if event not in SUBSCRIPTIONS:
+        if event not in EVENT_SCOPES:
             yield f"{event} is not known"
-        elif (scope := SUBSCRIPTIONS[event]) is not None and scope not in bot:
+        elif (scope := EVENT_SCOPES[event]) is not None and scope not in bot:
             yield f"{event} needs {scope}"
 
 

@@ -21,13 +21,13 @@ RESPONSE_URL = "response_url"
 class SlackRouter:
     def __init__(
         self,
-        journal: SlackActivityLog,
+        activity_log: SlackActivityLog,
         faults: SlackFaults,
         limits: SlackRateLimits | None,
         api: WebApi,
         commands: SlashCommands,
     ) -> None:
-        self._journal = journal
+        self._activity_log = activity_log
         self._faults = faults
         self._limits = limits
         self._api = api
@@ -63,7 +63,7 @@ class SlackRouter:
 
         def act(call: SlackCallRecord) -> web.Response:
             try:
-                self._commands.respond(request.match_info["key"], values)
+                self._commands.handle_response(request.match_info["key"], values)
             except SlackError as refusal:
                 gone = refusal.code in ("expired_url", "used_url")
                 return _answer(call, refusal.body(), status=404 if gone else 400)
@@ -73,7 +73,7 @@ class SlackRouter:
         return await self._pass(request, self._record(RESPONSE_URL, values), act)
 
     def _record(self, method: str, values: dict[str, Any]) -> SlackCallRecord:
-        return self._journal.call(method, values)
+        return self._activity_log.record_call(method, values)
 
     async def _pass(
         self, request: web.Request, call: SlackCallRecord, act: Callable[[SlackCallRecord], web.Response]
@@ -84,9 +84,9 @@ class SlackRouter:
         if fault is not None and fault.kind == "delay":
             await asyncio.sleep(fault.seconds)
         response = self._refusal(call, fault) or act(call)
-        self._journal.tick()
+        self._activity_log.notify()
         await asyncio.sleep(self._faults.latency)
-        if fault is not None and fault.kind == "lose_reply" and request.transport is not None:
+        if fault is not None and fault.kind == "lose_response" and request.transport is not None:
             call.status = 0
             request.transport.abort()
         return response
@@ -103,8 +103,8 @@ class SlackRouter:
             return web.Response(status=fault.status, text="the sandbox was told to fail")
         elif self._limits is not None:
             channel = str(call.arguments.get("channel", ""))
-            retry_after = self._limits.admit(call.method, channel)
-            call.budget = self._limits.left(call.method, channel)
+            retry_after = self._limits.acquire(call.method, channel)
+            call.remaining = self._limits.remaining(call.method, channel)
         if retry_after is None:
             return None
         call.rate_limited = True
@@ -114,5 +114,5 @@ class SlackRouter:
 
 
 def _answer(call: SlackCallRecord, body: dict[str, Any], *, status: int = 200) -> web.Response:
-    call.status, call.error, call.reply = status, body.get("error"), body
+    call.status, call.error, call.response = status, body.get("error"), body
     return web.json_response(body, status=status)

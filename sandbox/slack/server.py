@@ -20,8 +20,8 @@ from sandbox.slack.api.oauth import OAuthMethods
 from sandbox.slack.api.requests import Arguments
 from sandbox.slack.api.streams import StreamMethods
 from sandbox.slack.api.views import ViewMethods
-from sandbox.slack.events.dispatcher import SUBSCRIPTIONS, SlackEventDispatcher
-from sandbox.slack.events.http_mode import HttpDelivery, RequestUrl
+from sandbox.slack.events.dispatcher import EVENT_SCOPES, SlackEventDispatcher
+from sandbox.slack.events.http_mode import EnvelopeSender, RequestUrlClient
 from sandbox.slack.events.socket_mode import SocketModeServer
 from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
@@ -36,14 +36,14 @@ from sandbox.slack.state.workspace import (
     Workspace,
     WorkspaceChange,
     WorkspaceUser,
-    new_id,
+    create_id,
 )
 from sandbox.slack.user_actions import SlackUserActions
 
 T = TypeVar("T")
 
-_PEOPLE = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauling"}
-_CHANNELS = ("general", "random")
+_DEFAULT_USERS = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauling"}
+_DEFAULT_CHANNELS = ("general", "random")
 
 
 class SlackSandbox(SlackUserActions):
@@ -75,7 +75,7 @@ class SlackSandbox(SlackUserActions):
         rate_limits: bool = True,
         is_unlisted: bool = False,
         name: str = "Sandbox",
-        beside: "SlackSandbox | None" = None,
+        primary: "SlackSandbox | None" = None,
     ) -> None:
         """Build the workspace.
 
@@ -90,44 +90,44 @@ class SlackSandbox(SlackUserActions):
                 request URL and the address of its API. That one is to be entered first.
         """
         self._port = port
-        self._beside = beside
-        self._guests: list[SlackSandbox] = []
-        self._journal = SlackActivityLog()
-        app_id = new_id("A") if beside is None else beside.app_id
-        self._workspace = Workspace(self._changed, name=name, app_id=app_id)
+        self._primary = primary
+        self._secondaries: list[SlackSandbox] = []
+        self._activity_log = SlackActivityLog()
+        app_id = create_id("A") if primary is None else primary.app_id
+        self._workspace = Workspace(self._on_change, name=name, app_id=app_id)
         self.faults = SlackFaults()
         self.scopes = set(SCOPES)
-        self.subscriptions = set(SUBSCRIPTIONS)
+        self.subscriptions = set(EVENT_SCOPES)
         self.socket_mode = True
-        self._offered = None
+        self._installed_actions = None
         self.shortcuts = {}
         self.commands: list[Mapping[str, Any]] = []
         self.bot_token = f"xoxb-{token_hex(12)}"
-        self.app_token: str = f"xapp-1-{app_id}-{token_hex(12)}" if beside is None else beside.app_token
-        self.signing_secret: str = token_hex(16) if beside is None else beside.signing_secret
+        self.app_token: str = f"xapp-1-{app_id}-{token_hex(12)}" if primary is None else primary.app_token
+        self.signing_secret: str = token_hex(16) if primary is None else primary.signing_secret
         self.api_url = ""
-        self.calls = self._journal.calls
-        self.envelopes = (beside or self)._journal.envelopes
+        self.calls = self._activity_log.calls
+        self.envelopes = (primary or self)._activity_log.envelopes
         self.people = {}
         self.channels = {}
         self._other_bots = {}
 
         verification = token_hex(12)
         payloads = self._payloads = SlackPayloads(self._workspace)
-        if beside is None:
-            self.oauth = OAuthMethods(self._journal)
-            self._sockets = SocketModeServer(self._journal, self.faults, app_id=app_id, speed=speed)
-            self.requests = RequestUrl(
-                self._journal, self.faults, signing_secret=self.signing_secret, token=verification, speed=speed
+        if primary is None:
+            self.oauth = OAuthMethods(self._activity_log)
+            self._sockets = SocketModeServer(self._activity_log, self.faults, app_id=app_id, speed=speed)
+            self.request_url = RequestUrlClient(
+                self._activity_log, self.faults, signing_secret=self.signing_secret, token=verification, speed=speed
             )
-            self._wire = HttpDelivery(self._sockets, self.requests)
+            self._sender = EnvelopeSender(self._sockets, self.request_url)
         else:
-            self.oauth, self._sockets, self.requests = beside.oauth, beside._sockets, beside.requests
-            self._wire = beside._wire
+            self.oauth, self._sockets, self.request_url = primary.oauth, primary._sockets, primary.request_url
+            self._sender = primary._sender
         self._events = SlackEventDispatcher(
             self._workspace,
             payloads,
-            lambda payload: self._wire.deliver("events_api", payload),
+            lambda payload: self._sender.deliver("events_api", payload),
             scopes=self.scopes,
             subscriptions=self.subscriptions,
             token=verification,
@@ -136,22 +136,22 @@ class SlackSandbox(SlackUserActions):
             self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token
         )
         self._views = ViewMethods(api, speed=speed)
-        self._agents = AssistantMethods(api, self.subscriptions)
-        self._commands = SlashCommands(self._workspace, self._wire, self._views, token=verification, speed=speed)
+        self._assistant = AssistantMethods(api, self.subscriptions)
+        self._commands = SlashCommands(self._workspace, self._sender, self._views, token=verification, speed=speed)
         self._interactions = SlackInteractions(
-            self._workspace, payloads, self._wire, self._commands, self._views, token=verification, speed=speed
+            self._workspace, payloads, self._sender, self._commands, self._views, token=verification, speed=speed
         )
         MessageMethods(api)
         StreamMethods(api, speed=speed)
         DirectoryMethods(api, most_said=UNLISTED_PAGE if is_unlisted else PAGE)
-        self._files = FileMethods(api, self._journal, self.faults)
+        self._files = FileMethods(api, self._activity_log, self.faults)
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
         limits = self._limits = SlackRateLimits(speed, is_unlisted=is_unlisted) if rate_limits else None
-        self._door = SlackRouter(self._journal, self.faults, limits, api, self._commands)
-        self._runner = self._server()
-        for person, real_name in _PEOPLE.items():
+        self._router = SlackRouter(self._activity_log, self.faults, limits, api, self._commands)
+        self._runner = self._build_runner()
+        for person, real_name in _DEFAULT_USERS.items():
             self.add_user(person, real_name)
-        for place in _CHANNELS:
+        for place in _DEFAULT_CHANNELS:
             self.add_channel(place)
 
     async def __aenter__(self) -> "SlackSandbox":
@@ -159,35 +159,35 @@ class SlackSandbox(SlackUserActions):
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
         self._files.address = f"http://127.0.0.1:{self._port}/"
-        self._payloads.files_url = f"{self._files.address}files-pri/{self.team_id}-"
+        self._payloads.files_base_url = f"{self._files.address}files-pri/{self.team_id}-"
         self._commands_url = f"{self._files.address}commands/"
         self.api_url = f"{self._files.address}api/"
-        if self._beside is None:
+        if self._primary is None:
             self._sockets.start()
-            await self.requests.start()
+            await self.request_url.start()
         else:
-            self._beside._guests.append(self)
+            self._primary._secondaries.append(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._journal.close()
-        if self._beside is None:
-            await self.requests.stop()
+        self._activity_log.close()
+        if self._primary is None:
+            await self.request_url.stop()
             await self._sockets.stop()
         else:
-            self._beside._guests.remove(self)
+            self._primary._secondaries.remove(self)
         await self._runner.cleanup()
 
-    def _server(self) -> web.AppRunner:
+    def _build_runner(self) -> web.AppRunner:
         app = web.Application(client_max_size=8 * 2**20)
         app.router.add_post("/api/oauth.v2.access", self.oauth.access)
-        app.router.add_route("*", "/api/{method}", self._call)
-        app.router.add_post("/commands/{key:.+}", self._door.respond)
+        app.router.add_route("*", "/api/{method}", self._route_call)
+        app.router.add_post("/commands/{key:.+}", self._router.respond)
         app.router.add_post("/upload/v1/{key}", self._files.receive)
         app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.send)
-        app.router.add_get("/link", self._sockets.handle)
+        app.router.add_get("/link", self._sockets.handle_websocket)
         return web.AppRunner(app, shutdown_timeout=1)
 
     # The workspace
@@ -224,7 +224,7 @@ class SlackSandbox(SlackUserActions):
         self.shortcuts = {shortcut["name"]: shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
         self.commands = list(features.get("slash_commands", ()))
         commands = {command["command"] for command in self.commands}
-        self._offered = commands.union(self.shortcuts.values())
+        self._installed_actions = commands.union(self.shortcuts.values())
 
     def authorize(self, url: str, user: WorkspaceUser | str = "ada") -> str:
         """Allow the app what it asks for at `url`, Slack's page; the query with which the browser is sent back.
@@ -232,15 +232,15 @@ class SlackSandbox(SlackUserActions):
         Raises:
             ValueError: Slack would not know the app.
         """
-        return self.oauth.allow(url, self._workspace, self._user(user).id, lambda: self.bot_token)
+        return self.oauth.allow(url, self._workspace, self._find_user(user).id, lambda: self.bot_token)
 
     def uninstall(self) -> None:
         """Take the app out of the workspace: its token is worth nothing any more, and it is told."""
         revoked, self.bot_token = self.bot_token, f"xoxb-{token_hex(12)}"
         self._api.renew(revoked, self.bot_token)
-        self._events.uninstalled()
+        self._events.dispatch_uninstalled()
 
-    def be_of(self, enterprise_id: str) -> None:
+    def join_enterprise(self, enterprise_id: str) -> None:
         """Be a workspace of an organisation (Enterprise Grid), for all of which the app is installed."""
         self._workspace.enterprise_id = enterprise_id
 
@@ -258,19 +258,19 @@ class SlackSandbox(SlackUserActions):
         self, name: str, *, private: bool = False, members: Iterable[WorkspaceUser | str] | None = None
     ) -> SlackConversation:
         """Add a channel; everybody is in it if `members` are not given. The bot always is."""
-        users = self.people.values() if members is None else map(self._user, members)
+        users = self.people.values() if members is None else map(self._find_user, members)
         ids = {self.bot_user_id, *(user.id for user in users)}
         channel = self._workspace.add_channel(name, private=private, members=ids)
         self.channels[name] = channel
         return channel
 
-    def add_group(self, handle: str, members: Iterable[WorkspaceUser | str]) -> UserGroup:
+    def add_user_group(self, handle: str, members: Iterable[WorkspaceUser | str]) -> UserGroup:
         """Add a group of people who are mentioned together."""
-        return self._workspace.add_group(handle, (self._user(user).id for user in members))
+        return self._workspace.add_user_group(handle, (self._find_user(user).id for user in members))
 
     def open_dm(self, user: WorkspaceUser | str) -> SlackConversation:
         """The direct messages between a person and the bot."""
-        return self._workspace.open_dm(self._user(user))
+        return self._workspace.open_dm(self._find_user(user))
 
     def messages(
         self, channel: SlackConversation | str, *, thread_ts: str | None = None, deleted: bool = False
@@ -284,60 +284,60 @@ class SlackSandbox(SlackUserActions):
         """
         return [
             message
-            for message in self._workspace.messages(self._channel(channel))
+            for message in self._workspace.messages(self._find_channel(channel))
             if (deleted or not message.deleted) and (thread_ts is None or thread_ts in (message.ts, message.thread_ts))
         ]
 
     # What Slack does
 
-    async def redeliver(self, what: EnvelopeRecord | SlackMessage) -> None:
+    async def redeliver(self, sent: EnvelopeRecord | SlackMessage) -> None:
         """Send the same envelope again, or all those that told of the posting of a message.
 
         Raises:
             ValueError: nothing was sent of it yet.
         """
-        told = [what] if isinstance(what, EnvelopeRecord) else [e for e in self.envelopes if _tells_of(e, what)]
+        told = [sent] if isinstance(sent, EnvelopeRecord) else [e for e in self.envelopes if _is_about(e, sent)]
         if not told:
             raise ValueError("nothing was sent that could be sent again")
         for envelope in {envelope.id: envelope for envelope in told}.values():
-            self._wire.redeliver(envelope)
+            self._sender.redeliver(envelope)
 
     async def end_streams(self) -> None:
         """End every stream as it ends when its time is over: without a word to the app."""
-        for message in self._workspace.everything():
+        for message in self._workspace.all_messages():
             if message.stream is not None and message.stream.is_live:
                 message.stream.ends_at = monotonic()
 
     async def drop_sockets(self) -> None:
         """Cut every connection without a word."""
-        self._sockets.drop()
+        self._sockets.drop_sockets()
 
     async def freeze_sockets(self) -> None:
         """Let every connection go dead: it stays open, and nothing comes, not even pongs; events get lost in it."""
-        self._sockets.freeze()
+        self._sockets.freeze_sockets()
 
-    async def give_up(self) -> None:
+    async def discard_pending(self) -> None:
         """Deliver nothing of what was told and is not acknowledged: its retries, of six minutes, are over."""
-        self._wire.give_up()
+        self._sender.discard_pending()
 
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
         """Ask every client to connect anew, and close its socket some seconds later."""
-        await self._sockets.refresh(reason)
+        await self._sockets.refresh_sockets(reason)
 
     @property
-    def connected(self) -> int:
+    def connection_count(self) -> int:
         """How many sockets are there to be sent events by; one, if there is a request URL."""
-        return self._wire.connected
+        return self._sender.connection_count
 
     # Watching
 
     def changes(self) -> Subscription:
         """All that people see happen from now on; any number of subscribers get all of it."""
-        return self._journal.subscribe()
+        return self._activity_log.subscribe()
 
     async def wait_for_change(self) -> None:
         """Wait until something happens, be it a call."""
-        await self._journal.wait_for_change()
+        await self._activity_log.wait_for_change()
 
     def rate_limit_usage(self) -> list[RateLimitUsage]:
         """What is left of the rate limits that calls have counted in."""
@@ -349,7 +349,7 @@ class SlackSandbox(SlackUserActions):
         Raises:
             TimeoutError: it was not within `timeout` seconds; tells what the sandbox has seen.
         """
-        return await self._journal.wait_until(predicate, timeout, self._state)
+        return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
         """Return as soon as a client is connected.
@@ -357,15 +357,15 @@ class SlackSandbox(SlackUserActions):
         Raises:
             TimeoutError: none was within `timeout` seconds.
         """
-        await self.wait_for(lambda: self.connected, timeout=timeout)
+        await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
-    def _state(self) -> str:
+    def _describe_state(self) -> str:
         calls = [f"{c.method} {c.status} {c.error or ''}".rstrip() for c in self.calls[-10:]]
         unacknowledged = sum(e.acknowledged_at is None for e in self.envelopes)
-        said = [f"{m.channel.name}/{m.ts}: {m.text[:80]!r}" for m in self._workspace.latest(10)]
+        said = [f"{m.channel.name}/{m.ts}: {m.text[:80]!r}" for m in self._workspace.latest_messages(10)]
         return "\n  ".join(
             [
-                f"{self.connected} sockets, {len(self.envelopes)} envelopes ({unacknowledged} unacknowledged)",
+                f"{self.connection_count} sockets, {len(self.envelopes)} envelopes ({unacknowledged} unacknowledged)",
                 f"{len(self.calls)} calls, the last: {calls}",
                 "messages:",
                 *said,
@@ -374,20 +374,20 @@ class SlackSandbox(SlackUserActions):
 
     # Inside
 
-    def _changed(self, change: WorkspaceChange) -> None:
-        self._journal.change(change)
-        self._events.tell(change)
+    def _on_change(self, change: WorkspaceChange) -> None:
+        self._activity_log.publish(change)
+        self._events.dispatch(change)
 
-    async def _call(self, request: web.Request) -> web.StreamResponse:
+    async def _route_call(self, request: web.Request) -> web.StreamResponse:
         """Answer a call in the workspace that its token is of."""
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        of = next((guest for guest in self._guests if guest._api.knows(token)), self)
-        return await of._door.call(request)
+        of = next((guest for guest in self._secondaries if guest._api.knows(token)), self)
+        return await of._router.call(request)
 
     def _open_connection(self, arguments: Arguments) -> dict[str, Any]:
-        return {"url": f"ws://127.0.0.1:{self._port}/link?ticket={self._sockets.ticket()}&app_id={self.app_id}"}
+        return {"url": f"ws://127.0.0.1:{self._port}/link?ticket={self._sockets.create_ticket()}&app_id={self.app_id}"}
 
 
-def _tells_of(envelope: EnvelopeRecord, message: SlackMessage) -> bool:
+def _is_about(envelope: EnvelopeRecord, message: SlackMessage) -> bool:
     event = envelope.payload.get("event", {})
     return (event.get("channel"), event.get("ts")) == (message.channel.id, message.ts)

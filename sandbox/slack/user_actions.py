@@ -13,7 +13,14 @@ from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import SlackPayloads
-from sandbox.slack.state.workspace import SlackConversation, SlackFile, SlackMessage, Workspace, WorkspaceUser, new_id
+from sandbox.slack.state.workspace import (
+    SlackConversation,
+    SlackFile,
+    SlackMessage,
+    Workspace,
+    WorkspaceUser,
+    create_id,
+)
 
 
 class SlackUserActions:
@@ -26,12 +33,12 @@ class SlackUserActions:
     _workspace: Workspace
     _events: SlackEventDispatcher
     _payloads: SlackPayloads
-    _agents: AssistantMethods
+    _assistant: AssistantMethods
     _commands: SlashCommands
     _interactions: SlackInteractions
     _views: ViewMethods
     _commands_url: str
-    _offered: Set[str] | None
+    _installed_actions: Set[str] | None
     _other_bots: dict[str, str]
 
     async def post_message(
@@ -48,19 +55,19 @@ class SlackUserActions:
         Raises:
             ValueError: he is not in that private channel or conversation, or there is no such thread.
         """
-        author, place = self._user(user), self._channel(channel)
+        author, place = self._find_user(user), self._find_channel(channel)
         if place.type == "channel":
             place.members.add(author.id)
         if author.id not in place.members:
             raise ValueError(f"{author.name} is not in {place.name}")
-        return self._workspace.post(
+        return self._workspace.post_message(
             place,
             SlackContent(text),
             user=author.id,
-            thread_ts=self._root(place, thread_ts),
+            thread_ts=self._check_thread(place, thread_ts),
             subtype="file_share" if files else None,
             client_msg_id=str(uuid4()),
-            files=tuple(file if isinstance(file, SlackFile) else SlackFile(new_id("F"), file) for file in files),
+            files=tuple(file if isinstance(file, SlackFile) else SlackFile(create_id("F"), file) for file in files),
         )
 
     async def edit_message(self, user: WorkspaceUser | str, message: SlackMessage, text: str) -> None:
@@ -70,7 +77,7 @@ class SlackUserActions:
             ValueError: it is another's, or gone.
         """
         self._check_own(user, message)
-        self._workspace.update(message, SlackContent(text), edited=True)
+        self._workspace.update_message(message, SlackContent(text), edited=True)
 
     async def delete_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         """Delete one's own message.
@@ -79,24 +86,24 @@ class SlackUserActions:
             ValueError: it is another's, or gone.
         """
         self._check_own(user, message)
-        self._workspace.delete(message)
+        self._workspace.delete_message(message)
 
-    async def share(
+    async def share_message(
         self, user: WorkspaceUser | str, message: SlackMessage, channel: SlackConversation | str, text: str = ""
     ) -> SlackMessage:
         """Pass a message on, with some words above it."""
-        return self._workspace.post(
-            self._channel(channel),
+        return self._workspace.post_message(
+            self._find_channel(channel),
             SlackContent(text),
-            user=self._user(user).id,
+            user=self._find_user(user).id,
             client_msg_id=str(uuid4()),
-            attachments=(self._payloads.passed_on(message, is_share=True, is_msg_unfurl=True),),
+            attachments=(self._payloads.message_attachment(message, is_share=True, is_msg_unfurl=True),),
         )
 
-    async def unfurl(self, message: SlackMessage, linked: SlackMessage) -> None:
+    async def unfurl_link(self, message: SlackMessage, linked: SlackMessage) -> None:
         """Slack shows below a message the one that it links to, as it does soon after it was posted."""
-        message.attachments = (self._payloads.passed_on(linked, is_msg_unfurl=True),)
-        self._workspace.update(message, message.content, edited=False)
+        message.attachments = (self._payloads.message_attachment(linked, is_msg_unfurl=True),)
+        self._workspace.update_message(message, message.content, edited=False)
 
     async def post_as_bot(
         self,
@@ -108,28 +115,28 @@ class SlackUserActions:
         blocks: Sequence[Mapping[str, Any]] | None = None,
     ) -> SlackMessage:
         """Post as another app, of that name."""
-        place = self._channel(channel)
-        return self._workspace.post(
+        place = self._find_channel(channel)
+        return self._workspace.post_message(
             place,
             SlackContent(text, blocks),
-            bot_id=self._other_bots.setdefault(name, new_id("B")),
+            bot_id=self._other_bots.setdefault(name, create_id("B")),
             username=name,
             subtype="bot_message",
-            thread_ts=self._root(place, thread_ts),
+            thread_ts=self._check_thread(place, thread_ts),
         )
 
     async def add_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
         """Add an emoji, by its name, to a message."""
-        self._workspace.add_reaction(message, self._user(user).id, reaction)
+        self._workspace.add_reaction(message, self._find_user(user).id, reaction)
 
     async def remove_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
         """Take one's own emoji back, if it is there."""
-        self._workspace.remove_reaction(message, self._user(user).id, reaction)
+        self._workspace.remove_reaction(message, self._find_user(user).id, reaction)
 
     async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
         """Open the app's home: its `home` or its `messages` tab."""
-        person = self._user(user)
-        self._events.home_opened(person, self._workspace.open_dm(person), tab)
+        person = self._find_user(user)
+        self._events.dispatch_home_opened(person, self._workspace.open_dm(person), tab)
 
     async def run_command(
         self, user: WorkspaceUser | str, channel: SlackConversation | str, command: str, text: str = ""
@@ -142,8 +149,10 @@ class SlackUserActions:
         Raises:
             ValueError: the app was installed without such a command.
         """
-        self._check_offered(command)
-        return await self._commands.give(self._user(user), self._channel(channel), command, text, self._commands_url)
+        self._check_installed(command)
+        return await self._commands.run_command(
+            self._find_user(user), self._find_channel(channel), command, text, self._commands_url
+        )
 
     async def click_button(self, user: WorkspaceUser | str, message: SlackMessage, action_id: str) -> bool:
         """Press a button of a message; whether the app acknowledged it in time. If it did not, the person sees a
@@ -152,26 +161,26 @@ class SlackUserActions:
         Raises:
             ValueError: the message has no such button, or he does not see it.
         """
-        return await self._interactions.press(self._user(user), message, action_id, self._commands_url)
+        return await self._interactions.click_button(self._find_user(user), message, action_id, self._commands_url)
 
-    async def shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
+    async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
         """Use a shortcut of a message's menu; whether the app acknowledged it in time.
 
         Raises:
             ValueError: the app was installed without such a shortcut.
         """
-        self._check_offered(callback_id)
-        return await self._interactions.shortcut(self._user(user), message, callback_id, self._commands_url)
+        self._check_installed(callback_id)
+        return await self._interactions.use_shortcut(self._find_user(user), message, callback_id, self._commands_url)
 
-    async def submit(self, view: ModalView, **values: str) -> bool:
+    async def submit_modal(self, view: ModalView, **values: str) -> bool:
         """Fill in a modal and send it, `values` being what is filled in, by action ids; whether the app took it.
 
         Raises:
             ValueError: it is not open, or asks for something else.
         """
-        return await self._interactions.submit(view, values)
+        return await self._interactions.submit_modal(view, values)
 
-    def close(self, view: ModalView) -> None:
+    def close_modal(self, view: ModalView) -> None:
         """Put a modal away without sending it.
 
         Raises:
@@ -179,64 +188,64 @@ class SlackUserActions:
         """
         self._views.open.remove(view)
 
-    async def stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
+    async def click_stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         """Press the button by which Slack stops what the agent does in a message's thread. Slack ends the streams
         there, and tells the app.
 
         Raises:
             ValueError: the agent is at nothing there, or could not be told: there is no button then.
         """
-        session = self.session(message)
+        session = self.find_session(message)
         if session is None or session.status != "processing" or STOPPED not in self.subscriptions:
             raise ValueError("there is no button to stop anything")
         stopped = []
-        for streamed in self._workspace.thread(session.channel, session.thread_ts):
+        for streamed in self._workspace.thread_messages(session.channel, session.thread_ts):
             if streamed.stream is not None and streamed.stream.is_live:
                 streamed.stream.ends_at = monotonic()
                 stopped.append(streamed.ts)
-        self._events.session_stopped(self._user(user), session.channel, session.thread_ts, stopped)
+        self._events.dispatch_session_stopped(self._find_user(user), session.channel, session.thread_ts, stopped)
 
     # What they see
 
-    def session(self, message: SlackMessage) -> AssistantThread | None:
+    def find_session(self, message: SlackMessage) -> AssistantThread | None:
         """What the agent does in a message's thread, if it has told."""
-        return self._agents.sessions.get((message.channel.id, message.thread_ts or message.ts))
+        return self._assistant.sessions.get((message.channel.id, message.thread_ts or message.ts))
 
     @property
     def sessions(self) -> list[AssistantThread]:
         """All that the agent has told of."""
-        return list(self._agents.sessions.values())
+        return list(self._assistant.sessions.values())
 
-    def file(self, id_: str) -> SlackFile | None:
+    def find_file(self, id_: str) -> SlackFile | None:
         """A file that stands in a message."""
-        messages = self._workspace.everything()
+        messages = self._workspace.all_messages()
         return next((file for message in messages for file in message.files if file.id == id_), None)
 
     def modals(self, user: WorkspaceUser | str) -> list[ModalView]:
         """What that person has open."""
-        return [view for view in self._views.open if view.user == self._user(user)]
+        return [view for view in self._views.open if view.user == self._find_user(user)]
 
     # Inside
 
-    def _user(self, user: WorkspaceUser | str) -> WorkspaceUser:
+    def _find_user(self, user: WorkspaceUser | str) -> WorkspaceUser:
         return user if isinstance(user, WorkspaceUser) else find_named("user", user, self.people, self._workspace.users)
 
-    def _channel(self, channel: SlackConversation | str) -> SlackConversation:
+    def _find_channel(self, channel: SlackConversation | str) -> SlackConversation:
         return (
             channel
             if isinstance(channel, SlackConversation)
             else find_named("channel", channel, self.channels, self._workspace.channels)
         )
 
-    def _root(self, channel: SlackConversation, thread_ts: str | None) -> str | None:
-        if thread_ts is not None and self._workspace.message(channel, thread_ts) is None:
+    def _check_thread(self, channel: SlackConversation, thread_ts: str | None) -> str | None:
+        if thread_ts is not None and self._workspace.find_message(channel, thread_ts) is None:
             raise ValueError(f"there is no message {thread_ts} in {channel.name}")
         return thread_ts
 
-    def _check_offered(self, name: str) -> None:
-        if self._offered is not None and name not in self._offered:
+    def _check_installed(self, name: str) -> None:
+        if self._installed_actions is not None and name not in self._installed_actions:
             raise ValueError(f"the app was installed without {name}")
 
     def _check_own(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        if message.deleted or message.user != self._user(user).id:
+        if message.deleted or message.user != self._find_user(user).id:
             raise ValueError("people edit and delete what they wrote themselves, as long as it stands")

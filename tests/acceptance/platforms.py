@@ -184,7 +184,7 @@ class Slack:
 
     @property
     def is_connected(self) -> bool:
-        return bool(self.sandbox.connected)
+        return bool(self.sandbox.connection_count)
 
 
 class DiscordTalk:
@@ -275,7 +275,7 @@ class Discord:
 
     @property
     def is_connected(self) -> bool:
-        return bool(self.sandbox.connected)
+        return bool(self.sandbox.connection_count)
 
 
 def _shown(message: SlackMessage | DiscordMessage) -> Shown:

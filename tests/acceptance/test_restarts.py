@@ -76,7 +76,7 @@ async def test_history_resets_and_missed_messages_survive_a_restart(
     assert await bot.program.end(signal.SIGTERM) == 0
     await age(file, "heron", days=40)
     await bot.everywhere(meanwhile)
-    await slack.give_up()
+    await slack.discard_pending()
     await bot.start()
     await bot.everywhere(after)
     with sqlite3.connect(file) as database:

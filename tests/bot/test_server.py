@@ -22,7 +22,7 @@ async def test_a_request_waits_until_its_route_is_registered() -> None:
 
     async with SlackSandbox() as slack, run_server(0, [], is_needed=True) as server:
         server_url = f"http://127.0.0.1:{server.port}"
-        slack.requests.url = server_url + PATH
+        slack.request_url.url = server_url + PATH
         await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
         await slack.wait_for(lambda: slack.envelopes)
         async with aiohttp.ClientSession() as session:

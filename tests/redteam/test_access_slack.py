@@ -83,7 +83,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         for label in answer.buttons.values():
             await slack.click_button("grace", answer, label)
         for shortcut in slack.shortcuts:
-            await slack.shortcut("grace", question, shortcut)
+            await slack.use_shortcut("grace", question, shortcut)
         await slack.open_home("grace")
         await heard(bot)
         assert whispers(bot, "grace") == [words.NOT_YOU]
@@ -97,10 +97,10 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
 async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         message = await slack.post_message("ada", "general", "this")
-        await slack.shortcut("grace", message, ASK)
+        await slack.use_shortcut("grace", message, ASK)
         (view,) = await slack.wait_for(lambda: slack.modals("grace"))
         bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
-        await slack.submit(view, **{QUESTION_INPUT: "let me in"})
+        await slack.submit_modal(view, **{QUESTION_INPUT: "let me in"})
         await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
         assert await bot.inbox_rows() == []
 
@@ -110,7 +110,7 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
     async with running(slack, tmp_path, echo) as bot:
         message = await bot.mention_bot("eve", "general", "hello")
         await slack.post_as_bot("robot", "general", f"{bot.mention} hello")
-        await slack.shortcut("eve", message, ASK)
+        await slack.use_shortcut("eve", message, ASK)
         await heard(bot)
         assert len(await bot.inbox_rows()) == 1
         assert (whispers(bot, "eve"), slack.modals("eve")) == ([words.NOT_YOU], [])
@@ -128,7 +128,7 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
 
 
 async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack: SlackSandbox, tmp_path: Path) -> None:
-    group = slack.add_group("team", ["ada"]).id
+    group = slack.add_user_group("team", ["ada"]).id
     rules = AccessRules(frozenset({f"role:{group}"}))
     slack.scopes.discard("usergroups:read")
     async with running(slack, tmp_path, echo, rules=rules) as bot:
@@ -229,7 +229,7 @@ async def test_access_rules_hold_during_a_database_outage(
 
 async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("mina", locale="ko-KR")
-    rules = AccessRules(frozenset({f"role:{slack.add_group('team', ['mina']).id}"}))
+    rules = AccessRules(frozenset({f"role:{slack.add_user_group('team', ['mina']).id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
         question = await bot.mention_bot("mina", "general", "one")
         await bot.shows(question, lambda texts: "heard: mina: one" in texts)
@@ -253,5 +253,5 @@ async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
         question = await slack.post_message("mina", slack.open_dm("mina"), "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
-        await slack.stop("mina", question)
+        await slack.click_stop("mina", question)
         await slack.wait_for(lambda: whispers(bot, "mina") == [words.messages_for("ko")(words.NOT_YOU)])

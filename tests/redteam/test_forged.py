@@ -75,7 +75,7 @@ async def test_requests_without_a_slack_signature_are_rejected(
     async with running(slack, tmp_path, "never said") as bot, aiohttp.ClientSession() as web:
         before = await all_rows(bot)
         for body in bodies(slack).values():
-            good, old = slack.requests.signed(body), slack.requests.signed(body, at=time.time() - 360)
+            good, old = slack.request_url.sign(body), slack.request_url.sign(body, at=time.time() - 360)
             headers = SIGNATURES[signature](good, old)
             async with web.post(bot.address + PATH, data=body, headers=headers) as answer:
                 assert answer.status == 401

@@ -46,23 +46,23 @@ class DiscordFaults:
         """
         self._add(route, times, DiscordFault("rate_limit", seconds=retry_after, scope=scope, via=via))
 
-    def lose_reply(self, route: str, times: int = 1) -> None:
+    def lose_response(self, route: str, times: int = 1) -> None:
         """Take effect, then close the connection with no answer."""
-        self._add(route, times, DiscordFault("lose_reply"))
+        self._add(route, times, DiscordFault("lose_response"))
 
     def delay(self, route: str, seconds: float, times: int = 1) -> None:
         """Take effect that much later (real seconds)."""
         self._add(route, times, DiscordFault("delay", seconds=seconds))
 
-    def refuse_handshakes(self, n: int) -> None:
+    def refuse_handshakes(self, times: int) -> None:
         """Answer the next `n` WebSocket handshakes with 503."""
-        self._handshakes = n
+        self._handshakes = times
 
     def refuse_resumes(self, n: int) -> None:
         """Answer the next `n` attempts to resume with an invalid session; what came meanwhile is lost to it."""
         self._resumes = n
 
-    def slow(self, seconds: float) -> None:
+    def set_latency(self, seconds: float) -> None:
         """Let each request, each answer and each event take this long (real seconds); 0 ends it."""
         self.latency = seconds
 
@@ -84,7 +84,7 @@ class DiscordFaults:
         """The fault that this call meets."""
         return self._pending.take(route)
 
-    def take_handshake(self) -> bool:
+    def take_handshake_refusal(self) -> bool:
         """Whether this handshake is to be refused."""
         self._handshakes, refused = max(0, self._handshakes - 1), self._handshakes > 0
         return refused

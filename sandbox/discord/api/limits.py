@@ -66,7 +66,7 @@ class DiscordRateLimits:
         self._speed = speed
         self._windows: dict[tuple[str, str], _Window] = {}
 
-    def admit(self, route: str, channel: str) -> RateLimitCheck:
+    def acquire(self, route: str, channel: str) -> RateLimitCheck:
         """Count a call in, or say after how long it may come again."""
         now = time()
         if not route.startswith(OUTSIDE):

@@ -198,7 +198,7 @@ class LocalGateway:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """One WebSocket, from its handshake to its end. Asked for `zstd-stream`, it answers in plain text."""
-        if self._faults.take_handshake():
+        if self._faults.take_handshake_refusal():
             return web.Response(status=503)
         ws = web.WebSocketResponse(timeout=CLOSE_TIMEOUT)
         await ws.prepare(request)
@@ -215,7 +215,7 @@ class LocalGateway:
                         self._hear(connection, frame.data)
                     except GatewayCloseError as hangup:
                         await self._close(connection, hangup.code)
-                    self._journal.tick()
+                    self._journal.notify()
         finally:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
@@ -342,7 +342,7 @@ class LocalGateway:
             self._connections.remove(connection)
             if connection.session is not None:
                 connection.session.lost_at = monotonic()
-            self._journal.tick()
+            self._journal.notify()
 
     # What may happen to sockets
 

@@ -44,7 +44,7 @@ from sandbox.discord.state.guild import (
 from sandbox.discord.state.payloads import Json
 from sandbox.discord.state.snowflakes import new_id
 
-ACK_TIMEOUT = 3.0
+ACK_TIMEOUT_SECONDS = 3.0
 TOKEN_LIFE = 15 * 60.0
 COMMAND, COMPONENT, COMPLETION = 2, 3, 4
 SAY, DEFER, DEFER_UPDATE, UPDATE, COMPLETE = 4, 5, 6, 7, 8
@@ -168,7 +168,7 @@ class DiscordInteractions:
         self._given[interaction.token] = interaction
         if self._tell(self._event(interaction, data), self._guild.id if interaction.channel.is_here else None):
             try:
-                async with asyncio.timeout(ACK_TIMEOUT / self._speed):
+                async with asyncio.timeout(ACK_TIMEOUT_SECONDS / self._speed):
                     return await interaction.answered.wait()
             except TimeoutError:
                 pass
@@ -212,7 +212,7 @@ class DiscordInteractions:
             raise DiscordError(404, UNKNOWN_INTERACTION, "Unknown interaction")
         if interaction.answered.is_set():
             raise DiscordError(400, ALREADY_ACKNOWLEDGED, "Interaction has already been acknowledged.")
-        if monotonic() - interaction.given_at > ACK_TIMEOUT / self._speed:
+        if monotonic() - interaction.given_at > ACK_TIMEOUT_SECONDS / self._speed:
             raise DiscordError(404, UNKNOWN_INTERACTION, "Unknown interaction")
         type_, form = request.form.get("type"), request.form.get("data") or {}
         if (type_ == COMPLETE) != (interaction.type == COMPLETION):

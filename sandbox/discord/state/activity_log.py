@@ -33,12 +33,12 @@ class DiscordCallRecord:
     path: str
     body: Any
     files: Sequence[str]
-    at: float
+    received_at: float
     status: int = 0
     code: int | None = None
     rate_limited: bool = False
-    reply: Any = None
-    budget: tuple[int, int] | None = None
+    response: Any = None
+    remaining: tuple[int, int] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -58,7 +58,7 @@ class DiscordEventRecord:
     sent_at: float | None = None
 
 
-class DiscordActivityLog(watch.ChangeWatch[GuildChange]):
+class DiscordActivityLog(watch.ChangeFeed[GuildChange]):
     """Keeps what happened, and wakes whoever waits for something to happen."""
 
     def __init__(self) -> None:
@@ -67,18 +67,18 @@ class DiscordActivityLog(watch.ChangeWatch[GuildChange]):
         self.events: list[DiscordEventRecord] = []
         self.downloads: list[str] = []
 
-    def call(self, route: str, path: str, body: Any, files: Sequence[str]) -> DiscordCallRecord:
+    def record_call(self, route: str, path: str, body: Any, files: Sequence[str]) -> DiscordCallRecord:
         call = DiscordCallRecord(route, path, body, files, monotonic())
         self.calls.append(call)
-        self.tick()
+        self.notify()
         return call
 
     def download(self, path: str) -> None:
         self.downloads.append(path)
-        self.tick()
+        self.notify()
 
     def event(self, session_id: str, name: str, data: dict[str, Any], sequence: int) -> DiscordEventRecord:
         event = DiscordEventRecord(session_id, name, data, sequence, monotonic())
         self.events.append(event)
-        self.tick()
+        self.notify()
         return event

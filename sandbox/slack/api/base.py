@@ -140,7 +140,7 @@ class WebApi:
         return channel
 
     def message(self, channel: SlackConversation, ts: str) -> SlackMessage:
-        message = self.workspace.message(channel, ts)
+        message = self.workspace.find_message(channel, ts)
         if message is None:
             raise SlackError("message_not_found")
         return message

@@ -66,12 +66,12 @@ class DirectoryMethods:
         page, cursor = _page(list(self._workspace.users.values()), attrgetter("id"), arguments, default=1000)
         return {
             "members": [self._payloads.user(user) for user in page],
-            "cache_ts": self._payloads.now(),
+            "cache_ts": self._payloads.unix_time(),
             "response_metadata": {"next_cursor": cursor},
         }
 
     def usergroups_list(self, arguments: Arguments) -> dict[str, Any]:
-        groups = [self._payloads.group(group) for group in self._workspace.groups.values()]
+        groups = [self._payloads.user_group(group) for group in self._workspace.groups.values()]
         if not arguments.flag("include_users"):
             for group in groups:
                 group.pop("users")
@@ -113,7 +113,7 @@ class DirectoryMethods:
             if len(users) > 1:
                 raise SlackError("method_not_supported_for_channel_type")
             user = self._api.user(users[0])
-        already_open = self._workspace.dm(user) is not None
+        already_open = self._workspace.find_dm(user) is not None
         channel = self._workspace.open_dm(user)
         fields: dict[str, Any] = {"id": channel.id}
         if arguments.flag("return_im"):
@@ -129,7 +129,7 @@ class DirectoryMethods:
         if self._workspace.bot.id not in channel.members:
             raise SlackError("not_in_channel")
         said = [message for message in self._workspace.messages(channel) if not message.is_reply]
-        standing = [message for message in said if self._workspace.message(channel, message.ts)]
+        standing = [message for message in said if self._workspace.find_message(channel, message.ts)]
         page, cursor = self._said(standing[::-1], arguments, default=100)
         return self._found(page, cursor, arguments) | {"pin_count": 0}
 
@@ -137,10 +137,10 @@ class DirectoryMethods:
         """Oldest first, and the root before all; `ts` may be any message's of the thread."""
         channel = self._api.channel(arguments)
         self._api.need_of(channel, "history")
-        message = self._workspace.message(channel, arguments.required("ts"))
+        message = self._workspace.find_message(channel, arguments.required("ts"))
         if message is None:
             raise SlackError("thread_not_found")
-        root, *replies = self._workspace.thread(channel, message.thread_ts or message.ts)
+        root, *replies = self._workspace.thread_messages(channel, message.thread_ts or message.ts)
         page, cursor = self._said(replies, arguments, default=1000)
         return self._found([root, *page], cursor, arguments)
 
@@ -153,7 +153,7 @@ class DirectoryMethods:
     def _found(self, page: Sequence[SlackMessage], cursor: str, arguments: Arguments) -> dict[str, Any]:
         metadata = arguments.flag("include_all_metadata")
         return {
-            "messages": [self._payloads.found(message, metadata=metadata) for message in page],
+            "messages": [self._payloads.history_message(message, metadata=metadata) for message in page],
             "has_more": bool(cursor),
             **({"response_metadata": {"next_cursor": cursor}} if cursor else {}),
         }

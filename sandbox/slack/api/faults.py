@@ -25,7 +25,7 @@ class SlackFaults:
 
     def __init__(self) -> None:
         self._pending = FaultQueue[SlackFault]()
-        self._handshakes = 0
+        self._handshake_refusals = 0
         self.latency = 0.0
 
     def fail(
@@ -38,26 +38,26 @@ class SlackFaults:
         """Refuse without effect: 429, and `Retry-After` with these seconds."""
         self._add(method, times, SlackFault("rate_limit", seconds=retry_after))
 
-    def lose_reply(self, method: str | Collection[str], times: int = 1) -> None:
+    def lose_response(self, method: str | Collection[str], times: int = 1) -> None:
         """Take effect, then close the connection with no answer."""
-        self._add(method, times, SlackFault("lose_reply"))
+        self._add(method, times, SlackFault("lose_response"))
 
     def delay(self, method: str | Collection[str], seconds: float, times: int = 1) -> None:
         """Take effect that much later (real seconds)."""
         self._add(method, times, SlackFault("delay", seconds=seconds))
 
-    def refuse_handshakes(self, n: int) -> None:
+    def refuse_handshakes(self, times: int) -> None:
         """Answer the next `n` WebSocket handshakes with 500. Their tickets are used up nevertheless."""
-        self._handshakes = n
+        self._handshake_refusals = times
 
-    def slow(self, seconds: float) -> None:
+    def set_latency(self, seconds: float) -> None:
         """Let each request, each answer and each envelope take this long (real seconds); 0 ends it."""
         self.latency = seconds
 
     def clear(self) -> None:
         """Take back all that has not happened yet."""
         self._pending.clear()
-        self._handshakes = 0
+        self._handshake_refusals = 0
         self.latency = 0.0
 
     def cancel(self, kind: FaultKind) -> None:
@@ -72,11 +72,11 @@ class SlackFaults:
         """The fault that this call meets."""
         return self._pending.take(method)
 
-    def take_handshake(self) -> bool:
+    def take_handshake_refusal(self) -> bool:
         """Whether this handshake is to be refused."""
-        if not self._handshakes:
+        if not self._handshake_refusals:
             return False
-        self._handshakes -= 1
+        self._handshake_refusals -= 1
         return True
 
     def _add(self, method: str | Collection[str], times: int, fault: SlackFault) -> None:

@@ -16,7 +16,7 @@ from sandbox.slack.api.faults import SlackFaults
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.activity_log import SlackActivityLog
 from sandbox.slack.state.markup import SlackContent
-from sandbox.slack.state.workspace import SlackFile, SlackMessage, new_id
+from sandbox.slack.state.workspace import SlackFile, SlackMessage, create_id
 
 #: The name under which the sending of a file's bytes is recorded and goes wrong.
 UPLOAD = "upload"
@@ -42,11 +42,11 @@ class FileMethods:
     address: where the server is, with a slash at the end.
     """
 
-    def __init__(self, api: WebApi, journal: SlackActivityLog, faults: SlackFaults) -> None:
+    def __init__(self, api: WebApi, activity_log: SlackActivityLog, faults: SlackFaults) -> None:
         self._api = api
         self._workspace = api.workspace
         self._payloads = api.payloads
-        self._journal = journal
+        self._activity_log = activity_log
         self._faults = faults
         self._uploads: dict[str, PendingUpload] = {}
         self._keys: dict[str, str] = {}
@@ -61,14 +61,14 @@ class FileMethods:
         name, length = arguments.required("filename"), arguments.required("length")
         if not length.isdecimal() or int(length) < 1:
             raise SlackError("invalid_arguments", messages=["[ERROR] must be an integer [json-pointer:/length]"])
-        file_id, key = new_id("F"), token_urlsafe(48)
+        file_id, key = create_id("F"), token_urlsafe(48)
         self._uploads[file_id] = PendingUpload(name, int(length), arguments.text("alt_txt"))
         self._keys[key] = file_id
         return {"upload_url": f"{self.address}upload/v1/{key}", "file_id": file_id}
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
         """Take the bytes of a file, raw or as a form."""
-        call = self._journal.call(UPLOAD, {})
+        call = self._activity_log.record_call(UPLOAD, {})
         fault = self._faults.take(UPLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
             call.status = 429 if fault.kind == "rate_limit" else fault.status
@@ -78,7 +78,7 @@ class FileMethods:
         call.status = 404 if upload is None else 200 if len(data) == upload.length else 400
         if upload is not None and call.status == 200:
             upload.data = data
-        if fault is not None and fault.kind == "lose_reply" and request.transport is not None:
+        if fault is not None and fault.kind == "lose_response" and request.transport is not None:
             call.status = 0
             request.transport.abort()
         return web.Response(status=call.status, text=f"OK - {len(data)}" if call.status == 200 else "")
@@ -91,7 +91,7 @@ class FileMethods:
 
     async def send(self, request: web.Request) -> web.StreamResponse:
         """Hand out what is in a file. Slack: who may not have it sees the page to log in on, and no error."""
-        self._journal.call(DOWNLOAD, {"file": request.match_info["file"]})
+        self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
         fault = self._faults.take(DOWNLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
             return web.Response(status=429 if fault.kind == "rate_limit" else fault.status)
@@ -101,14 +101,14 @@ class FileMethods:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._api.kind(token) != "bot" or not self._api.has("files:read"):
             return web.Response(text=_LOGIN, content_type="text/html")
-        if found[1].moved_to:
-            return web.Response(status=302, headers={"Location": found[1].moved_to})
+        if found[1].redirect_url:
+            return web.Response(status=302, headers={"Location": found[1].redirect_url})
         described = self._payloads.file(*found)
         return web.Response(body=found[1].data, content_type=described["mimetype"])
 
     def _find(self, file_id: str) -> tuple[SlackMessage, SlackFile] | None:
         """A file that is to be seen, and where."""
-        standing = (message for message in self._workspace.everything() if not message.deleted)
+        standing = (message for message in self._workspace.all_messages() if not message.deleted)
         return next(((m, file) for m in standing for file in m.files if file.id == file_id), None)
 
     def complete_upload(self, arguments: Arguments) -> dict[str, Any]:
@@ -120,9 +120,9 @@ class FileMethods:
             return {"files": [{"id": file.id, "title": file.title} for file in files]}
         channel = self._api.writable(self._api.channel(Arguments({"channel": arguments.text("channel_id")})))
         thread_ts = arguments.text("thread_ts") or None
-        if thread_ts and self._workspace.message(channel, thread_ts) is None:
+        if thread_ts and self._workspace.find_message(channel, thread_ts) is None:
             raise SlackError("invalid_arguments", messages=["[ERROR] no such thread [json-pointer:/thread_ts]"])
-        message = self._workspace.post(
+        message = self._workspace.post_message(
             channel,
             SlackContent(arguments.text("initial_comment")),
             user=self._workspace.bot.id,
@@ -141,7 +141,7 @@ class FileMethods:
             raise SlackError("file_not_found")
         for message in self._shared.pop(file_id, ()):
             if not message.deleted:
-                self._workspace.delete(message)
+                self._workspace.delete_message(message)
         return {}
 
     def _complete(self, file_id: str, title: str | None) -> SlackFile:

@@ -113,26 +113,26 @@ class SlackRateLimits:
         """What is left in each window that calls stand in, by method and channel."""
         found = []
         for (method, rate, channel), window in self._calls.items():
-            span = self._passed(window, rate)
+            span = self._remove_expired(window, rate)
             if window:
                 again = window[0] + span - monotonic()
                 name = f"{method} {channel}".rstrip()
                 found.append(RateLimitUsage(name, rate.calls - len(window), rate.calls, rate.seconds, again))
         return found
 
-    def left(self, method: str, channel: str) -> tuple[int, int] | None:
+    def remaining(self, method: str, channel: str) -> tuple[int, int] | None:
         """What is left, of how many, in the scarcest of a call's windows."""
         rates = self._rates.get(method, ())
         windows = ((rate, self._calls[method, rate, channel if rate.per_channel else ""]) for rate in rates)
         return min(((rate.calls - len(window), rate.calls) for rate, window in windows), default=None)
 
-    def admit(self, method: str, channel: str) -> int | None:
+    def acquire(self, method: str, channel: str) -> int | None:
         """Count a call in, or say after how many (real, whole) seconds it may come again."""
         now = monotonic()
         windows = []
         for rate in self._rates.get(method, ()):
             window = self._calls[method, rate, channel if rate.per_channel else ""]
-            span = self._passed(window, rate)
+            span = self._remove_expired(window, rate)
             if len(window) >= rate.calls:
                 return max(1, math.ceil(window[0] + span - now))
             windows.append(window)
@@ -140,7 +140,7 @@ class SlackRateLimits:
             window.append(now)
         return None
 
-    def _passed(self, window: deque[float], rate: MethodRate) -> float:
+    def _remove_expired(self, window: deque[float], rate: MethodRate) -> float:
         """Let go of what is out of a window; how long that is, in real seconds."""
         span = rate.seconds / self._speed
         while window and window[0] <= monotonic() - span:

@@ -32,7 +32,7 @@ class MessageMethods:
     def post_message(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._destination(arguments)
         content, warning = _posted(content_of(arguments))
-        message = self._workspace.post(
+        message = self._workspace.post_message(
             channel,
             content,
             user=self._workspace.bot.id,
@@ -42,7 +42,7 @@ class MessageMethods:
             unfurl_links=arguments.optional_flag("unfurl_links"),
             unfurl_media=arguments.optional_flag("unfurl_media"),
         )
-        posted = self._payloads.posted(message)
+        posted = self._payloads.post_response(message)
         return {"channel": channel.id, "ts": message.ts, "message": posted} | warning
 
     def update(self, arguments: Arguments) -> dict[str, Any]:
@@ -57,8 +57,8 @@ class MessageMethods:
             raise SlackError("msg_too_long")
         if "metadata" in arguments:
             message.metadata = metadata_of(arguments)
-        self._workspace.update(message, content, edited=content.blocks is None)
-        updated = self._payloads.updated(message)
+        self._workspace.update_message(message, content, edited=content.blocks is None)
+        updated = self._payloads.update_response(message)
         return {"channel": channel.id, "ts": message.ts, "text": content.text, "message": updated}
 
     def delete(self, arguments: Arguments) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class MessageMethods:
         self._own(message, "cant_delete_message")
         if message.stream is not None and message.stream.is_live:
             raise SlackError("cant_delete_message")
-        self._workspace.delete(message)
+        self._workspace.delete_message(message)
         return {"channel": channel.id, "ts": message.ts}
 
     def post_ephemeral(self, arguments: Arguments) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class MessageMethods:
         if user not in channel.members:
             raise SlackError("user_not_in_channel")
         content, warning = _posted(content_of(arguments))
-        message = self._workspace.post(
+        message = self._workspace.post_message(
             channel,
             content,
             ephemeral_to=user,
@@ -116,7 +116,7 @@ class MessageMethods:
         target = arguments.required("channel")
         if user := self._workspace.users.get(target):
             return self._workspace.open_dm(user)
-        if named := self._workspace.channel_named(target.removeprefix("#")):
+        if named := self._workspace.find_channel_by_name(target.removeprefix("#")):
             arguments = Arguments({"channel": named.id})
         return self._api.writable(self._api.channel(arguments))
 
@@ -134,7 +134,7 @@ def thread_of(workspace: Workspace, channel: SlackConversation, arguments: Argum
     thread_ts = arguments.text("thread_ts")
     if not thread_ts:
         return None
-    root = workspace.message(channel, thread_ts)
+    root = workspace.find_message(channel, thread_ts)
     if root is None:
         raise SlackError("thread_not_found")
     if root.is_reply:

@@ -37,8 +37,8 @@ class OAuthGrant:
 class OAuthMethods:
     """The app's credentials, and the codes that are out."""
 
-    def __init__(self, journal: SlackActivityLog) -> None:
-        self._journal = journal
+    def __init__(self, activity_log: SlackActivityLog) -> None:
+        self._activity_log = activity_log
         self.client_id = f"{secrets.randbelow(10**12)}.{secrets.randbelow(10**13)}"
         self.client_secret = secrets.token_hex(16)
         self._codes: dict[str, OAuthGrant] = {}
@@ -60,12 +60,12 @@ class OAuthMethods:
     async def access(self, request: web.Request) -> web.Response:
         """Answer `oauth.v2.access`, the one method that is called without a token."""
         values = await arguments.read(request)
-        call = self._journal.call("oauth.v2.access", {})
+        call = self._activity_log.record_call("oauth.v2.access", {})
         try:
             body = {"ok": True} | self._access(_credentials(request, values), values)
         except SlackError as refusal:
             body = refusal.body()
-        call.status, call.error, call.reply = 200, body.get("error"), body
+        call.status, call.error, call.response = 200, body.get("error"), body
         return web.json_response(body)
 
     def _access(self, credentials: tuple[str, str], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ class StreamMethods:
         if arguments.text("task_display_mode") not in _DISPLAYS:
             raise SlackError("invalid_arguments")
         chunks, kind = _chunks_of(arguments)
-        stream = NativeStream(recipient, monotonic() + self._life, kind=kind)
-        message = self._workspace.post(
+        stream = NativeStream(recipient, monotonic() + self._life, mode=kind)
+        message = self._workspace.post_message(
             channel,
             _grown(SlackContent(markdown=True), stream, chunks),
             user=self._workspace.bot.id,
@@ -61,7 +61,7 @@ class StreamMethods:
         chunks, kind = _chunks_of(arguments)
         if kind is None:
             raise SlackError("no_text")
-        self._workspace.stream(message, self._next(message, stream, chunks, kind))
+        self._workspace.update_stream(message, self._next(message, stream, chunks, kind))
         return {"channel": channel.id, "ts": message.ts}
 
     def stop(self, arguments: Arguments) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class StreamMethods:
             content = replace(content, blocks=[*said, *check_blocks(blocks)])
         message.metadata = metadata or message.metadata
         stream.ends_at = monotonic()
-        self._workspace.update(message, content, edited=False)
+        self._workspace.update_message(message, content, edited=False)
         return {}
 
     def _streaming(self, arguments: Arguments) -> tuple[SlackConversation, SlackMessage, NativeStream]:
@@ -103,10 +103,10 @@ class StreamMethods:
     def _next(
         message: SlackMessage, stream: NativeStream, chunks: Sequence[Mapping[str, Any]], kind: str | None
     ) -> SlackContent:
-        if kind is not None and stream.kind not in (None, kind):
+        if kind is not None and stream.mode not in (None, kind):
             raise SlackError("streaming_mode_mismatch")
         content = _grown(message.content, stream, chunks)
-        stream.kind = stream.kind or kind
+        stream.mode = stream.mode or kind
         return content
 
 
@@ -145,7 +145,7 @@ def _grown(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping
     Raises:
         SlackError: `msg_too_long`.
     """
-    size = stream.size + sum(map(_size, chunks))
+    size = stream.byte_count + sum(map(_size, chunks))
     if size > STREAM_SIZE:
         raise SlackError("msg_too_long")
     text, tasks, plan = content.text, {task.id: task for task in content.tasks}, content.plan
@@ -164,7 +164,7 @@ def _grown(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping
                 )
             case "plan_update":
                 plan = chunk["title"]
-    stream.size = size
+    stream.byte_count = size
     blocks = [block for chunk in chunks if chunk["type"] == "blocks" for block in chunk["blocks"]]
     return replace(content, text=text, tasks=tuple(tasks.values()), plan=plan, blocks=blocks or content.blocks)
 

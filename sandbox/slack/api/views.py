@@ -13,8 +13,8 @@ from typing import Any
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import check_blocks
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.markup import block_id
-from sandbox.slack.state.workspace import Workspace, WorkspaceUser, new_id
+from sandbox.slack.state.markup import create_block_id
+from sandbox.slack.state.workspace import Workspace, WorkspaceUser, create_id
 
 #: Seconds for which a trigger is good.
 TRIGGER_LIFE = 3.0
@@ -79,8 +79,8 @@ class ViewMethods:
         if until < monotonic():
             raise SlackError("expired_trigger_id")
         self._triggers[trigger] = user, 0.0
-        blocks = [{**b, "block_id": b.get("block_id") or block_id(str(b))} for b in content["blocks"]]
-        view = ModalView(new_id("V"), user, {**content, "blocks": blocks})
+        blocks = [{**b, "block_id": b.get("block_id") or create_block_id(str(b))} for b in content["blocks"]]
+        view = ModalView(create_id("V"), user, {**content, "blocks": blocks})
         self.open.append(view)
         return {"view": self.told(view)}
 

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox.slack.state.markup import mentions
+from sandbox.slack.state.markup import has_mention
 from sandbox.slack.state.payloads import SlackPayloads
 from sandbox.slack.state.workspace import (
     SlackConversation,
@@ -12,11 +12,11 @@ from sandbox.slack.state.workspace import (
     Workspace,
     WorkspaceChange,
     WorkspaceUser,
-    new_id,
+    create_id,
 )
 
 #: The scope behind each subscription, if there is one: without it, Slack does not send the events.
-SUBSCRIPTIONS: Mapping[str, str | None] = {
+EVENT_SCOPES: Mapping[str, str | None] = {
     "agent_session_stopped": "assistant:write",
     "app_home_opened": None,
     "app_mention": "app_mentions:read",
@@ -27,7 +27,7 @@ SUBSCRIPTIONS: Mapping[str, str | None] = {
     "message.mpim": "mpim:history",
     "tokens_revoked": None,
 }
-_OF_CHANNEL_TYPE = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
+_MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
 
 
 class SlackEventDispatcher:
@@ -52,26 +52,26 @@ class SlackEventDispatcher:
         self._subscriptions = subscriptions
         self._token = token
         self._deliver = deliver
-        self._told: dict[tuple[str, str], dict[str, Any]] = {}
+        self._last_payloads: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def tell(self, change: WorkspaceChange) -> None:
+    def dispatch(self, change: WorkspaceChange) -> None:
         message = change.message
         if change.kind == "posted":
-            self._posted(message)
+            self._dispatch_posted(message)
         elif message.ephemeral_to is not None:
             return
         elif change.kind == "updated":
-            self._updated(message)
+            self._dispatch_updated(message)
         elif change.kind == "deleted":
-            self._deleted(message)
+            self._dispatch_deleted(message)
 
-    def home_opened(self, user: WorkspaceUser, channel: SlackConversation, tab: str) -> None:
-        ts = self._workspace.new_ts()
+    def dispatch_home_opened(self, user: WorkspaceUser, channel: SlackConversation, tab: str) -> None:
+        ts = self._workspace.create_ts()
         event = {"type": "app_home_opened", "user": user.id, "channel": channel.id, "tab": tab}
-        if self._hears(channel, "app_home_opened"):
+        if self._is_subscribed(channel, "app_home_opened"):
             self._send(event | {"event_ts": ts})
 
-    def session_stopped(
+    def dispatch_session_stopped(
         self, user: WorkspaceUser, channel: SlackConversation, thread_ts: str, streams: Sequence[str]
     ) -> None:
         """Tell that somebody has pressed Slack's own button; `streams` are the messages that Slack has stopped."""
@@ -82,10 +82,10 @@ class SlackEventDispatcher:
             "thread_ts": thread_ts,
             "streaming_message_ts": list(streams),
         }
-        if self._hears(channel, "agent_session_stopped"):
-            self._send(event | {"event_ts": self._workspace.new_ts()})
+        if self._is_subscribed(channel, "agent_session_stopped"):
+            self._send(event | {"event_ts": self._workspace.create_ts()})
 
-    def uninstalled(self) -> None:
+    def dispatch_uninstalled(self) -> None:
         """Tell that the app was taken out of the workspace. Slack: in no certain order."""
         told: tuple[dict[str, Any], ...] = (
             {"type": "tokens_revoked", "tokens": {"oauth": [], "bot": [self._workspace.bot.id]}},
@@ -93,49 +93,52 @@ class SlackEventDispatcher:
         )
         for event in told:
             if event["type"] in self._subscriptions:
-                self._send(event | {"event_ts": self._workspace.new_ts()})
+                self._send(event | {"event_ts": self._workspace.create_ts()})
 
-    def _posted(self, message: SlackMessage) -> None:
-        said = self._payloads.said(message)
-        self._told[message.channel.id, message.ts] = _without_files(said)
+    def _dispatch_posted(self, message: SlackMessage) -> None:
+        said = self._payloads.message(message)
+        self._last_payloads[message.channel.id, message.ts] = _without_files(said)
         self._send_message(message.channel, said | {"event_ts": message.ts})
-        if self._calls_bot(message, said["text"]):
-            self._mention(message, said, message.ts)
+        if self._mentions_bot(message, said["text"]):
+            self._send_mention(message, said, message.ts)
 
-    def _updated(self, message: SlackMessage) -> None:
-        said, before = _without_files(self._payloads.said(message)), self._told[message.channel.id, message.ts]
-        self._told[message.channel.id, message.ts] = said
-        ts = self._workspace.new_ts()
+    def _dispatch_updated(self, message: SlackMessage) -> None:
+        said, before = (
+            _without_files(self._payloads.message(message)),
+            self._last_payloads[message.channel.id, message.ts],
+        )
+        self._last_payloads[message.channel.id, message.ts] = said
+        ts = self._workspace.create_ts()
         changed = {"message": said, "previous_message": before}
-        self._send_message(message.channel, self._hidden("message_changed", ts) | changed)
-        if self._calls_bot(message, said["text"]) and not mentions(before["text"], self._workspace.bot.id):
-            self._mention(message, said, ts)
+        self._send_message(message.channel, self._hidden_event("message_changed", ts) | changed)
+        if self._mentions_bot(message, said["text"]) and not has_mention(before["text"], self._workspace.bot.id):
+            self._send_mention(message, said, ts)
 
-    def _deleted(self, message: SlackMessage) -> None:
-        before = self._told.pop((message.channel.id, message.ts))
+    def _dispatch_deleted(self, message: SlackMessage) -> None:
+        before = self._last_payloads.pop((message.channel.id, message.ts))
         gone = {"deleted_ts": message.ts, "previous_message": before}
-        self._send_message(message.channel, self._hidden("message_deleted", self._workspace.new_ts()) | gone)
+        self._send_message(message.channel, self._hidden_event("message_deleted", self._workspace.create_ts()) | gone)
 
     @staticmethod
-    def _hidden(subtype: str, ts: str) -> dict[str, Any]:
+    def _hidden_event(subtype: str, ts: str) -> dict[str, Any]:
         return {"type": "message", "subtype": subtype, "hidden": True, "ts": ts, "event_ts": ts}
 
-    def _calls_bot(self, message: SlackMessage, text: str) -> bool:
+    def _mentions_bot(self, message: SlackMessage, text: str) -> bool:
         """Slack: `app_mention` is not sent for direct messages, nor for the app's own words."""
         by_itself = message.bot_id == self._workspace.bot_id
-        return not message.channel.is_dm and not by_itself and mentions(text, self._workspace.bot.id)
+        return not message.channel.is_dm and not by_itself and has_mention(text, self._workspace.bot.id)
 
-    def _mention(self, message: SlackMessage, said: Mapping[str, Any], ts: str) -> None:
+    def _send_mention(self, message: SlackMessage, said: Mapping[str, Any], ts: str) -> None:
         event = _without_files({name: value for name, value in said.items() if name != "parent_user_id"})
-        if self._hears(message.channel, "app_mention"):
+        if self._is_subscribed(message.channel, "app_mention"):
             self._send(event | {"type": "app_mention", "channel": message.channel.id, "event_ts": ts})
 
     def _send_message(self, channel: SlackConversation, event: dict[str, Any]) -> None:
-        if self._hears(channel, _OF_CHANNEL_TYPE[channel.type]):
+        if self._is_subscribed(channel, _MESSAGE_EVENTS[channel.type]):
             self._send(event | {"channel": channel.id, "channel_type": channel.type})
 
-    def _hears(self, channel: SlackConversation, subscription: str) -> bool:
-        scope = SUBSCRIPTIONS[subscription]
+    def _is_subscribed(self, channel: SlackConversation, subscription: str) -> bool:
+        scope = EVENT_SCOPES[subscription]
         is_granted = subscription in self._subscriptions and (scope is None or scope in self._scopes)
         return is_granted and self._workspace.bot.id in channel.members
 
@@ -161,7 +164,7 @@ class SlackEventDispatcher:
                 "api_app_id": self._workspace.app_id,
                 "event": event,
                 "type": "event_callback",
-                "event_id": new_id("Ev"),
+                "event_id": create_id("Ev"),
                 "event_time": int(float(event["event_ts"])),
                 "authorizations": [authorization],
                 "is_ext_shared_channel": self._is_shared(str(event.get("channel") or "")),

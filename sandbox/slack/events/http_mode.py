@@ -18,18 +18,24 @@ from urllib.parse import urlencode
 import aiohttp
 
 from sandbox.slack.api.faults import SlackFaults
-from sandbox.slack.events.socket_mode import ACK_TIMEOUT, RETRY_AFTER, EnvelopeDelivery, EnvelopeType, SocketModeServer
+from sandbox.slack.events.socket_mode import (
+    ACK_TIMEOUT_SECONDS,
+    RETRY_DELAYS_SECONDS,
+    EnvelopeDelivery,
+    EnvelopeType,
+    SocketModeServer,
+)
 from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 
 
-class RequestUrl:
+class RequestUrlClient:
     """Posts what the app is told to `url`, one request each, as they come and not in turn."""
 
     def __init__(
-        self, journal: SlackActivityLog, faults: SlackFaults, *, signing_secret: str, token: str, speed: float
+        self, activity_log: SlackActivityLog, faults: SlackFaults, *, signing_secret: str, token: str, speed: float
     ) -> None:
         self.url = ""
-        self._journal = journal
+        self._activity_log = activity_log
         self._faults = faults
         self._signing_secret = signing_secret
         self._token = token
@@ -42,7 +48,7 @@ class RequestUrl:
         self._session = aiohttp.ClientSession()
 
     async def stop(self) -> None:
-        self.give_up()
+        self.discard_pending()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
@@ -65,7 +71,7 @@ class RequestUrl:
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
         delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
-        self._bring(delivery, self._faults.latency)
+        self._schedule(delivery, self._faults.latency)
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "http_timeout") -> None:
@@ -73,14 +79,14 @@ class RequestUrl:
         delivery = self._deliveries[envelope.id]
         delivery.attempt += 1
         delivery.reason = reason
-        self._bring(delivery, 0)
+        self._schedule(delivery, 0)
 
-    def give_up(self) -> None:
+    def discard_pending(self) -> None:
         """Deliver nothing of what was not acknowledged."""
         for task in self._tasks:
             task.cancel()
 
-    def signed(self, body: str, *, at: float | None = None) -> dict[str, str]:
+    def sign(self, body: str, *, at: float | None = None) -> dict[str, str]:
         """What the headers of a request say of who sends it.
 
         Args:
@@ -91,22 +97,22 @@ class RequestUrl:
         signature = hmac.new(self._signing_secret.encode(), base, hashlib.sha256).hexdigest()
         return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={signature}"}
 
-    def _bring(self, delivery: EnvelopeDelivery, after: float) -> None:
-        task = asyncio.create_task(self._try(delivery, after))
+    def _schedule(self, delivery: EnvelopeDelivery, after: float) -> None:
+        task = asyncio.create_task(self._send_with_retries(delivery, after))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _try(self, delivery: EnvelopeDelivery, after: float) -> None:
+    async def _send_with_retries(self, delivery: EnvelopeDelivery, after: float) -> None:
         """Send it until it is acknowledged, or was sent often enough."""
         while True:
             await asyncio.sleep(after)
             delivery.reason = await self._send(delivery)
-            self._journal.tick()
+            self._activity_log.notify()
             if not delivery.reason:
                 return
-            if delivery.type != "events_api" or delivery.attempt >= len(RETRY_AFTER):
+            if delivery.type != "events_api" or delivery.attempt >= len(RETRY_DELAYS_SECONDS):
                 return
-            after = RETRY_AFTER[delivery.attempt] / self._speed
+            after = RETRY_DELAYS_SECONDS[delivery.attempt] / self._speed
             delivery.attempt += 1
 
     async def _send(self, delivery: EnvelopeDelivery) -> str:
@@ -114,12 +120,12 @@ class RequestUrl:
         payload, attempt = delivery.payload, delivery.attempt
         envelope = EnvelopeRecord(delivery.id, delivery.type, payload, time.monotonic(), attempt, delivery.reason)
         delivery.sent.append(envelope)
-        self._journal.envelopes.append(envelope)
-        self._journal.tick()
+        self._activity_log.envelopes.append(envelope)
+        self._activity_log.notify()
         retried = {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": delivery.reason} if attempt else {}
         try:
-            async with asyncio.timeout(ACK_TIMEOUT / self._speed):
-                status, headers, said = await self._post(self.url, *written(delivery.type, payload), retried)
+            async with asyncio.timeout(ACK_TIMEOUT_SECONDS / self._speed):
+                status, headers, said = await self._post(self.url, *encode_body(delivery.type, payload), retried)
         except TimeoutError:
             return "http_timeout"
         except (aiohttp.ClientError, OSError):
@@ -136,37 +142,37 @@ class RequestUrl:
         self, url: str, body: str, kind: str, more: Mapping[str, str]
     ) -> tuple[int, Mapping[str, str], str]:
         assert self._session is not None, "the sandbox is not entered"
-        headers = {"Content-Type": kind, **self.signed(body), **more}
+        headers = {"Content-Type": kind, **self.sign(body), **more}
         async with self._session.post(url, data=body.encode(), headers=headers) as answer:
             return answer.status, answer.headers, await answer.text()
 
 
-class HttpDelivery:
+class EnvelopeSender:
     """How the app is told: at its request URL if it has one, and by its sockets if it has none."""
 
-    def __init__(self, sockets: SocketModeServer, requests: RequestUrl) -> None:
+    def __init__(self, sockets: SocketModeServer, requests: RequestUrlClient) -> None:
         self._sockets = sockets
         self._requests = requests
 
     @property
-    def _way(self) -> SocketModeServer | RequestUrl:
+    def _transport(self) -> SocketModeServer | RequestUrlClient:
         return self._requests if self._requests.url else self._sockets
 
     @property
-    def connected(self) -> int:
-        return 1 if self._requests.url else self._sockets.connected
+    def connection_count(self) -> int:
+        return 1 if self._requests.url else self._sockets.connection_count
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
-        return self._way.deliver(type_, payload)
+        return self._transport.deliver(type_, payload)
 
     def redeliver(self, envelope: EnvelopeRecord) -> None:
-        self._way.redeliver(envelope)
+        self._transport.redeliver(envelope)
 
-    def give_up(self) -> None:
-        self._way.give_up()
+    def discard_pending(self) -> None:
+        self._transport.discard_pending()
 
 
-def written(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, str]:
+def encode_body(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, str]:
     """The body of a request, and its content type. Slack: events are JSON, and all else is a form."""
     if type_ == "events_api":
         return json.dumps(payload), "application/json"

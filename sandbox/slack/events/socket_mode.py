@@ -21,18 +21,18 @@ from aiohttp import WSMsgType, web
 from sandbox.slack.api.faults import SlackFaults
 from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 
-ACK_TIMEOUT = 3.0
-RETRY_AFTER = (0.0, 60.0, 300.0)
-MOST_SOCKETS = 10
+ACK_TIMEOUT_SECONDS = 3.0
+RETRY_DELAYS_SECONDS = (0.0, 60.0, 300.0)
+MAX_SOCKETS = 10
 #: Real seconds at any speed: a handshake takes the time that it takes.
-TICKET_LIFE = 30.0
+TICKET_LIFETIME_SECONDS = 30.0
 #: From the notice that a socket is going to be closed until it is.
-CLOSE_AFTER = 10.0
+CLOSE_DELAY_SECONDS = 10.0
 #: What Slack announces in `hello`, in seconds.
-CONNECTION_TIME = 18_060
-HEARTBEAT = 10.0
+CONNECTION_SECONDS = 18_060
+HEARTBEAT_SECONDS = 10.0
 #: How long a client that does not answer may hold up the closing of its socket.
-CLOSE_TIMEOUT = 1.0
+CLOSE_TIMEOUT_SECONDS = 1.0
 
 EnvelopeType = Literal["events_api", "slash_commands", "interactive"]
 
@@ -62,27 +62,27 @@ class SocketConnection:
 
     ws: web.WebSocketResponse
     request: web.Request
-    outstanding: dict[str, EnvelopeDelivery] = field(default_factory=dict)
-    retiring: bool = False
-    frozen: bool = False
+    unacknowledged: dict[str, EnvelopeDelivery] = field(default_factory=dict)
+    is_retiring: bool = False
+    is_frozen: bool = False
 
 
 class SocketModeServer:
-    def __init__(self, journal: SlackActivityLog, faults: SlackFaults, *, app_id: str, speed: float) -> None:
-        self._journal = journal
+    def __init__(self, activity_log: SlackActivityLog, faults: SlackFaults, *, app_id: str, speed: float) -> None:
+        self._activity_log = activity_log
         self._faults = faults
         self._app_id = app_id
         self._speed = speed
         self._tickets: dict[str, float] = {}
         self._sockets: list[SocketConnection] = []
-        self._waiting: deque[EnvelopeDelivery] = deque()
+        self._queue: deque[EnvelopeDelivery] = deque()
         self._deliveries: dict[str, EnvelopeDelivery] = {}
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
-        self._own(self._dispatch())
+        self._create_task(self._send_queued())
 
     async def stop(self) -> None:
         for timer in self._timers.values():
@@ -94,13 +94,13 @@ class SocketModeServer:
             await socket.ws.close()
 
     @property
-    def connected(self) -> int:
-        return sum(not (socket.retiring or socket.frozen) for socket in self._sockets)
+    def connection_count(self) -> int:
+        return sum(not (socket.is_retiring or socket.is_frozen) for socket in self._sockets)
 
-    def ticket(self) -> str:
+    def create_ticket(self) -> str:
         """A ticket for one handshake, good for half a minute."""
         ticket = secrets.token_urlsafe(24)
-        self._tickets[ticket] = monotonic() + TICKET_LIFE
+        self._tickets[ticket] = monotonic() + TICKET_LIFETIME_SECONDS
         return ticket
 
     # The way out
@@ -109,37 +109,37 @@ class SocketModeServer:
         """Send an envelope to one live socket, as soon as there is one."""
         delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
-        self._later(self._faults.latency, delivery)
+        self._schedule(self._faults.latency, delivery)
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "timeout") -> None:
         """Send it again, acknowledged or not."""
         delivery = self._deliveries[envelope.id]
-        self._again(delivery, reason, after=0)
+        self._retry(delivery, reason, after=0)
 
-    def _again(self, delivery: EnvelopeDelivery, reason: str, *, after: float) -> None:
+    def _retry(self, delivery: EnvelopeDelivery, reason: str, *, after: float) -> None:
         delivery.attempt += 1
         delivery.reason = reason
-        self._later(after, delivery)
+        self._schedule(after, delivery)
 
-    def _later(self, seconds: float, delivery: EnvelopeDelivery) -> None:
+    def _schedule(self, seconds: float, delivery: EnvelopeDelivery) -> None:
         if seconds:
             self._set_timer(delivery, seconds, lambda: self._enqueue(delivery))
         else:
             self._enqueue(delivery)
 
     def _enqueue(self, delivery: EnvelopeDelivery) -> None:
-        self._waiting.append(delivery)
+        self._queue.append(delivery)
         self._wake.set()
 
-    async def _dispatch(self) -> None:
+    async def _send_queued(self) -> None:
         """Hand out what waits, one after the other and in order, for as long as there is a socket."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._waiting and (live := [s for s in self._sockets if not s.retiring]):
-                await self._send(secrets.choice(live), self._waiting.popleft())
-            for delivery in self._waiting:
+            while self._queue and (live := [s for s in self._sockets if not s.is_retiring]):
+                await self._send(secrets.choice(live), self._queue.popleft())
+            for delivery in self._queue:
                 if not delivery.attempt:
                     delivery.attempt, delivery.reason = 1, "timeout"
 
@@ -156,25 +156,25 @@ class SocketModeServer:
         if delivery.type == "events_api":
             frame |= {"retry_attempt": delivery.attempt, "retry_reason": delivery.reason}
         delivery.sent.append(envelope)
-        socket.outstanding[delivery.id] = delivery
-        self._journal.envelopes.append(envelope)
-        self._journal.tick()
+        socket.unacknowledged[delivery.id] = delivery
+        self._activity_log.envelopes.append(envelope)
+        self._activity_log.notify()
         if delivery.type == "events_api":
-            self._watch(socket, delivery)
-        if socket.frozen:
+            self._start_ack_timer(socket, delivery)
+        if socket.is_frozen:
             return
         try:
             await socket.ws.send_json(frame)
         except ConnectionError:
-            self._forget(socket)
+            self._remove_socket(socket)
 
-    def _watch(self, socket: SocketConnection, delivery: EnvelopeDelivery) -> None:
+    def _start_ack_timer(self, socket: SocketConnection, delivery: EnvelopeDelivery) -> None:
         def overdue() -> None:
-            socket.outstanding.pop(delivery.id, None)
-            if not delivery.acknowledged.is_set() and delivery.attempt < len(RETRY_AFTER):
-                self._again(delivery, "timeout", after=RETRY_AFTER[delivery.attempt] / self._speed)
+            socket.unacknowledged.pop(delivery.id, None)
+            if not delivery.acknowledged.is_set() and delivery.attempt < len(RETRY_DELAYS_SECONDS):
+                self._retry(delivery, "timeout", after=RETRY_DELAYS_SECONDS[delivery.attempt] / self._speed)
 
-        self._set_timer(delivery, ACK_TIMEOUT / self._speed, overdue)
+        self._set_timer(delivery, ACK_TIMEOUT_SECONDS / self._speed, overdue)
 
     def _set_timer(self, delivery: EnvelopeDelivery, seconds: float, action: Callable[[], None]) -> None:
         """Let `action` come, unless something else comes of the delivery before."""
@@ -192,17 +192,17 @@ class SocketModeServer:
 
     # The way in
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle_websocket(self, request: web.Request) -> web.StreamResponse:
         """One WebSocket, from its handshake to its end."""
         expiry = self._tickets.pop(request.query.get("ticket", ""), 0.0)
         if expiry < monotonic():
             return web.Response(status=408, text="this ticket was used before, has expired or never was")
-        if self._faults.take_handshake():
+        if self._faults.take_handshake_refusal():
             return web.Response(status=500)
-        ws = web.WebSocketResponse(heartbeat=HEARTBEAT, timeout=CLOSE_TIMEOUT)
+        ws = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, timeout=CLOSE_TIMEOUT_SECONDS)
         await ws.prepare(request)
-        self._cut([socket for socket in self._sockets if socket.frozen])
-        if len(self._sockets) >= MOST_SOCKETS:
+        self._abort_sockets([socket for socket in self._sockets if socket.is_frozen])
+        if len(self._sockets) >= MAX_SOCKETS:
             await ws.send_json({"type": "disconnect", "reason": "too_many_websockets", "debug_info": {}})
             await ws.close()
             return ws
@@ -214,13 +214,13 @@ class SocketModeServer:
                 "debug_info": {
                     "host": "sandbox",
                     "build_number": 1,
-                    "approximate_connection_time": CONNECTION_TIME,
+                    "approximate_connection_time": CONNECTION_SECONDS,
                 },
             }
         )
         socket = SocketConnection(ws, request)
         self._sockets.append(socket)
-        self._journal.tick()
+        self._activity_log.notify()
         self._wake.set()
         try:
             with suppress(ConnectionError):
@@ -228,7 +228,7 @@ class SocketModeServer:
                     if frame.type is WSMsgType.TEXT:
                         self._acknowledge(frame.data)
         finally:
-            self._forget(socket)
+            self._remove_socket(socket)
         return ws
 
     def _acknowledge(self, data: str) -> None:
@@ -241,75 +241,75 @@ class SocketModeServer:
         if delivery is None:
             return
         for socket in self._sockets:
-            socket.outstanding.pop(delivery.id, None)
+            socket.unacknowledged.pop(delivery.id, None)
         self._stop_timer(delivery)
         pending = [envelope for envelope in delivery.sent if envelope.acknowledged_at is None]
         if pending:
             pending[0].acknowledged_at = monotonic()
             pending[0].response = frame.get("payload")
         delivery.acknowledged.set()
-        self._journal.tick()
+        self._activity_log.notify()
 
-    def _forget(self, socket: SocketConnection) -> None:
+    def _remove_socket(self, socket: SocketConnection) -> None:
         """A socket has died: what it had not acknowledged goes to the next one, before all that waits."""
         if socket not in self._sockets:
             return
         self._sockets.remove(socket)
-        for delivery in reversed(socket.outstanding.values()):
+        for delivery in reversed(socket.unacknowledged.values()):
             self._stop_timer(delivery)
-            if delivery.type == "events_api" and delivery.attempt < len(RETRY_AFTER):
+            if delivery.type == "events_api" and delivery.attempt < len(RETRY_DELAYS_SECONDS):
                 delivery.attempt += 1
                 delivery.reason = "timeout"
-                self._waiting.appendleft(delivery)
-        socket.outstanding.clear()
+                self._queue.appendleft(delivery)
+        socket.unacknowledged.clear()
         self._wake.set()
-        self._journal.tick()
+        self._activity_log.notify()
 
     # What may happen to sockets
 
-    def drop(self) -> None:
+    def drop_sockets(self) -> None:
         """Cut every connection, without a word."""
-        self._cut(list(self._sockets))
+        self._abort_sockets(list(self._sockets))
 
-    def _cut(self, sockets: Iterable[SocketConnection]) -> None:
+    def _abort_sockets(self, sockets: Iterable[SocketConnection]) -> None:
         for socket in sockets:
             if socket.request.transport is not None:
                 socket.request.transport.abort()
-            self._forget(socket)
+            self._remove_socket(socket)
 
-    def freeze(self) -> None:
+    def freeze_sockets(self) -> None:
         """Let every connection go dead: open, but nothing is heard on it any more, and nothing said. That is noticed
         here when the next one is made.
         """
         for socket in self._sockets:
-            socket.frozen = True
+            socket.is_frozen = True
             if socket.request.transport is not None:
                 socket.request.transport.pause_reading()
-        self._journal.tick()
+        self._activity_log.notify()
 
-    def give_up(self) -> None:
+    def discard_pending(self) -> None:
         """Deliver nothing of what has not been acknowledged yet: it has been tried often enough."""
         for socket in self._sockets:
-            socket.outstanding.clear()
+            socket.unacknowledged.clear()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._waiting.clear()
+        self._queue.clear()
 
-    async def refresh(self, reason: str) -> None:
+    async def refresh_sockets(self, reason: str) -> None:
         """Tell every client to connect anew, and close its socket a little later."""
         for socket in list(self._sockets):
-            socket.retiring = True
+            socket.is_retiring = True
             notice = {"type": "disconnect", "reason": reason, "debug_info": {"host": "sandbox"}}
             await socket.ws.send_json(notice)
-            self._own(self._close_later(socket))
-        self._journal.tick()
+            self._create_task(self._close_later(socket))
+        self._activity_log.notify()
 
     async def _close_later(self, socket: SocketConnection) -> None:
-        await asyncio.sleep(CLOSE_AFTER / self._speed)
+        await asyncio.sleep(CLOSE_DELAY_SECONDS / self._speed)
         await socket.ws.close()
 
-    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+    def _create_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -13,15 +13,15 @@ from typing import Any
 from sandbox.slack.api.messages import content_of
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.api.views import ViewMethods
-from sandbox.slack.events.http_mode import HttpDelivery
-from sandbox.slack.events.socket_mode import ACK_TIMEOUT
+from sandbox.slack.events.http_mode import EnvelopeSender
+from sandbox.slack.events.socket_mode import ACK_TIMEOUT_SECONDS
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import TEAM_DOMAIN
 from sandbox.slack.state.workspace import SLACKBOT, SlackConversation, SlackMessage, Workspace, WorkspaceUser
 
 #: A `response_url` takes this many posts within half an hour.
-RESPONSES = 5
-RESPONSE_LIFE = 30 * 60.0
+MAX_RESPONSES = 5
+RESPONSE_URL_LIFETIME_SECONDS = 30 * 60.0
 
 
 @dataclass(eq=False, slots=True)
@@ -34,31 +34,31 @@ class CommandInvocation:
 
     user: WorkspaceUser
     channel: SlackConversation
-    expires: float
-    seen: list[SlackMessage]
+    expires_at: float
+    shown_messages: list[SlackMessage]
     message: SlackMessage | None = None
-    responses: int = 0
+    response_count: int = 0
 
 
 class SlashCommands:
     def __init__(
-        self, workspace: Workspace, wire: HttpDelivery, views: ViewMethods, *, token: str, speed: float
+        self, workspace: Workspace, sender: EnvelopeSender, views: ViewMethods, *, token: str, speed: float
     ) -> None:
         self._workspace = workspace
-        self._wire = wire
+        self._sender = sender
         self._views = views
         self._token = token
         self._speed = speed
         self._invocations: dict[str, CommandInvocation] = {}
 
-    async def give(
-        self, user: WorkspaceUser, channel: SlackConversation, command: str, text: str, response_base: str
+    async def run_command(
+        self, user: WorkspaceUser, channel: SlackConversation, command: str, text: str, response_base_url: str
     ) -> list[SlackMessage]:
         """Send the command, and return what the person sees; the list grows with what comes later."""
-        key, invocation = self._begin(user, channel)
-        if not self._wire.connected:
-            return self._failed(invocation, command, "dispatch_failed")
-        delivery = self._wire.deliver(
+        key, invocation = self._create_invocation(user, channel)
+        if not self._sender.connection_count:
+            return self._post_error(invocation, command, "dispatch_failed")
+        delivery = self._sender.deliver(
             "slash_commands",
             {
                 "token": self._token,
@@ -72,41 +72,41 @@ class SlashCommands:
                 "text": text,
                 "api_app_id": self._workspace.app_id,
                 "is_enterprise_install": False,
-                "response_url": response_base + key,
+                "response_url": response_base_url + key,
                 "trigger_id": self._views.trigger(user),
             },
         )
         try:
-            async with asyncio.timeout(ACK_TIMEOUT / self._speed):
+            async with asyncio.timeout(ACK_TIMEOUT_SECONDS / self._speed):
                 await delivery.acknowledged.wait()
         except TimeoutError:
-            return self._failed(invocation, command, "operation_timeout")
+            return self._post_error(invocation, command, "operation_timeout")
         if delivery.response:
             try:
-                self._show(invocation, delivery.response)
+                self._apply_response(invocation, delivery.response)
             except SlackError:
-                return self._failed(invocation, command, "dispatch_failed")
-        return invocation.seen
+                return self._post_error(invocation, command, "dispatch_failed")
+        return invocation.shown_messages
 
-    def response_url(
-        self, user: WorkspaceUser, channel: SlackConversation, response_base: str, message: SlackMessage | None
+    def create_response_url(
+        self, user: WorkspaceUser, channel: SlackConversation, response_base_url: str, message: SlackMessage | None
     ) -> str:
         """Where an answer to something else that he did may be posted.
 
         Args:
             message: the one whose button he has pressed; the answer may take its place.
         """
-        key, invocation = self._begin(user, channel)
+        key, invocation = self._create_invocation(user, channel)
         invocation.message = message
-        return response_base + key
+        return response_base_url + key
 
-    def _begin(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, CommandInvocation]:
+    def _create_invocation(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, CommandInvocation]:
         key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
-        invocation = CommandInvocation(user, channel, monotonic() + RESPONSE_LIFE / self._speed, [])
+        invocation = CommandInvocation(user, channel, monotonic() + RESPONSE_URL_LIFETIME_SECONDS / self._speed, [])
         self._invocations[key] = invocation
         return key, invocation
 
-    def respond(self, key: str, values: Mapping[str, Any]) -> None:
+    def handle_response(self, key: str, values: Mapping[str, Any]) -> None:
         """Take a post to a `response_url`.
 
         Raises:
@@ -114,21 +114,21 @@ class SlashCommands:
                 here: it is `no_text`.
         """
         invocation = self._invocations.get(key)
-        if invocation is None or invocation.expires < monotonic():
+        if invocation is None or invocation.expires_at < monotonic():
             raise SlackError("expired_url")
-        if invocation.responses >= RESPONSES:
+        if invocation.response_count >= MAX_RESPONSES:
             raise SlackError("used_url")
-        self._show(invocation, {name: v for name, v in values.items() if name != "markdown_text"})
-        invocation.responses += 1
+        self._apply_response(invocation, {name: v for name, v in values.items() if name != "markdown_text"})
+        invocation.response_count += 1
 
-    def _show(self, invocation: CommandInvocation, values: Mapping[str, Any]) -> None:
+    def _apply_response(self, invocation: CommandInvocation, values: Mapping[str, Any]) -> None:
         arguments, original = Arguments(values), invocation.message
         if original is not None and arguments.flag("delete_original"):
-            return self._workspace.delete(original)
+            return self._workspace.delete_message(original)
         if original is not None and arguments.flag("replace_original"):
-            return self._workspace.update(original, content_of(arguments), edited=False)
+            return self._workspace.update_message(original, content_of(arguments), edited=False)
         public = arguments.text("response_type") == "in_channel"
-        message = self._workspace.post(
+        message = self._workspace.post_message(
             invocation.channel,
             content_of(arguments),
             ephemeral_to=None if public else invocation.user.id,
@@ -136,13 +136,13 @@ class SlashCommands:
             bot_id=self._workspace.bot_id,
             thread_ts=arguments.text("thread_ts") or None,
         )
-        return invocation.seen.append(message)
+        return invocation.shown_messages.append(message)
 
-    def _failed(self, invocation: CommandInvocation, command: str, error: str) -> list[SlackMessage]:
+    def _post_error(self, invocation: CommandInvocation, command: str, error: str) -> list[SlackMessage]:
         """What Slackbot says to the person alone."""
         text = f'{command} failed with the error "{error}"'
-        message = self._workspace.post(
+        message = self._workspace.post_message(
             invocation.channel, SlackContent(text), ephemeral_to=invocation.user.id, user=SLACKBOT
         )
-        invocation.seen.append(message)
-        return invocation.seen
+        invocation.shown_messages.append(message)
+        return invocation.shown_messages

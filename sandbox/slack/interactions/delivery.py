@@ -10,10 +10,10 @@ from time import time
 from typing import Any
 
 from sandbox.slack.api.views import ModalView, ViewMethods
-from sandbox.slack.events.http_mode import HttpDelivery
-from sandbox.slack.events.socket_mode import ACK_TIMEOUT, EnvelopeDelivery
+from sandbox.slack.events.http_mode import EnvelopeSender
+from sandbox.slack.events.socket_mode import ACK_TIMEOUT_SECONDS, EnvelopeDelivery
 from sandbox.slack.interactions.commands import SlashCommands
-from sandbox.slack.state.controls import controls
+from sandbox.slack.state.controls import find_controls
 from sandbox.slack.state.payloads import TEAM_DOMAIN, SlackPayloads
 from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace, WorkspaceUser
 
@@ -23,7 +23,7 @@ class SlackInteractions:
         self,
         workspace: Workspace,
         payloads: SlackPayloads,
-        wire: HttpDelivery,
+        sender: EnvelopeSender,
         commands: SlashCommands,
         views: ViewMethods,
         *,
@@ -32,54 +32,58 @@ class SlackInteractions:
     ) -> None:
         self._workspace = workspace
         self._payloads = payloads
-        self._wire = wire
+        self._sender = sender
         self._commands = commands
         self._views = views
         self._token = token
         self._speed = speed
 
-    async def press(self, user: WorkspaceUser, message: SlackMessage, id_: str, response_base: str) -> bool:
+    async def click_button(
+        self, user: WorkspaceUser, message: SlackMessage, control_id: str, response_base_url: str
+    ) -> bool:
         """Press a button, or choose an option; whether the app acknowledged it in time.
 
         Raises:
             ValueError: the message has no such button, or he does not see it.
         """
-        found = [control for control in controls(self._payloads.blocks(message)) if control.id == id_]
+        found = [control for control in find_controls(self._payloads.blocks(message)) if control.id == control_id]
         if not found or message.deleted or message.ephemeral_to not in (None, user.id):
-            raise ValueError(f"there is no button {id_} to be pressed")
+            raise ValueError(f"there is no button {control_id} to be pressed")
         container = {
             "type": "message",
             "message_ts": message.ts,
             "channel_id": message.channel.id,
             "is_ephemeral": message.ephemeral_to is not None,
         }
-        url = self._commands.response_url(user, message.channel, response_base, message)
-        payload = self._about("block_actions", user) | {
+        url = self._commands.create_response_url(user, message.channel, response_base_url, message)
+        payload = self._base_payload("block_actions", user) | {
             "container": container | ({"thread_ts": message.thread_ts} if message.thread_ts else {}),
             "trigger_id": self._views.trigger(user),
-            "channel": _place(message.channel),
+            "channel": _channel_payload(message.channel),
             "state": {"values": {}},
             "response_url": url,
-            "actions": [found[0].action()],
+            "actions": [found[0].action_payload()],
         }
         if message.ephemeral_to is None:
-            payload["message"] = self._payloads.said(message)
+            payload["message"] = self._payloads.message(message)
         return await self._send(payload) is not None
 
-    async def shortcut(self, user: WorkspaceUser, message: SlackMessage, callback_id: str, response_base: str) -> bool:
+    async def use_shortcut(
+        self, user: WorkspaceUser, message: SlackMessage, callback_id: str, response_base_url: str
+    ) -> bool:
         """Use a shortcut of a message's menu; whether the app acknowledged it in time."""
-        payload = self._about("message_action", user) | {
+        payload = self._base_payload("message_action", user) | {
             "callback_id": callback_id,
             "trigger_id": self._views.trigger(user),
             "message_ts": message.ts,
-            "message": self._payloads.said(message),
-            "channel": _place(message.channel),
-            "response_url": self._commands.response_url(user, message.channel, response_base, None),
+            "message": self._payloads.message(message),
+            "channel": _channel_payload(message.channel),
+            "response_url": self._commands.create_response_url(user, message.channel, response_base_url, None),
             "action_ts": f"{time():.6f}",
         }
         return await self._send(payload) is not None
 
-    async def submit(self, view: ModalView, values: Mapping[str, str]) -> bool:
+    async def submit_modal(self, view: ModalView, values: Mapping[str, str]) -> bool:
         """Fill in a modal, and send it; whether the app took it. It stays open as long as the app does not.
 
         Args:
@@ -94,7 +98,7 @@ class SlackInteractions:
         for name, value in values.items():
             block = view.inputs[name]
             filled.setdefault(block["block_id"], {})[name] = {"type": block["element"]["type"], "value": value}
-        payload = self._about("view_submission", view.user) | {
+        payload = self._base_payload("view_submission", view.user) | {
             "trigger_id": self._views.trigger(view.user),
             "view": self._views.told(view, filled),
         }
@@ -110,17 +114,17 @@ class SlackInteractions:
 
     async def _send(self, payload: dict[str, Any]) -> EnvelopeDelivery | None:
         """Send it; none if it was not acknowledged in time."""
-        if not self._wire.connected:
+        if not self._sender.connection_count:
             return None
-        delivery = self._wire.deliver("interactive", payload)
+        delivery = self._sender.deliver("interactive", payload)
         try:
-            async with asyncio.timeout(ACK_TIMEOUT / self._speed):
+            async with asyncio.timeout(ACK_TIMEOUT_SECONDS / self._speed):
                 await delivery.acknowledged.wait()
         except TimeoutError:
             return None
         return delivery
 
-    def _about(self, kind: str, user: WorkspaceUser) -> dict[str, Any]:
+    def _base_payload(self, kind: str, user: WorkspaceUser) -> dict[str, Any]:
         """What all of them tell."""
         named = {"name": user.name} | ({} if kind == "message_action" else {"username": user.name})
         fields: dict[str, Any] = {
@@ -134,5 +138,5 @@ class SlackInteractions:
         return fields if kind == "message_action" else fields | {"api_app_id": self._workspace.app_id}
 
 
-def _place(channel: SlackConversation) -> dict[str, str]:
+def _channel_payload(channel: SlackConversation) -> dict[str, str]:
     return {"id": channel.id, "name": "directmessage" if channel.is_dm else channel.name}

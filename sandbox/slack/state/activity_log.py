@@ -24,12 +24,12 @@ class SlackCallRecord:
 
     method: str
     arguments: dict[str, Any]
-    at: float
+    received_at: float
     status: int = 0
     error: str | None = None
     rate_limited: bool = False
-    reply: dict[str, Any] | None = None
-    budget: tuple[int, int] | None = None
+    response: dict[str, Any] | None = None
+    remaining: tuple[int, int] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +57,7 @@ class EnvelopeRecord:
 Subscription = watch.Subscription[WorkspaceChange]
 
 
-class SlackActivityLog(watch.ChangeWatch[WorkspaceChange]):
+class SlackActivityLog(watch.ChangeFeed[WorkspaceChange]):
     """Keeps what happened, and wakes whoever waits for something to happen."""
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class SlackActivityLog(watch.ChangeWatch[WorkspaceChange]):
         self.calls: list[SlackCallRecord] = []
         self.envelopes: list[EnvelopeRecord] = []
 
-    def call(self, method: str, arguments: dict[str, Any]) -> SlackCallRecord:
+    def record_call(self, method: str, arguments: dict[str, Any]) -> SlackCallRecord:
         call = SlackCallRecord(method, arguments, monotonic())
         self.calls.append(call)
-        self.tick()
+        self.notify()
         return call

@@ -24,12 +24,12 @@ class BlockControl:
 
     id: str
     label: str
-    spoken: str
+    accessibility_label: str
     block_id: str
     element: Mapping[str, Any]
-    choice: Mapping[str, Any] | None = None
+    option: Mapping[str, Any] | None = None
 
-    def action(self) -> dict[str, Any]:
+    def action_payload(self) -> dict[str, Any]:
         """What the app is told of it, when it is pressed."""
         told: dict[str, Any] = {
             "type": self.element["type"],
@@ -37,21 +37,23 @@ class BlockControl:
             "block_id": self.block_id,
             "action_ts": f"{time():.6f}",
         }
-        if self.element["type"] == "static_select" and self.choice is not None:
+        if self.element["type"] == "static_select" and self.option is not None:
             placeholder = self.element.get("placeholder")
-            chosen = {"text": _plain(self.choice["text"]), "value": self.choice["value"]}
-            return told | {"selected_option": chosen} | ({"placeholder": _plain(placeholder)} if placeholder else {})
-        pressed = self.choice or self.element
+            chosen = {"text": _plain_text(self.option["text"]), "value": self.option["value"]}
+            return (
+                told | {"selected_option": chosen} | ({"placeholder": _plain_text(placeholder)} if placeholder else {})
+            )
+        pressed = self.option or self.element
         given = {name: pressed[name] for name in ("value", "style") if name in pressed}
-        return told | {"text": _plain(pressed["text"])} | given
+        return told | {"text": _plain_text(pressed["text"])} | given
 
 
-def controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
+def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
     """All of them, in the order in which they are shown."""
     for block in blocks:
         elements = block.get("elements", ()) if block["type"] in ("actions", "context_actions") else ()
         for element in (*elements, *filter(None, [block.get("accessory")])):
-            for choice in _choices(element):
+            for choice in _options(element):
                 pressed = choice or element
                 label = pressed["text"]["text"]
                 id_ = element.get("action_id", "") if choice is None else choice["value"]
@@ -59,7 +61,7 @@ def controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
                 yield BlockControl(id_, label, spoken, block.get("block_id", ""), element, choice)
 
 
-def _choices(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:
+def _options(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:
     match element.get("type"):
         case "button" | "icon_button":
             return [None]
@@ -70,5 +72,5 @@ def _choices(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:
     return []
 
 
-def _plain(text: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_text(text: Mapping[str, Any]) -> dict[str, Any]:
     return {"emoji": True, **text}

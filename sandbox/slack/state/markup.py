@@ -48,34 +48,34 @@ class SlackContent:
     plan: str = ""
 
 
-def shown(content: SlackContent, names: Names) -> str:
+def render_text(content: SlackContent, names: Names) -> str:
     """What people see of it: the blocks if there are any, else the text."""
     if content.blocks:
-        parts = [_shown_block(block, names) for block in content.blocks]
+        parts = [_render_block(block, names) for block in content.blocks]
         return "\n".join(part for part in parts if part)
-    return _shown_markdown(content.text, names) if content.markdown else _shown_text(content.text, names)
+    return _render_markdown(content.text, names) if content.markdown else _render_mrkdwn(content.text, names)
 
 
-def pings(content: SlackContent, names: Names) -> frozenset[str]:
+def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
     """Whom it calls: user ids, user group ids, `channel`, `here`, `everyone`.
 
     The text counts beside the blocks as well, since it makes the notification.
     """
-    found = set(_pings_in(content.text, markdown=content.markdown))
+    found = set(_find_pings_in_text(content.text, markdown=content.markdown))
     if content.link_names:
         ids = {name: id_ for id_, name in names.items() if id_.startswith(("U", "W"))}
         for name in _PLAIN_NAME.findall(content.text):
             found.update({name} & _EVERYONE, {ids[name]} if name in ids else ())
     for block in content.blocks or ():
-        found.update(_pings_of(block))
+        found.update(_find_pings_in_block(block))
     return frozenset(found)
 
 
-def mentions(text: str, user_id: str) -> bool:
-    return user_id in _pings_in(text, markdown=False)
+def has_mention(text: str, user_id: str) -> bool:
+    return user_id in _find_pings_in_text(text, markdown=False)
 
 
-def rich_text(text: str) -> list[dict[str, Any]]:
+def to_rich_text(text: str) -> list[dict[str, Any]]:
     """The blocks that Slack makes of a plain text."""
     if not text:
         return []
@@ -83,21 +83,21 @@ def rich_text(text: str) -> list[dict[str, Any]]:
     end = 0
     for token in _TOKEN.finditer(text):
         if token.start() > end:
-            elements.append({"type": "text", "text": decoded(text[end : token.start()])})
-        elements.append(_element(token))
+            elements.append({"type": "text", "text": decode_entities(text[end : token.start()])})
+        elements.append(_to_element(token))
         end = token.end()
     if end < len(text):
-        elements.append({"type": "text", "text": decoded(text[end:])})
+        elements.append({"type": "text", "text": decode_entities(text[end:])})
     section = {"type": "rich_text_section", "elements": elements}
-    return [{"type": "rich_text", "block_id": block_id(text), "elements": [section]}]
+    return [{"type": "rich_text", "block_id": create_block_id(text), "elements": [section]}]
 
 
-def block_id(seed: str) -> str:
+def create_block_id(seed: str) -> str:
     """A name for a block that came without one."""
     return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:5]
 
 
-def _element(token: re.Match[str]) -> dict[str, Any]:
+def _to_element(token: re.Match[str]) -> dict[str, Any]:
     sigil, target, label = token.groups()
     if sigil == "@":
         return {"type": "user", "user_id": target}
@@ -110,45 +110,45 @@ def _element(token: re.Match[str]) -> dict[str, Any]:
         if kind in _EVERYONE:
             return {"type": "broadcast", "range": kind}
         return {"type": "text", "text": label or target}
-    link: dict[str, Any] = {"type": "link", "url": decoded(sigil + target)}
-    return link | ({"text": decoded(label)} if label else {})
+    link: dict[str, Any] = {"type": "link", "url": decode_entities(sigil + target)}
+    return link | ({"text": decode_entities(label)} if label else {})
 
 
-def decoded(text: str) -> str:
+def decode_entities(text: str) -> str:
     """The text with its entities as the letters that they stand for."""
     return _ENTITY.sub(lambda entity: unescape(entity[0]), text)
 
 
-def _shown_text(text: str, names: Names) -> str:
+def _render_mrkdwn(text: str, names: Names) -> str:
     parts, end = [], 0
     for token in _TOKEN.finditer(text):
-        parts += [decoded(text[end : token.start()]), _shown_token(token, names)]
+        parts += [decode_entities(text[end : token.start()]), _render_token(token, names)]
         end = token.end()
-    return "".join(parts) + decoded(text[end:])
+    return "".join(parts) + decode_entities(text[end:])
 
 
-def _shown_token(token: re.Match[str], names: Names) -> str:
+def _render_token(token: re.Match[str], names: Names) -> str:
     sigil, target, label = token.groups()
     if sigil in "@#":
         return sigil + names.get(target, label or target)
     if sigil == "!":
         kind, _, group = target.partition("^")
         return "@" + kind if kind in _EVERYONE else label or "@" + (group or kind)
-    return decoded(label or sigil + target)
+    return decode_entities(label or sigil + target)
 
 
-def _shown_markdown(text: str, names: Names) -> str:
-    return "".join(decoded(part) if code else _shown_text(part, names) for code, part in _markdown(text))
+def _render_markdown(text: str, names: Names) -> str:
+    return "".join(decode_entities(part) if code else _render_mrkdwn(part, names) for code, part in _split_code(text))
 
 
-def _markdown(text: str) -> Iterator[tuple[bool, str]]:
+def _split_code(text: str) -> Iterator[tuple[bool, str]]:
     """The text in pieces, and of each whether it is code: there, tokens mean nothing."""
     for index, part in enumerate(_CODE.split(text)):
         yield index % 2 == 1, part
 
 
-def _pings_in(text: str, *, markdown: bool) -> Iterator[str]:
-    for code, part in _markdown(text) if markdown else [(False, text)]:
+def _find_pings_in_text(text: str, *, markdown: bool) -> Iterator[str]:
+    for code, part in _split_code(text) if markdown else [(False, text)]:
         for sigil, target, _ in [] if code else _TOKEN.findall(part):
             kind, _, group = target.partition("^")
             if sigil == "@" and target:
@@ -157,15 +157,15 @@ def _pings_in(text: str, *, markdown: bool) -> Iterator[str]:
                 yield group or kind.lower()
 
 
-def _shown_block(block: Mapping[str, Any], names: Names) -> str:
+def _render_block(block: Mapping[str, Any], names: Names) -> str:
     """The text of a block, or of what it holds; what is on buttons is no text."""
     match block:
         case {"type": "actions" | "context_actions"}:
             words = ""
         case {"type": "markdown", "text": str(text)}:
-            words = _shown_markdown(text, names)
+            words = _render_markdown(text, names)
         case {"type": "mrkdwn", "text": str(text)}:
-            words = _shown_text(text, names)
+            words = _render_mrkdwn(text, names)
         case {"type": "plain_text" | "text", "text": str(text)}:
             words = text
         case {"type": "user", "user_id": str(target)}:
@@ -180,35 +180,35 @@ def _shown_block(block: Mapping[str, Any], names: Names) -> str:
             words = f":{name}:"
         case _:
             running = block.get("type") in ("rich_text_section", "rich_text_preformatted", "rich_text_quote")
-            parts = (_shown_block(item, names) for item in _inside(block))
+            parts = (_render_block(item, names) for item in _child_blocks(block))
             words = ("" if running else "\n").join(part for part in parts if part)
     return words
 
 
-def _pings_of(block: Mapping[str, Any]) -> Iterator[str]:
+def _find_pings_in_block(block: Mapping[str, Any]) -> Iterator[str]:
     match block:
         case {"type": "markdown", "text": str(text)}:
-            yield from _pings_in(text, markdown=True)
+            yield from _find_pings_in_text(text, markdown=True)
         case {"type": "mrkdwn", "text": str(text)}:
-            yield from _pings_in(text, markdown=False)
+            yield from _find_pings_in_text(text, markdown=False)
         case {"type": "user", "user_id": str(target)} | {"type": "usergroup", "usergroup_id": str(target)}:
             yield target
         case {"type": "broadcast", "range": str(target)}:
             yield target
         case _:
-            for item in _inside(block):
-                yield from _pings_of(item)
+            for item in _child_blocks(block):
+                yield from _find_pings_in_block(item)
 
 
-def _inside(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _child_blocks(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """What a block holds, in the order in which it is shown."""
     for key in ("title", "text", "fields", "elements", "accessory", "rows"):
-        yield from _items(block.get(key))
+        yield from _flatten(block.get(key))
 
 
-def _items(value: object) -> Iterator[Mapping[str, Any]]:
+def _flatten(value: object) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, Mapping):
         yield value
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for item in value:
-            yield from _items(item)
+            yield from _flatten(item)

@@ -5,7 +5,7 @@ from time import time
 from typing import Any
 from urllib.parse import quote
 
-from sandbox.slack.state.markup import block_id, rich_text
+from sandbox.slack.state.markup import create_block_id, to_rich_text
 from sandbox.slack.state.workspace import (
     SlackConversation,
     SlackFile,
@@ -25,11 +25,11 @@ class SlackPayloads:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self.files_url = ""
+        self.files_base_url = ""
 
     # Messages
 
-    def said(self, message: SlackMessage) -> dict[str, Any]:
+    def message(self, message: SlackMessage) -> dict[str, Any]:
         """What events and answers alike tell of a message."""
         own = message.bot_id == self._workspace.bot_id
         fields: dict[str, Any] = {
@@ -42,7 +42,7 @@ class SlackPayloads:
             "text": message.content.text,
             "ts": message.ts,
             "team": self._team_of(message.user),
-            "user_team": self._team_of(message.user) if self._is_foreign(message.user) else None,
+            "user_team": self._team_of(message.user) if self._is_from_other_team(message.user) else None,
             "bot_profile": self.bot_profile() if own else None,
             "blocks": self.blocks(message) or None,
             "attachments": list(message.attachments) or None,
@@ -58,17 +58,17 @@ class SlackPayloads:
                 "bot_id": None,
                 "bot_profile": None,
                 "upload": False,
-                "files": [self._told(message, file) for file in message.files],
+                "files": [self._file_in_event(message, file) for file in message.files],
             }
         return {name: value for name, value in fields.items() if value is not None}
 
-    def _is_foreign(self, user: str | None) -> bool:
+    def _is_from_other_team(self, user: str | None) -> bool:
         """Slack: in a channel that is shared, an event tells where somebody from outside belongs."""
         return self._team_of(user) not in (None, self._workspace.team_id)
 
-    def found(self, message: SlackMessage, *, metadata: bool = False) -> dict[str, Any]:
+    def history_message(self, message: SlackMessage, *, metadata: bool = False) -> dict[str, Any]:
         """A message as `conversations.history` and `.replies` tell it."""
-        fields = self.said(message)
+        fields = self.message(message)
         fields.pop("hidden", None)
         if message.bot_id == self._workspace.bot_id:
             fields["app_id"] = self._workspace.app_id
@@ -78,7 +78,7 @@ class SlackPayloads:
             fields["reactions"] = [
                 {"name": name, "users": users, "count": len(users)} for name, users in message.reactions.items()
             ]
-        replies = [m for m in self._workspace.thread(message.channel, message.ts) if m is not message]
+        replies = [m for m in self._workspace.thread_messages(message.channel, message.ts) if m is not message]
         if replies:
             users = list(dict.fromkeys(m.user or m.bot_id for m in replies))
             fields |= {
@@ -92,28 +92,28 @@ class SlackPayloads:
             }
         return fields
 
-    def posted(self, message: SlackMessage) -> dict[str, Any]:
+    def post_response(self, message: SlackMessage) -> dict[str, Any]:
         """A message as `chat.postMessage` answers it."""
-        fields = self.said(message) | {"app_id": self._workspace.app_id}
+        fields = self.message(message) | {"app_id": self._workspace.app_id}
         return fields | ({"metadata": message.metadata} if message.metadata else {})
 
-    def updated(self, message: SlackMessage) -> dict[str, Any]:
+    def update_response(self, message: SlackMessage) -> dict[str, Any]:
         """A message as `chat.update` answers it: without its own `ts`."""
         dropped = ("ts", "thread_ts", "parent_user_id")
-        return {name: value for name, value in self.posted(message).items() if name not in dropped}
+        return {name: value for name, value in self.post_response(message).items() if name not in dropped}
 
     def blocks(self, message: SlackMessage) -> list[dict[str, Any]]:
         if message.content.blocks is None:
-            return rich_text(message.content.text)
+            return to_rich_text(message.content.text)
         told: list[dict[str, Any]] = []
         for index, block in enumerate(message.content.blocks):
             if message.stream is not None and block["type"] == "markdown":
-                told += rich_text(block["text"])
+                told += to_rich_text(block["text"])
             else:
-                told.append({**block, "block_id": block.get("block_id") or block_id(f"{message.ts}/{index}")})
+                told.append({**block, "block_id": block.get("block_id") or create_block_id(f"{message.ts}/{index}")})
         return told
 
-    def passed_on(self, message: SlackMessage, **how: Any) -> dict[str, Any]:
+    def message_attachment(self, message: SlackMessage, **fields: Any) -> dict[str, Any]:
         """A message as an attachment of another one, which shares it (`is_share`) or links to it (`is_msg_unfurl`)."""
         shown = {"team": self._workspace.team_id, "channel": message.channel.id, "ts": message.ts}
         author = message.username or self._workspace.users[message.user or ""].real_name
@@ -130,12 +130,12 @@ class SlackPayloads:
             "message_blocks": [shown | {"message": {"blocks": self.blocks(message)}}],
             "from_url": f"https://{TEAM_DOMAIN}.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}",
             "mrkdwn_in": ["text"],
-            **how,
+            **fields,
         }
 
-    def _told(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
+    def _file_in_event(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
         """Slack: of a file from another organisation, one has to ask."""
-        if file.is_foreign:
+        if file.is_from_other_org:
             return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
         return self.file(message, file)
 
@@ -158,15 +158,15 @@ class SlackPayloads:
             "is_external": False,
             "is_public": not message.channel.private,
             "public_url_shared": False,
-            **({"alt_txt": file.alt} if file.alt else {}),
-            "url_private": f"{self.files_url}{file.id}/{quote(file.name)}",
-            "url_private_download": f"{self.files_url}{file.id}/download/{quote(file.name)}",
+            **({"alt_txt": file.alt_text} if file.alt_text else {}),
+            "url_private": f"{self.files_base_url}{file.id}/{quote(file.name)}",
+            "url_private_download": f"{self.files_base_url}{file.id}/download/{quote(file.name)}",
         }
 
     def _parent_user(self, message: SlackMessage) -> str | None:
         if not message.is_reply or message.thread_ts is None or message.user is None:
             return None
-        root = self._workspace.message(message.channel, message.thread_ts)
+        root = self._workspace.find_message(message.channel, message.thread_ts)
         return None if root is None else root.user
 
     # The app, people and places
@@ -186,7 +186,7 @@ class SlackPayloads:
         found = self._workspace.users.get(user or "")
         return None if user is None else (found and found.team_id) or self._workspace.team_id
 
-    def group(self, group: UserGroup) -> dict[str, Any]:
+    def user_group(self, group: UserGroup) -> dict[str, Any]:
         return {
             "id": group.id,
             "team_id": self._workspace.team_id,
@@ -214,7 +214,7 @@ class SlackPayloads:
             "status_text": "",
             "status_emoji": "",
             "status_expiration": 0,
-            "avatar_hash": block_id(user.id),
+            "avatar_hash": create_block_id(user.id),
             "first_name": first,
             "last_name": last,
             "team": self._workspace.team_id,
@@ -289,5 +289,5 @@ class SlackPayloads:
         }
 
     @staticmethod
-    def now() -> int:
+    def unix_time() -> int:
         return int(time())

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, Literal
 
-from sandbox.slack.state.controls import controls
-from sandbox.slack.state.markup import SlackContent, TaskCard, pings, shown
+from sandbox.slack.state.controls import find_controls
+from sandbox.slack.state.markup import SlackContent, TaskCard, find_pings, render_text
 
 #: Who speaks for Slack itself.
 SLACKBOT = "USLACKBOT"
@@ -16,7 +16,7 @@ SLACKBOT = "USLACKBOT"
 ChangeKind = Literal["posted", "streamed", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
 
 
-def new_id(prefix: str) -> str:
+def create_id(prefix: str) -> str:
     """An id as Slack writes them: a letter that tells the kind, then ten of A-Z and 0-9."""
     alphabet = string.ascii_uppercase + string.digits
     return prefix + "0" + "".join(secrets.choice(alphabet) for _ in range(9))
@@ -53,9 +53,9 @@ class SlackFile:
     name: str
     data: bytes = b""
     title: str = ""
-    alt: str = ""
-    is_foreign: bool = False
-    moved_to: str = ""
+    alt_text: str = ""
+    is_from_other_org: bool = False
+    redirect_url: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -97,7 +97,7 @@ class SlackMessageVersion:
 
     text: str
     pings: frozenset[str]
-    at: float
+    shown_at: float
     content: SlackContent
 
     @property
@@ -119,8 +119,8 @@ class NativeStream:
 
     recipient: str | None
     ends_at: float
-    kind: str | None = None
-    size: int = 0
+    mode: str | None = None
+    byte_count: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -178,7 +178,7 @@ class SlackMessage:
         """The cards that people see beside the text."""
         return self.versions[-1].tasks
 
-    def seen_by(self, user: str) -> SlackMessageVersion:
+    def version_for(self, user: str) -> SlackMessageVersion:
         """What that person sees of it."""
         is_for_another = self.stream is not None and self.stream.is_live and self.stream.recipient != user
         return self.versions[0 if is_for_another else -1]
@@ -190,7 +190,7 @@ class SlackMessage:
     @property
     def buttons(self) -> dict[str, str]:
         """What is on its buttons, and what they are pressed by: see `controls`."""
-        return {control.label: control.id for control in controls(self.blocks or ())}
+        return {control.label: control.id for control in find_controls(self.blocks or ())}
 
     @property
     def pings(self) -> frozenset[str]:
@@ -223,14 +223,14 @@ class Workspace:
     """
 
     def __init__(self, on_change: Callable[[WorkspaceChange], None], *, name: str, app_id: str) -> None:
-        self._tell = on_change
+        self._on_change = on_change
         self._last_ts = 0
         self.name = name
-        self.team_id = new_id("T")
+        self.team_id = create_id("T")
         self.enterprise_id: str | None = None
         self.app_id = app_id
-        self.bot_id = new_id("B")
-        self.bot = WorkspaceUser(new_id("U"), "parley", "Parley", is_bot=True)
+        self.bot_id = create_id("B")
+        self.bot = WorkspaceUser(create_id("U"), "parley", "Parley", is_bot=True)
         self.users: dict[str, WorkspaceUser] = {self.bot.id: self.bot}
         self.channels: dict[str, SlackConversation] = {}
         self.groups: dict[str, UserGroup] = {}
@@ -239,49 +239,51 @@ class Workspace:
     # People and places
 
     def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team_id: str = "") -> WorkspaceUser:
-        if self.user_named(name) is not None:
+        if self.find_user_by_name(name) is not None:
             raise ValueError(f"there is a user named {name} already")
-        user = WorkspaceUser(new_id("U"), name, real_name, locale=locale, team_id=team_id)
+        user = WorkspaceUser(create_id("U"), name, real_name, locale=locale, team_id=team_id)
         self.users[user.id] = user
         return user
 
-    def user_named(self, name: str) -> WorkspaceUser | None:
+    def find_user_by_name(self, name: str) -> WorkspaceUser | None:
         return next((user for user in self.users.values() if user.name == name), None)
 
-    def add_group(self, handle: str, members: Iterable[str]) -> UserGroup:
-        group = UserGroup(new_id("S"), handle, frozenset(members))
+    def add_user_group(self, handle: str, members: Iterable[str]) -> UserGroup:
+        group = UserGroup(create_id("S"), handle, frozenset(members))
         self.groups[group.id] = group
         return group
 
     def add_channel(self, name: str, *, private: bool, members: Iterable[str]) -> SlackConversation:
-        if self.channel_named(name) is not None:
+        if self.find_channel_by_name(name) is not None:
             raise ValueError(f"there is a channel named {name} already")
-        return self._add(SlackConversation(new_id("C"), name, private=private, members=set(members)))
+        return self._add_channel(SlackConversation(create_id("C"), name, private=private, members=set(members)))
 
-    def channel_named(self, name: str) -> SlackConversation | None:
+    def find_channel_by_name(self, name: str) -> SlackConversation | None:
         return next((c for c in self.channels.values() if c.name == name and not c.is_dm), None)
 
-    def dm(self, user: WorkspaceUser) -> SlackConversation | None:
+    def find_dm(self, user: WorkspaceUser) -> SlackConversation | None:
         return next((channel for channel in self.channels.values() if channel.user == user.id), None)
 
     def open_dm(self, user: WorkspaceUser) -> SlackConversation:
         """The direct messages between `user` and the bot; the same ones each time."""
         members = {user.id, self.bot.id}
-        return self.dm(user) or self._add(SlackConversation(new_id("D"), user.name, user=user.id, members=members))
+        return self.find_dm(user) or self._add_channel(
+            SlackConversation(create_id("D"), user.name, user=user.id, members=members)
+        )
 
-    def _add(self, channel: SlackConversation) -> SlackConversation:
+    def _add_channel(self, channel: SlackConversation) -> SlackConversation:
         self.channels[channel.id] = channel
         self._messages[channel.id] = {}
         return channel
 
     # What was said
 
-    def new_ts(self) -> str:
+    def create_ts(self) -> str:
         """The time in microseconds, and no two alike: a message's name within its channel."""
         self._last_ts = max(self._last_ts + 1, int(time() * 1_000_000))
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
-    def message(self, channel: SlackConversation, ts: str) -> SlackMessage | None:
+    def find_message(self, channel: SlackConversation, ts: str) -> SlackMessage | None:
         """The message as anyone may find it: neither a deleted nor an ephemeral one."""
         message = self._messages[channel.id].get(ts)
         return None if message is None or message.deleted or message.ephemeral_to else message
@@ -290,23 +292,23 @@ class Workspace:
         """All that was ever posted there, oldest first."""
         return list(self._messages[channel.id].values())
 
-    def latest(self, count: int) -> list[SlackMessage]:
+    def latest_messages(self, count: int) -> list[SlackMessage]:
         """The newest messages of the whole workspace, oldest first."""
-        return sorted(self.everything(), key=lambda message: message.ts)[-count:]
+        return sorted(self.all_messages(), key=lambda message: message.ts)[-count:]
 
-    def everything(self) -> Iterator[SlackMessage]:
+    def all_messages(self) -> Iterator[SlackMessage]:
         """All that was ever posted."""
         return (message for messages in self._messages.values() for message in messages.values())
 
-    def thread(self, channel: SlackConversation, thread_ts: str) -> list[SlackMessage]:
+    def thread_messages(self, channel: SlackConversation, thread_ts: str) -> list[SlackMessage]:
         """The thread's root and its replies, as far as they stand."""
         return [
             message
             for message in self.messages(channel)
-            if thread_ts in (message.ts, message.thread_ts) and self.message(channel, message.ts)
+            if thread_ts in (message.ts, message.thread_ts) and self.find_message(channel, message.ts)
         ]
 
-    def post(
+    def post_message(
         self,
         channel: SlackConversation,
         content: SlackContent,
@@ -316,39 +318,43 @@ class Workspace:
     ) -> SlackMessage:
         """Post a message; `details` are the fields of `SlackMessage`."""
         message = SlackMessage(
-            ts=self.new_ts(),
+            ts=self.create_ts(),
             channel=channel,
             content=content,
-            versions=[self._version(content)],
+            versions=[self._create_version(content)],
             ephemeral_to=ephemeral_to,
             **details,
         )
         self._messages[channel.id][message.ts] = message
-        self._tell(WorkspaceChange("ephemeral" if ephemeral_to else "posted", message))
+        self._on_change(WorkspaceChange("ephemeral" if ephemeral_to else "posted", message))
         return message
 
-    def update(self, message: SlackMessage, content: SlackContent, *, edited: bool) -> None:
+    def update_message(self, message: SlackMessage, content: SlackContent, *, edited: bool) -> None:
         """Replace what it says; `edited` as in `SlackMessage`."""
         message.content = content
-        message.versions.append(self._version(content))
+        message.versions.append(self._create_version(content))
         message.edited = edited
-        message.edited_ts = self.new_ts() if edited else None
-        self._tell(WorkspaceChange("updated", message))
+        message.edited_ts = self.create_ts() if edited else None
+        self._on_change(WorkspaceChange("updated", message))
 
-    def stream(self, message: SlackMessage, content: SlackContent) -> None:
+    def update_stream(self, message: SlackMessage, content: SlackContent) -> None:
         """Let a message that is being streamed grow. Apps are not told of it."""
         message.content = content
-        message.versions.append(self._version(content))
-        self._tell(WorkspaceChange("streamed", message))
+        message.versions.append(self._create_version(content))
+        self._on_change(WorkspaceChange("streamed", message))
 
-    def delete(self, message: SlackMessage) -> None:
+    def delete_message(self, message: SlackMessage) -> None:
         """Delete a message. Slack: where replies hang on it, a word in its place says so."""
-        if len(self.thread(message.channel, message.ts)) > 1 and not message.is_reply and message.ephemeral_to is None:
+        if (
+            len(self.thread_messages(message.channel, message.ts)) > 1
+            and not message.is_reply
+            and message.ephemeral_to is None
+        ):
             message.is_tombstone = True
             message.user, message.subtype, message.files = SLACKBOT, "tombstone", ()
-            return self.update(message, SlackContent("This message was deleted."), edited=False)
+            return self.update_message(message, SlackContent("This message was deleted."), edited=False)
         message.deleted = True
-        return self._tell(WorkspaceChange("deleted", message))
+        return self._on_change(WorkspaceChange("deleted", message))
 
     def add_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
         """Add a reaction; False if that person had reacted so already."""
@@ -356,7 +362,7 @@ class Workspace:
         if user in users:
             return False
         users.append(user)
-        self._tell(WorkspaceChange("reaction_added", message, user, reaction))
+        self._on_change(WorkspaceChange("reaction_added", message, user, reaction))
         return True
 
     def remove_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
@@ -367,10 +373,10 @@ class Workspace:
         users.remove(user)
         if not users:
             del message.reactions[reaction]
-        self._tell(WorkspaceChange("reaction_removed", message, user, reaction))
+        self._on_change(WorkspaceChange("reaction_removed", message, user, reaction))
         return True
 
-    def _version(self, content: SlackContent) -> SlackMessageVersion:
+    def _create_version(self, content: SlackContent) -> SlackMessageVersion:
         names = {user.id: user.name for user in self.users.values()}
         names |= {channel.id: channel.name for channel in self.channels.values()}
-        return SlackMessageVersion(shown(content, names), pings(content, names), monotonic(), content)
+        return SlackMessageVersion(render_text(content, names), find_pings(content, names), monotonic(), content)

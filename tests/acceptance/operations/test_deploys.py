@@ -86,7 +86,7 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
     async with ScriptedOpenAI(says_it_again) as model, SlackSandbox(speed=30) as slack:
         port = free_port()
         slack.socket_mode = False
-        slack.requests.url = f"http://127.0.0.1:{port}{PATH}"
+        slack.request_url.url = f"http://127.0.0.1:{port}{PATH}"
         settings = {
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,

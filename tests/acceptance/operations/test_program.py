@@ -99,7 +99,7 @@ async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program
         await bot.start()
         try:
             await bot.ready()
-            await slack.requests.verify(f"{address}/slack/events")
+            await slack.request_url.verify(f"{address}/slack/events")
             async with aiohttp.ClientSession() as session:
                 async with session.get(f"{address}/slack/install", allow_redirects=False) as page:
                     cookie = {name: one.value for name, one in page.cookies.items()}

@@ -43,11 +43,11 @@ async def test_another_worker_resumes_the_turns_of_a_killed_worker_within_its_le
     (tmp_path / "third").mkdir()
     third = await start(folder=tmp_path / "third", **settings)
     third.answer = whole
-    assert (slack.connected, discord.connected) == (3, 1)
+    assert (slack.connection_count, discord.connection_count) == (3, 1)
     await one.program.end(signal.SIGKILL)
     async with asyncio.timeout(30):
         await taken_up(one, here)
-    await slack.wait_for(lambda: slack.connected == 2)
+    await slack.wait_for(lambda: slack.connection_count == 2)
 
 
 async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_worker(
@@ -68,11 +68,11 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     await one.everywhere(before)
     other = await start(folder=tmp_path / "other", **settings)
     other.answer = lambda _asked: "The other one says it."
-    assert discord.connected == 1
+    assert discord.connection_count == 1
     assert "another worker connects to the gateway" in other.program.log
     await one.program.end(signal.SIGKILL)
-    await one.platforms[0].wait_for(lambda: one.platforms[0].sandbox.connected == 1)
-    await discord.wait_for(lambda: not discord.connected)
+    await one.platforms[0].wait_for(lambda: one.platforms[0].sandbox.connection_count == 1)
+    await discord.wait_for(lambda: not discord.connection_count)
 
     async def after(platform: Platform) -> None:
         await here[platform].say("anybody there?")
@@ -122,7 +122,7 @@ async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
     (tmp_path / "other").mkdir()
     other = await start(folder=tmp_path / "other", **settings)
     one.answer = other.answer = lambda _asked: "Here."
-    await discord.wait_for(lambda: len(discord.sessions) == 3 and discord.connected == 2, timeout=30)
+    await discord.wait_for(lambda: len(discord.sessions) == 3 and discord.connection_count == 2, timeout=30)
     assert "this worker connects the shards 0, 1 of 2" in one.program.log
     number = (int(discord.guild_id) >> 22) % 2
     hears = next(bot for bot in (one, other) if f"this worker connects the shards {number} of 2" in bot.program.log)
@@ -131,6 +131,6 @@ async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
     await one.ask(platform, talk, "hello?", "Here.")
     await platform.wait_for(lambda: "Regenerate" in talk.labels())
     await hears.program.end(signal.SIGKILL)
-    await platform.wait_for(lambda: discord.connected == 1)
+    await platform.wait_for(lambda: discord.connection_count == 1)
     await talk.say("anybody there?")
     await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == ["Here.", "Here."], timeout=30)

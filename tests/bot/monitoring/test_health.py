@@ -184,7 +184,7 @@ async def test_the_program_exits_when_it_stays_disconnected(tmp_path: Path, monk
         sandbox.faults.fail("auth.test", 100_000, error="token_revoked")
         with pytest.raises(ConnectionLostError):
             await asyncio.wait_for(running, 30)
-        await sandbox.wait_for(lambda: not sandbox.connected)
+        await sandbox.wait_for(lambda: not sandbox.connection_count)
 
 
 async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(

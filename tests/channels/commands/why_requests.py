@@ -36,7 +36,7 @@ async def by_menu(talk: Any, message: Any, user: str = "ada") -> str:
     """What somebody is told who asks it of a message."""
     if isinstance(talk, SlackTalk):
         before = len(talk.whispers(user))
-        assert await talk.sandbox.shortcut(user, message, WHY)
+        assert await talk.sandbox.use_shortcut(user, message, WHY)
         await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
         return talk.whispers(user)[-1]
     (seen,) = await talk.sandbox.choose(user, message, words.WHY_THIS)

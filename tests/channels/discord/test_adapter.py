@@ -198,7 +198,7 @@ async def test_a_stop_ends_the_intake_and_completes_running_answers(server: Disc
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half,")
         await bot.channel.stop()
-        assert server.connected == 0
+        assert server.connection_count == 0
         unheard = await bot.collect_events("ada", "general", "two")
         go_on.set()
         await bot.worker.stop(5)
@@ -274,7 +274,7 @@ async def test_a_new_gateway_session_repeats_nothing(server: DiscordSandbox, tmp
         for number in (2, 3):
             await server.invalidate_sessions()
             sessions = server.sessions
-            await server.wait_for(lambda: len(sessions) == number and server.connected)  # noqa: B023 (at once)
+            await server.wait_for(lambda: len(sessions) == number and server.connection_count)  # noqa: B023 (at once)
         question = await bot.collect_events("ada", "general", "two")
         await bot.says(question, "heard: Ada Lovelace: two")
         assert len(bot.calls("PUT /applications/{application}/commands")) == 1

@@ -180,7 +180,10 @@ async def test_external_slack_files_are_looked_up_and_only_slack_hosts_are_calle
 ) -> None:
     async with talking(slack, tmp_path, "Well.") as talk, SlackSandbox() as elsewhere:
         moved = elsewhere.api_url + "files.info"
-        files = [SlackFile("F1", "theirs.png", PNG, is_foreign=True), SlackFile("F2", "moved.png", PNG, moved_to=moved)]
+        files = [
+            SlackFile("F1", "theirs.png", PNG, is_from_other_org=True),
+            SlackFile("F2", "moved.png", PNG, redirect_url=moved),
+        ]
         slack.faults.fail("download")
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
@@ -199,7 +202,7 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
         files = [
             SlackFile("F1", "cat.png", PNG),
             SlackFile("F2", "page.html", page),
-            SlackFile("F3", "x.png", PNG, is_foreign=True),
+            SlackFile("F3", "x.png", PNG, is_from_other_org=True),
         ]
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])

@@ -76,7 +76,7 @@ async def test_an_added_mention_during_downtime_is_answered(
         await talk.bot.settled(2)
     await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call?")
     if isinstance(sandbox, SlackSandbox):
-        await sandbox.give_up()
+        await sandbox.discard_pending()
     async with talking(sandbox, tmp_path, echo) as talk:
         await says(talk, "heard one", "heard two", "heard who is on call?")
 

@@ -17,7 +17,7 @@ from tests.channels.platforms import sandbox_of, says, talking
 from tests.channels.wiring import MODELS
 
 #: Seconds after which a sandbox takes an interaction for unacknowledged. Slack and Discord wait for 3.
-ACK_TIMEOUT = 2.0
+ACK_TIMEOUT_SECONDS = 2.0
 
 Interaction = Callable[[Any], Awaitable[Any]]
 
@@ -25,7 +25,7 @@ Interaction = Callable[[Any], Awaitable[Any]]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("slack.interactions.commands", "slack.interactions.delivery", "discord.interactions.delivery"):
-        monkeypatch.setattr(f"sandbox.{module}.ACK_TIMEOUT", ACK_TIMEOUT)
+        monkeypatch.setattr(f"sandbox.{module}.ACK_TIMEOUT_SECONDS", ACK_TIMEOUT_SECONDS)
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ def press(label: str) -> Interaction:
 
 
 async def shortcut(talk: Any) -> None:
-    assert await talk.sandbox.shortcut("ada", talk.replies()[0], WHY)
+    assert await talk.sandbox.use_shortcut("ada", talk.replies()[0], WHY)
 
 
 @dataclass(frozen=True)

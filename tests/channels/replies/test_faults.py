@@ -123,7 +123,7 @@ async def prepare(talk: Talk, call: str, *, says: str = "hi") -> Callable[[], Aw
         await talk.say("first, slowly")
         await talk.sandbox.wait_for(talk.replies)
     if call == "find":  # what may have been posted
-        talk.sandbox.faults.lose_reply(talk.calls["post"])
+        talk.sandbox.faults.lose_response(talk.calls["post"])
     return lambda: talk.say("long" if call == "upload" else says)
 
 
@@ -167,7 +167,7 @@ async def server_error(talk: Talk, name: str) -> None:
 
 
 async def lost_reply(talk: Talk, name: str) -> None:
-    talk.sandbox.faults.lose_reply(name)
+    talk.sandbox.faults.lose_response(name)
 
 
 async def timeout(talk: Talk, name: str) -> None:
@@ -238,7 +238,7 @@ async def deleted_message(talk: Talk) -> None:
     """Somebody deletes the bot's message as soon as it says something."""
     await begun(talk)
     world = talk.sandbox._workspace if isinstance(talk, SlackTalk) else talk.sandbox._guild
-    world.delete(talk.replies()[-1])
+    world.delete_message(talk.replies()[-1])
 
 
 async def archived(talk: Talk) -> None:

@@ -133,7 +133,7 @@ async def running(
                 if connect:
                     await channel.start()
                     if settings.mode == "http":
-                        await slack.requests.verify(bot.address + PATH)
+                        await slack.request_url.verify(bot.address + PATH)
                     await slack.wait_until_connected()
                 yield bot
                 await channel.stop()

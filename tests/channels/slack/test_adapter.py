@@ -149,7 +149,7 @@ async def test_a_wish_to_start_over_is_done_and_confirmed_once(slack: SlackSandb
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
-        slack.faults.lose_reply("chat.postMessage")
+        slack.faults.lose_response("chat.postMessage")
         reset = await bot.mention_bot("ada", "general", "Reset!", thread_ts=question.ts)
         await bot.shows(question, lambda texts: words.RESET_DONE in texts)
         await slack.redeliver(reset)

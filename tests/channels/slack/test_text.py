@@ -6,7 +6,7 @@ from channels.base import Priority
 from channels.markdown.dialect import MessageLimits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown, escape, make_inert, mentioned_ids, remove_mention, size, to_plain_text
-from sandbox.slack.state.markup import SlackContent, pings, shown
+from sandbox.slack.state.markup import SlackContent, find_pings, render_text
 
 NAMES = {"U1": "ada", "W2": "grace"}
 
@@ -55,15 +55,15 @@ def test_any_text_that_slack_has_escaped_is_read_as_it_was_typed(typed: str) -> 
 
 @given(hostile)
 def test_plain_text_pings_nobody_and_is_shown_as_it_is(text: str) -> None:
-    assert not pings(SlackContent(escape(text)), NAMES)
-    assert shown(SlackContent(escape(text)), NAMES) == text
+    assert not find_pings(SlackContent(escape(text)), NAMES)
+    assert render_text(SlackContent(escape(text)), NAMES) == text
 
 
 @given(hostile)
 def test_inert_markdown_pings_nobody_and_hides_no_link(text: str) -> None:
     block = {"type": "markdown", "text": make_inert(text)}
-    assert not pings(SlackContent(blocks=[block]), NAMES)
-    assert not pings(SlackContent(make_inert(text)), NAMES)
+    assert not find_pings(SlackContent(blocks=[block]), NAMES)
+    assert not find_pings(SlackContent(make_inert(text)), NAMES)
     assert "<!" not in block["text"]
     assert "<@" not in block["text"]
 

@@ -82,7 +82,7 @@ async def connect(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
         bot = bot or Bot(intents or intents_of("message_content", "reactions"))
         task = asyncio.create_task(bot.start(sandbox.bot_token))
         running.append((bot, task))
-        await sandbox.wait_for(lambda: sandbox.connected or task.done())
+        await sandbox.wait_for(lambda: sandbox.connection_count or task.done())
         if task.done():
             await task
         await asyncio.wait_for(bot.wait_until_ready(), 5)

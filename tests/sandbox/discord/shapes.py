@@ -120,11 +120,11 @@ def faults_of_reply(call: DiscordCallRecord) -> Iterator[str]:
     if "$ref" in answer:
         answer = spec()["components"]["responses"][answer["$ref"].rsplit("/", 1)[-1]]
     if "content" not in answer:
-        if call.reply is not None:
+        if call.response is not None:
             yield f"{call.route} {call.status}: has no body"
         return
     where = f"reply {call.route} {call.status}"
-    reply = with_numbers(call.reply) if call.code == 50035 else call.reply
+    reply = with_numbers(call.response) if call.code == 50035 else call.response
     yield from faults(reply, answer["content"]["application/json"]["schema"], where)
 
 

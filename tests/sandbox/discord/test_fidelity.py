@@ -82,7 +82,7 @@ async def walk_through_the_events(server: DiscordSandbox) -> None:
     await server.start_post("ada", "ideas", "a post", "what if")
     await server.post_as_bot("robot", "general", "beep")
     await server.post_as_bot("hook", "general", "beep", webhook=True)
-    await server.unfurl(root)
+    await server.unfurl_link(root)
     await server.purge([await server.post_message("ada", "general", "spam") for _ in range(2)])
     await server.delete_channel(await server.start_post("ada", "ideas", "to go", "what if"))
     await server.delete_channel("late")

@@ -58,7 +58,7 @@ async def test_the_headers_count_down_a_window_of_a_channel(unhurried: DiscordSa
         assert refused.status == 429
         assert refused.content_type == refused.headers["Content-Type"] == "application/json"
         assert (refused.headers["X-RateLimit-Scope"], refused.headers["Via"]) == ("user", "1.1 google")
-        body = unhurried.calls[-1].reply
+        body = unhurried.calls[-1].response
         assert (body["global"], 0 < body["retry_after"] <= 2.5) == (False, True)
         assert (await post("random")).status == 200
         await asyncio.sleep(body["retry_after"])
@@ -75,7 +75,7 @@ async def test_fifty_calls_a_second_are_all_of_a_bots() -> None:
 
         answers = await asyncio.gather(*(read() for _ in range(60)))
         assert (answers.count((200, None)), answers.count((429, "true"))) == (50, 10)
-        assert server.calls[-1].reply["global"]
+        assert server.calls[-1].response["global"]
 
 
 @pytest.mark.parametrize("scope", ["user", "shared", "global"])
@@ -86,7 +86,7 @@ async def test_a_429_with_via_is_tried_again_by_the_client(server: DiscordSandbo
     assert monotonic() - began >= 0.1
     refused, posted = server.calls[-2:]
     assert (refused.status, refused.rate_limited, posted.status) == (429, True, 200)
-    assert refused.reply["global"] == (scope == "global")
+    assert refused.response["global"] == (scope == "global")
 
 
 async def test_a_429_without_via_is_cloudflares_and_ends_the_call(server: DiscordSandbox, bot: Bot) -> None:

@@ -326,11 +326,11 @@ async def walk_through_the_presses(slack: SlackSandbox, client: AsyncWebClient) 
         said: dict[str, Any] = {"channel": place.id, "user": slack.people["ada"].id, "text": "?", "blocks": PRESSED}
         await client.chat_postEphemeral(**said)
         assert await slack.click_button("ada", slack.messages(place)[-1], "yes")
-        assert await slack.shortcut("ada", root, "open")
+        assert await slack.use_shortcut("ada", root, "open")
         await slack.wait_for(lambda: slack.modals("ada"))
-        assert await slack.submit(slack.modals("ada")[0], question="why?")
+        assert await slack.submit_modal(slack.modals("ada")[0], question="why?")
         await client.agents_sessions_setStatus(channel_id=place.id, thread_ts=root.ts, status="processing")
-        await slack.stop("ada", root)
+        await slack.click_stop("ada", root)
 
 
 async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect) -> None:
@@ -367,7 +367,7 @@ async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect)
             fault
             for call in slack.calls
             if call.method not in ("upload", "download")
-            for fault in faults(call.reply, sample_of_method(call.method), call.method)
+            for fault in faults(call.response, sample_of_method(call.method), call.method)
         } | {fault for envelope in slack.envelopes for fault in faults_of_envelope(envelope)}
         assert sorted(found) == []
         subscribed = {

@@ -69,7 +69,7 @@ async def test_without_rate_limits_all_goes() -> None:
 
 
 async def test_a_lost_reply_has_taken_effect(slack: SlackSandbox, general: str) -> None:
-    slack.faults.lose_reply("chat.postMessage")
+    slack.faults.lose_response("chat.postMessage")
     client = client_of(slack, retry_handlers=[])
     with pytest.raises(aiohttp.ClientError):
         await client.chat_postMessage(channel=general, text="hello")
@@ -105,9 +105,9 @@ async def test_of_several_methods_the_first_that_is_called_meets_the_fault_and_i
 ) -> None:
     either = ("chat.postMessage", "chat.update")
     slack.faults.fail(either, error="fatal_error")
-    slack.faults.lose_reply(either)
-    slack.faults.cancel("lose_reply")
-    assert (slack.faults.has_pending("fail"), slack.faults.has_pending("lose_reply")) == (True, False)
+    slack.faults.lose_response(either)
+    slack.faults.cancel("lose_response")
+    assert (slack.faults.has_pending("fail"), slack.faults.has_pending("lose_response")) == (True, False)
     with pytest.raises(SlackApiError, match="fatal_error"):
         await client.chat_postMessage(channel=general, text="one")
     assert not slack.faults.has_pending("fail")

@@ -86,7 +86,7 @@ async def test_the_bot_survives_an_intent_that_is_switched_off(
     async with running(server, tmp_path, echo) as bot:
         server.privileged_intents.clear()
         await server.invalidate_sessions()
-        await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
+        await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
         await answers(bot)
         assert "PrivilegedIntentsRequired, raised at" in caplog.text
         server.privileged_intents.add("message_content")
@@ -97,7 +97,7 @@ async def test_a_new_gateway_session_changes_nothing(server: DiscordSandbox, tmp
         await answers(bot, "one")
         for count in (2, 3):
             await server.invalidate_sessions()
-            await server.wait_for(lambda count=count: len(server.sessions) == count and server.connected)  # type: ignore[misc]
+            await server.wait_for(lambda count=count: len(server.sessions) == count and server.connection_count)  # type: ignore[misc]
         await answers(bot, "two")
         assert len(bot.calls(GATEWAY)) == 2  # none after those of the start
         assert len(bot.own(server.open_dm("ada"))) == 2
@@ -162,5 +162,5 @@ async def test_an_answer_continues_while_the_socket_is_lost(server: DiscordSandb
         await server.drop_sockets()
         go_on.set()
         await bot.says(question, "half and half.")
-        assert server.connected == 0
+        assert server.connection_count == 0
         server.faults.refuse_handshakes(0)

@@ -35,7 +35,7 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
 
         before = bot.channel.last_event_at()
         await server.invalidate_sessions()
-        await server.wait_for(lambda: len(server.sessions) == 6 and server.connected == 3)
+        await server.wait_for(lambda: len(server.sessions) == 6 and server.connection_count == 3)
         again = await bot.collect_events("ada", "general", "three")
         await bot.says(again, "heard: Ada Lovelace: three")
         assert len(await bot.inbox_rows()) == 3

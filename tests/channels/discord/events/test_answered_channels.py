@@ -98,7 +98,7 @@ async def test_a_queued_question_has_its_reaction_in_the_channel(server: Discord
 async def test_an_existing_thread_is_used(server: DiscordSandbox, tmp_path: Path, why: str) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         if why == "lost reply":
-            server.faults.lose_reply(THREAD)
+            server.faults.lose_response(THREAD)
         else:
             server.faults.delay(THREAD, 1)
         question = await bot.collect_events("ada", "general", "one")
@@ -163,7 +163,7 @@ async def test_a_first_post_in_a_thread_whose_answer_was_lost_is_not_repeated(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
-        server.faults.lose_reply(POST)
+        server.faults.lose_response(POST)
         thread = await begun(bot, await bot.collect_events("ada", "general", "one"))
         await says_in(bot, thread, "heard: Ada Lovelace: one")
 

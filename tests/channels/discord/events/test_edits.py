@@ -27,7 +27,7 @@ async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
         await server.wait_for(lambda: bot.texts(first))
         second = await bot.collect_events("ada", "general", "two")
         await server.wait_for(lambda: second.reactions)
-        await server.unfurl(second)
+        await server.unfurl_link(second)
         await server.edit_message("ada", second, f"{bot.mention} three <@{server.people['grace'].id}>")
         await until_revised(bot, "three @Grace Hopper")
         go_on.set()
@@ -43,7 +43,7 @@ async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tm
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
-        await server.unfurl(question)
+        await server.unfurl_link(question)
         await server.edit_message("ada", question, f"{bot.mention} two")
         await server.wait_for(lambda: words.REVISE in answer.buttons)
         assert len(bot.calls(POST)) == 1

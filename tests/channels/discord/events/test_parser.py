@@ -155,7 +155,7 @@ async def test_a_thread_that_a_message_unarchives_has_its_session(server: Discor
 async def test_a_message_waits_for_the_one_before_it_to_be_resolved(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         post = await post_asleep(bot)
-        server.faults.slow(0.05)
+        server.faults.set_latency(0.05)
         server.faults.fail(GET_CHANNEL, status=503)
         await server.post_message("ada", post, "two")
         await bot.says(await server.post_message("ada", post, "three"), "heard: Ada Lovelace: three")

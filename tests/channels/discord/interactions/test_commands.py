@@ -81,7 +81,7 @@ async def test_a_database_failure_is_reported_to_the_user(
 async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox.discord.interactions.delivery.ACK_TIMEOUT", 0.3)
+    monkeypatch.setattr("sandbox.discord.interactions.delivery.ACK_TIMEOUT_SECONDS", 0.3)
     async with running(server, tmp_path, echo) as bot:
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
@@ -114,7 +114,7 @@ async def test_a_confirmation_with_a_transient_failure_is_retried(
             case "status":
                 server.faults.fail(ANSWER, status=503)
             case _:
-                server.faults.lose_reply(ANSWER)
+                server.faults.lose_response(ANSWER)
         await reset(bot, "ada", "general", words.NOTHING_TO_RESET)
         await server.wait_for(lambda: len(bot.calls(ANSWER)) == 2 and bot.calls(ANSWER)[1].status == 200)
 
@@ -165,7 +165,7 @@ async def test_a_start_does_not_depend_on_the_commands(
         case "status":
             server.faults.fail(REGISTER, status=503)
         case "lose_reply":
-            server.faults.lose_reply(REGISTER)
+            server.faults.lose_response(REGISTER)
         case _:
             server.faults.delay(REGISTER, 0.5)
     async with running(server, tmp_path, echo) as bot:

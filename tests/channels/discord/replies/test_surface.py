@@ -194,14 +194,14 @@ async def test_a_transient_failure_is_retried_and_shown_once(on: Shown, route: s
     if fault == "status":
         on.server.faults.fail(route, 2, status=503)
     else:
-        on.server.faults.lose_reply(route, 2)
+        on.server.faults.lose_response(route, 2)
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]
     assert on.known == [message.id for message in on.messages]
 
 
 async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(on: Shown) -> None:
-    on.server.faults.lose_reply(POST, 2)
+    on.server.faults.lose_response(POST, 2)
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]
     assert on.calls(POST) == 2
@@ -216,7 +216,7 @@ async def test_a_post_of_a_stream_update_ends_with_the_final_text(
 
     await on.show("one", priority=Priority.PROGRESS)
     await on.surface.acquire_slot(Priority.STREAM_UPDATE, is_post=True, is_last_edit=False, outdated_since=0.0)
-    on.server.faults.lose_reply(POST)
+    on.server.faults.lose_response(POST)
     if not is_found:
         monkeypatch.setattr(DiscordApi, "fetch_own_messages", nothing)
     assert await on.show("one", "tw", priority=Priority.STREAM_UPDATE) is is_found
@@ -227,7 +227,7 @@ async def test_a_post_of_a_stream_update_ends_with_the_final_text(
 
 
 async def test_a_lost_post_is_found_even_if_the_first_search_fails(on: Shown) -> None:
-    on.server.faults.lose_reply(POST)
+    on.server.faults.lose_response(POST)
     on.server.faults.fail(HISTORY, status=503)
     assert await on.show("one")
     assert on.texts == ["one"]
@@ -237,7 +237,7 @@ async def test_a_lost_post_is_found_even_if_the_first_search_fails(on: Shown) ->
 async def test_without_access_to_the_history_a_reply_has_no_reference(on: Shown) -> None:
     on.server.permissions.remove("read_message_history")
     assert await on.show("one")
-    on.server.faults.lose_reply(POST)
+    on.server.faults.lose_response(POST)
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]
     assert [message.reply_to for message in on.messages] == [None, None]

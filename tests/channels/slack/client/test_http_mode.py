@@ -14,7 +14,7 @@ from channels.slack.client import http_mode as http
 from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.slack import SlackFile, SlackSandbox
-from sandbox.slack.events.http_mode import written
+from sandbox.slack.events.http_mode import encode_body
 from tests.channels.slack.conftest import Bot, running
 
 HTTP = pytest.mark.parametrize("slack", ["http"], indirect=True)
@@ -41,9 +41,9 @@ async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
         await bot.settled(1)
         told = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
         forged = json.dumps({**told, "event": {**told["event"], "ts": "1700000000.000001"}})
-        good = slack.requests.signed(forged)
+        good = slack.request_url.sign(forged)
         stranger = {**good, "X-Slack-Signature": "v0=" + "0" * 64}
-        old, early = (slack.requests.signed(forged, at=time.time() + off) for off in (-301, 301))
+        old, early = (slack.request_url.sign(forged, at=time.time() + off) for off in (-301, 301))
         no_time = {**good, "X-Slack-Request-Timestamp": "soon"}
         for headers in ({}, stranger, old, early, no_time, {**good, "X-Slack-Signature": "v0=ü"}):
             assert await post(bot, forged, headers) == 401
@@ -51,17 +51,17 @@ async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
         assert await post(bot, "{", {}) == 401
         assert len(await bot.inbox_rows()) == 1
         assert len(bot.texts(question)) == 2
-        assert await post(bot, "{", slack.requests.signed("{")) == 500
+        assert await post(bot, "{", slack.request_url.sign("{")) == 500
 
 
 @HTTP
 async def test_a_request_before_the_start_is_refused_and_delivered_again(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo, connect=False) as bot:
-        slack.requests.url = bot.address + http.PATH
+        slack.request_url.url = bot.address + http.PATH
         question = await bot.mention_bot("ada", "general", "one")
         await slack.wait_for(lambda: slack.envelopes)
         assert await post(bot, "{}", {}) == 401
-        assert await post(bot, "{}", slack.requests.signed("{}")) == 503
+        assert await post(bot, "{}", slack.request_url.sign("{}")) == 503
         assert not await bot.inbox_rows()
         await bot.channel.start()
         await slack.redeliver(slack.envelopes[0])
@@ -73,10 +73,10 @@ async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, 
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
-        body, kind = written("events_api", slack.envelopes[0].payload)
+        body, kind = encode_body("events_api", slack.envelopes[0].payload)
         again = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
         for more in ({}, again):
-            assert await post(bot, body, {**slack.requests.signed(body), **more}, kind) == 200
+            assert await post(bot, body, {**slack.request_url.sign(body), **more}, kind) == 200
         assert len(await bot.turn_rows()) == 1
         assert len(bot.texts(question)) == 2
 
@@ -107,10 +107,10 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
         bodies = []
         for kind in ("app_mention", "message"):
             event = {**told[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
-            bodies.append(written("events_api", {**told[kind], "event": event})[0])
-        mentioned = asyncio.create_task(post(bot, bodies[0], slack.requests.signed(bodies[0])))
+            bodies.append(encode_body("events_api", {**told[kind], "event": event})[0])
+        mentioned = asyncio.create_task(post(bot, bodies[0], slack.request_url.sign(bodies[0])))
         await asyncio.wait([mentioned], timeout=0.3)  # it is held up
-        assert await post(bot, bodies[1], slack.requests.signed(bodies[1])) == 200
+        assert await post(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200
         assert await mentioned == 200
         await bot.settled(2)
         assert [[file["name"] for file in row.message["attachments"]] for row in await bot.inbox_rows()] == [
@@ -131,7 +131,7 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
 
     monkeypatch.setattr(InboxStore, "accept", accepting)
     monkeypatch.setattr(
-        "sandbox.slack.events.http_mode.ACK_TIMEOUT", 200.0
+        "sandbox.slack.events.http_mode.ACK_TIMEOUT_SECONDS", 200.0
     )  # ten seconds, as fast as time passes there
     async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
@@ -200,6 +200,6 @@ async def test_a_stop_breaks_off_what_is_not_taken_in_time(
 async def test_who_has_stopped_takes_nothing_more(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         await bot.channel.stop()
-        assert await post(bot, "{}", slack.requests.signed("{}")) == 503
+        assert await post(bot, "{}", slack.request_url.sign("{}")) == 503
         await bot.channel.reconnect()
         assert bot.channel.last_event_at() > 0

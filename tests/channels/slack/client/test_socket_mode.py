@@ -122,17 +122,17 @@ async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_e
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
-        await slack.wait_for(lambda: slack.connected == 2)
+        await slack.wait_for(lambda: slack.connection_count == 2)
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]
         await bot.settled(6)
         transport = bot.channel._transport
         assert isinstance(transport, SocketMode)
         first = transport._connections[0]
         await first.reopen()
-        assert slack.connected >= 1
+        assert slack.connection_count >= 1
         during = await bot.mention_bot("ada", "general", "in between")
         await bot.shows(during, lambda texts: texts[1:] == ["heard: ada: in between"])
-        await slack.wait_for(lambda: slack.connected == 2)
+        await slack.wait_for(lambda: slack.connection_count == 2)
         assert all(len(bot.texts(question)) == 2 for question in questions)
         assert transport.heard_at > 0
 
@@ -144,14 +144,14 @@ async def test_a_reconnection_opens_a_gap_from_the_last_sign_of_life_of_any_sock
     sockets = SocketMode(AsyncApp(client=web), slack.app_token, count=2, on_reconnect=gaps.append)
     await sockets.open()
     try:
-        await slack.wait_for(lambda: slack.connected == 2)
+        await slack.wait_for(lambda: slack.connection_count == 2)
         await until(lambda: all(connection.heard_at for connection in sockets._connections))
         before = time.time()
         await sockets._connections[0].reopen()
         await until(lambda: len(gaps) == 1)
         assert gaps[0] > before - 1
         await slack.drop_sockets()
-        await slack.wait_for(lambda: slack.connected == 2)
+        await slack.wait_for(lambda: slack.connection_count == 2)
         await until(lambda: len(gaps) == 3)
     finally:
         await sockets.close()

@@ -27,7 +27,7 @@ def echo(asked: Any) -> str:
 
 @pytest.fixture
 async def other(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
-    async with SlackSandbox(name="Other", beside=slack) as other:
+    async with SlackSandbox(name="Other", primary=slack) as other:
         other.install(manifest(prompts=DEFAULT_PROMPTS, address="" if slack.socket_mode else "https://bot.example"))
         yield other
 
@@ -216,7 +216,7 @@ async def test_a_workspace_that_refuses_a_look_back_holds_up_no_other(
     other.subscriptions.clear()
     other.uninstall()
     missed = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> missed", thread_ts=mine.ts)
-    await slack.give_up()
+    await slack.discard_pending()
     async with serving_all(slack, tmp_path) as bot:
         await slack.wait_for(lambda: "heard: ada: missed" in texts(slack, mine))
         assert missed.ts

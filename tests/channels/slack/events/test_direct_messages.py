@@ -66,7 +66,7 @@ async def test_what_was_said_while_nobody_listened_is_found(slack: SlackSandbox,
         await bot.settled(1)
         await slack.freeze_sockets()
         await slack.post_message("ada", direct, "two")
-        await slack.give_up()
+        await slack.discard_pending()
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "2: two", timeout=20)
 
 

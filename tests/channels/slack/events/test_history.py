@@ -73,7 +73,7 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
     await slack.edit_message("linus", edited, f"{bot.mention} what")
     gone = await bot.mention_bot("linus", "general", "never mind")
     await slack.delete_message("linus", gone)
-    await slack.give_up()
+    await slack.discard_pending()
 
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
@@ -94,7 +94,7 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
 ) -> None:
     mention = f"<@{slack.bot_user_id}>"
     before = await slack.post_message("ada", "general", f"{mention} too early")
-    await slack.give_up()
+    await slack.discard_pending()
     async with running(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
@@ -102,7 +102,7 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
 
     elsewhere = await slack.post_message("ada", "random", f"{mention} anybody?")
     unknown = await slack.post_message("grace", slack.open_dm("grace"), "hello")
-    await slack.give_up()
+    await slack.discard_pending()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
@@ -121,7 +121,7 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
         await bot.at_rest(1)
     await bot.mention_bot("ada", "general", "reset", thread_ts=root.ts)
     await slack.post_message("ada", "general", "two", thread_ts=root.ts)
-    await slack.give_up()
+    await slack.discard_pending()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
@@ -137,7 +137,7 @@ async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_s
         root = await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
     await slack.post_message("ada", "general", "two", thread_ts=root.ts)
-    await slack.give_up()
+    await slack.discard_pending()
     ending = await bot.mention_bot("ada", "general", word, thread_ts=root.ts)  # this one is delivered
     slack.faults.delay("conversations.history", 2.0)
     caplog.clear()
@@ -161,7 +161,7 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
     monkeypatch.setattr(backfill, "ACTIVE_SECONDS", -1.0)
     await slack.post_message("ada", "general", "two", thread_ts=quiet.ts)
     await bot.mention_bot("ada", "general", "two", thread_ts=called.ts)
-    await slack.give_up()
+    await slack.discard_pending()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
@@ -190,7 +190,7 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
     said = [await slack.post_message("ada", slack.open_dm("ada"), text) for text in "abcd"]
-    await slack.give_up()
+    await slack.discard_pending()
     caplog.clear()
     async with running(slack, tmp_path, echo, bounds=bounds) as bot:
         if bounds.hours:
@@ -212,7 +212,7 @@ async def test_what_fills_several_pages_is_read_to_its_end(
     for number in range(3):
         await slack.post_message("linus", "general", f"noise {number}")
         await slack.post_message("ada", "general", f"follow-up {number}", thread_ts=root.ts)
-    await slack.give_up()
+    await slack.discard_pending()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
@@ -232,7 +232,7 @@ async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
         await slack.freeze_sockets()
         question = await slack.post_message("ada", slack.open_dm("ada"), "are you there?")
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == question.ts)
-        await slack.give_up()
+        await slack.discard_pending()
         await slack.wait_until_connected()
         await bot.shows(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
         assert "slack: backfill of" in caplog.text
@@ -277,14 +277,14 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
         one = await slack.post_message("ada", slack.open_dm("ada"), "one")
         await until(lambda: "messages are not stored yet" in caplog.text)
         assert not any(e.acknowledged_at for e in slack.envelopes if e.payload["event"].get("ts") == one.ts)
-        await slack.give_up()
+        await slack.discard_pending()
         is_down = False
         await bot.shows(one, lambda texts: texts == ["one", "heard: one"])
         is_down = True
         two = await slack.post_message("ada", slack.open_dm("ada"), "two")
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == two.ts)
         await until(lambda: caplog.text.count("an event cannot be processed") >= 2)
-        await slack.give_up()
+        await slack.discard_pending()
     is_down = False
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     async with running(slack, tmp_path, echo) as bot:
@@ -303,7 +303,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
     question = await slack.post_message("ada", slack.open_dm("ada"), "back?")
-    await slack.give_up()
+    await slack.discard_pending()
     slack.faults.fail("conversations.history", 1000, error="token_revoked")
     async with running(slack, tmp_path, echo) as bot:
         await until(lambda: "a gap is not fetched yet" in caplog.text)
@@ -326,7 +326,7 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
             await slack.post_message(user, slack.open_dm(user), "hello")
         await bot.at_rest(3)
     said = [await slack.post_message(user, slack.open_dm(user), "back?") for user in people]
-    await slack.give_up()
+    await slack.discard_pending()
     slack.faults.fail("conversations.history", 2, error="missing_scope")
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
@@ -339,14 +339,14 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
 async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its_other_workspaces_are_found_as_well(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slack.be_of("E0ORG")
+    slack.join_enterprise("E0ORG")
     slack.add_user("noor", team_id="T0OTHER")
     async with running(slack, tmp_path, echo) as bot:
         heard = await bot.mention_bot("noor", "general", "one")
         await bot.at_rest(1)
         assert answers(slack, heard) == ["heard: noor: one"]
     missed = await slack.post_message("noor", "general", f"<@{slack.bot_user_id}> two")
-    await slack.give_up()
+    await slack.discard_pending()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
@@ -371,6 +371,6 @@ async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
         await slack.wait_for(lambda: answers("one"))
         await bot.settled(1)
     two = await slack.post_message("ada", dm, "two", thread_ts=one.ts)
-    await slack.give_up()
+    await slack.discard_pending()
     async with running(slack, tmp_path, echo, direct=direct) as bot:
         await slack.wait_for(lambda: answers("two") or "heard: two" in bot.texts(two))

@@ -78,13 +78,13 @@ async def test_a_message_that_is_passed_on_or_linked_to_is_read_with_the_one_tha
 ) -> None:
     async with running(slack, tmp_path, lambda _: "ok") as bot:
         told = await slack.post_message("grace", "random", "lunch <@" + slack.people["ada"].id + ">?")
-        await slack.share("ada", told, slack.open_dm("ada"), "what is this?")
+        await slack.share_message("ada", told, slack.open_dm("ada"), "what is this?")
         await bot.settled(1)
         assert said_to_model(bot) == [f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nwhat is this?"]
         link = f"https://sandbox.slack.com/archives/{told.channel.id}/p{told.ts.replace('.', '')}"
         slack.faults.delay("conversations.replies", 0.2)
         question = await bot.mention_bot("ada", "general", f"see <{link}>")
-        await slack.unfurl(question, told)
+        await slack.unfurl_link(question, told)
         await bot.settled(2)
         assert said_to_model(bot)[-1] == f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nada: see {link}"
 

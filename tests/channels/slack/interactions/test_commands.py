@@ -225,7 +225,7 @@ async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackS
         direct = slack.open_dm("ada")
         question = await slack.post_message("ada", direct, "why?")
         await bot.settled(1)
-        slack.faults.lose_reply("files.completeUploadExternal")
+        slack.faults.lose_response("files.completeUploadExternal")
         await slack.run_command("ada", direct, "/export")
         await slack.wait_for(lambda: any(message.text == words.SENT_IN_THREAD for message in slack.messages(direct)))
         assert sum(bool(message.files) for message in bot.thread(question)) == 1
@@ -303,7 +303,7 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
     giving.cancel()
     await asyncio.wait([giving])
     await bot.mention_bot("ada", "general", "which colour?", thread_ts=one.ts)
-    await slack.give_up()
+    await slack.discard_pending()
     monkeypatch.setattr(CommandHandler, "run", tells)
     monkeypatch.setattr(Backfill, "_fetch_all", later)
     async with running(slack, tmp_path, "Blue.") as bot:

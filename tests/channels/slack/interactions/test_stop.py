@@ -20,9 +20,9 @@ async def test_it_stops_the_answer_to_who_presses_it(slack: SlackSandbox, tmp_pa
     async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "Again.", streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "a story")
         await bot.shows(question, lambda texts: texts[-1].startswith("Once"))
-        session = slack.session(question)
+        session = slack.find_session(question)
         assert session is not None
-        await slack.stop("ada", question)
+        await slack.click_stop("ada", question)
         texts = await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
         assert texts[-1].startswith("Once")
         (row,) = await bot.settled(1)
@@ -42,7 +42,7 @@ async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
     async with running(slack, tmp_path, *script, streaming="native") as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await slack.wait_for(lambda: bot.texts(question)[-1].startswith("Once"))
-        await slack.stop("grace", question)
+        await slack.click_stop("grace", question)
         await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))
         go_on.set()
         await bot.shows(question, lambda texts: "Once upon a time there was a king." in texts)
@@ -59,7 +59,7 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
-        await slack.stop("ada", question)
+        await slack.click_stop("ada", question)
         await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
         (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == SESSION_STOPPED]
         later = await slack.post_message("ada", question.channel, "which colour?", thread_ts=question.ts)

@@ -52,7 +52,7 @@ async def test_a_thread_is_at_work_while_a_reply_grows_and_has_the_first_words_f
         question = await bot.mention_bot(
             "ada", "general", "why is the sky <https://blue.example|blue> &amp; not green?"
         )
-        session = await slack.wait_for(lambda: slack.session(question))
+        session = await slack.wait_for(lambda: slack.find_session(question))
         assert session is not None
         assert session.statuses == ["processing"]
         assert session.title == "why is the sky blue (https://blue.example) & not green?"
@@ -83,7 +83,7 @@ async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: Sl
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.") as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: "Once" in texts)
-        session = slack.session(question)
+        session = slack.find_session(question)
         assert session is not None
 
         async def unanswered(*_: Any, **__: Any) -> None: ...
@@ -106,7 +106,7 @@ async def test_where_calls_are_scarce_the_end_is_told_for_each_beginning(
             address = {"team": slack.team_id, "channel": direct.id, "thread_ts": question.ts}
             at_work.enter_context(told.processing(address, lambda: False))
     await told.settle(10)
-    shown = [session for question in questions if (session := slack.session(question))]
+    shown = [session for question in questions if (session := slack.find_session(question))]
     assert 15 < len(shown) < 30
     assert {tuple(session.statuses) for session in shown} == {("processing", "active")}
     assert not [call for call in slack.calls if call.rate_limited]

@@ -14,7 +14,7 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackMessage, SlackSandbox
-from sandbox.slack.state.controls import controls
+from sandbox.slack.state.controls import find_controls
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running
 
 EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
@@ -22,7 +22,7 @@ EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
 
 def spoken(message: SlackMessage) -> list[str]:
     """What a screen reader says of what can be pressed."""
-    return [control.spoken for control in controls(message.blocks or ())]
+    return [control.accessibility_label for control in find_controls(message.blocks or ())]
 
 
 async def answered(bot: Bot, question: SlackMessage, text: str) -> SlackMessage:

@@ -323,12 +323,12 @@ async def test_a_message_that_somebody_deleted_is_posted_anew(on: Streamed, web:
 
 
 def _lose_all(slack: SlackSandbox, method: str) -> None:
-    slack.faults.lose_reply(method)
+    slack.faults.lose_response(method)
     slack.faults.fail("conversations.replies")
 
 
 FAULTS: dict[str, Callable[[SlackSandbox, str], None]] = {
-    "lost": lambda slack, method: slack.faults.lose_reply(method),
+    "lost": lambda slack, method: slack.faults.lose_response(method),
     "lost and the look for it fails": _lose_all,
     "down": lambda slack, method: slack.faults.fail(method),
     "down for long": lambda slack, method: slack.faults.fail(method, 3),
@@ -354,7 +354,7 @@ async def test_whatever_goes_wrong_with_a_call_the_reply_stands_once_and_whole(
 
 
 async def test_a_lost_start_is_found_and_gone_on_with(on: Streamed) -> None:
-    on.slack.faults.lose_reply("chat.startStream")
+    on.slack.faults.lose_response("chat.startStream")
     await on.begin()
     await on.show("one")
     assert on.calls() == ["startStream", "appendStream"]

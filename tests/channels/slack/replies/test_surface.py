@@ -155,7 +155,7 @@ async def test_an_edit_that_failed_in_passing_is_made_again(on: Shown, status: i
 
 async def test_an_edit_whose_connection_was_cut_is_made_again(on: Shown) -> None:
     await on.show("…", priority=Priority.PROGRESS)
-    on.slack.faults.lose_reply("chat.update", 2)
+    on.slack.faults.lose_response("chat.update", 2)
     assert await on.show("done")
     assert on.calls("chat.update") == 3
 
@@ -174,7 +174,7 @@ async def test_a_tick_is_tried_once(on: Shown) -> None:
 
 
 async def test_a_post_whose_answer_was_lost_is_not_made_twice(on: Shown) -> None:
-    on.slack.faults.lose_reply("chat.postMessage", 2)
+    on.slack.faults.lose_response("chat.postMessage", 2)
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]
     assert on.known == [message.ts for message in on.messages]
@@ -182,7 +182,7 @@ async def test_a_post_whose_answer_was_lost_is_not_made_twice(on: Shown) -> None
 
 
 async def test_that_holds_even_if_the_search_for_it_fails_at_first(on: Shown) -> None:
-    on.slack.faults.lose_reply("chat.postMessage")
+    on.slack.faults.lose_response("chat.postMessage")
     on.slack.faults.fail("conversations.replies", 2)
     assert await on.show("one")
     assert on.texts == ["one"]
@@ -290,7 +290,7 @@ async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(
 
 async def test_a_post_of_a_tick_whose_answer_was_lost_is_taken_up_and_says_the_newest_text(on: Shown) -> None:
     await on.show("one", priority=Priority.PROGRESS)
-    on.slack.faults.lose_reply("chat.postMessage")
+    on.slack.faults.lose_response("chat.postMessage")
     await on.show("one", "tw", priority=Priority.STREAM_UPDATE)
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]

@@ -90,7 +90,7 @@ async def test_a_nonce_that_is_enforced_makes_no_second_message(server: DiscordS
 
 async def test_a_lost_reply_has_posted_and_its_nonce_finds_it(server: DiscordSandbox, bot: Bot) -> None:
     channel = bot.place(server, "general")
-    server.faults.lose_reply("POST /channels/{channel}/messages")
+    server.faults.lose_response("POST /channels/{channel}/messages")
     with pytest.raises(aiohttp.ClientError):
         await channel.send("once", nonce="turn-1")
     assert server.calls[-1].status == 0

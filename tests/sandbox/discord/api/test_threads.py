@@ -172,7 +172,7 @@ async def test_a_preview_of_a_link_updates_a_message_that_nobody_edited(server: 
 
     bot.event(on_raw_message_edit)
     said = await server.post_message("ada", "general", "see https://a.example")
-    await server.unfurl(said)
+    await server.unfurl_link(said)
     about = await asyncio.wait_for(told.get(), 5)
     assert (about.message.content, about.message.edited_at) == ("see https://a.example", None)
     await server.edit_message("ada", said, "never mind")

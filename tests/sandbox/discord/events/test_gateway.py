@@ -29,7 +29,7 @@ async def test_a_client_is_ready_with_the_server_and_its_channels(server: Discor
     (session,) = server.sessions
     assert session.intents == bot.intents.value
     assert session.properties["browser"] == "discord.py"
-    assert server.connected == 1
+    assert server.connection_count == 1
 
 
 async def test_the_bot_comes_with_a_role_that_can_be_mentioned(server: DiscordSandbox, bot: Bot) -> None:
@@ -54,7 +54,7 @@ async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: 
     await server.post_message("ada", "general", "before")
     assert await hear(bot, 1) == ["before"]
     await server.drop_sockets()
-    assert server.connected == 0
+    assert server.connection_count == 0
     await server.post_message("ada", "general", "meanwhile")
     await asyncio.wait_for(bot.resumed.wait(), 30)
     await server.post_message("ada", "general", "after")
@@ -87,7 +87,7 @@ async def test_a_session_that_cannot_be_resumed_is_begun_anew_and_has_lost_what_
     server.faults.refuse_resumes(1)
     await server.drop_sockets()
     await server.post_message("ada", "general", "lost")
-    await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
+    await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
     await server.post_message("ada", "general", "heard")
     assert await hear(bot, 1) == ["heard"]
     channel = bot.place(server, "general")
@@ -99,8 +99,8 @@ async def test_an_invalid_session_is_resumed_only_where_that_is_said(server: Dis
     await asyncio.wait_for(bot.resumed.wait(), 30)
     assert len(server.sessions) == 1
     await server.invalidate_sessions()
-    await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
-    assert server.connected == 1
+    await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
+    assert server.connection_count == 1
 
 
 async def test_a_session_that_was_left_alone_too_long_cannot_be_resumed(
@@ -108,12 +108,12 @@ async def test_a_session_that_was_left_alone_too_long_cannot_be_resumed(
 ) -> None:
     monkeypatch.setattr("sandbox.discord.events.gateway.SESSION_LIFE", -1)
     await server.drop_sockets()
-    await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
+    await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
     assert bot.told == ["ready"]
 
 
 async def test_what_is_slow_comes_late_and_in_order(server: DiscordSandbox, bot: Bot) -> None:
-    server.faults.slow(1.0)
+    server.faults.set_latency(1.0)
     began = monotonic()
     for number in range(5):
         await server.post_message("ada", "general", str(number))
@@ -125,7 +125,7 @@ async def test_handshakes_are_refused_on_request_and_tried_again(server: Discord
     server.faults.refuse_handshakes(1)
     await server.drop_sockets()
     await asyncio.wait_for(bot.resumed.wait(), 30)
-    assert server.connected == 1
+    assert server.connection_count == 1
 
 
 async def test_without_the_message_content_intent_words_are_told_only_to_whom_they_are_meant_for(
@@ -228,7 +228,7 @@ async def test_a_session_that_its_client_has_ended_cannot_be_resumed(server: Dis
             ready = await told(socket)
             assert [ready["t"], (await told(socket))["t"]] == ["READY", "GUILD_CREATE"]
             await socket.close(code=code)
-            await server.wait_for(lambda: not server.connected)
+            await server.wait_for(lambda: not server.connection_count)
             assert server.sessions[-1].close_code == code
             socket = await hello(session, server)
             resume = {"token": server.bot_token, "session_id": ready["d"]["session_id"], "seq": 2}

@@ -137,7 +137,7 @@ async def test_nobody_there_is_told_at_once(server: DiscordSandbox, connect: Con
     await server.invalidate_sessions()
     (shown,) = await server.run_command("ada", "general", "/ask")
     assert shown.text == "The application did not respond"
-    await server.wait_for(lambda: server.connected)
+    await server.wait_for(lambda: server.connection_count)
     assert not bot.is_closed()
 
 

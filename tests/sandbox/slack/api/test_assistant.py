@@ -12,11 +12,11 @@ async def test_a_session_has_the_title_that_it_was_made_with_until_it_is_renamed
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     asked = await slack.post_message("ada", "general", "why?")
-    assert slack.session(asked) is None
+    assert slack.find_session(asked) is None
     for title in ("First", "Second"):
         about = {"channel_id": general, "thread_ts": asked.ts, "status": "processing", "title": title}
         await client.agents_sessions_setStatus(**about)
-    session = slack.session(asked)
+    session = slack.find_session(asked)
     assert session is not None
     assert (session.title, session.statuses) == ("First", ["processing", "processing"])
     await client.agents_sessions_rename(channel_id=general, thread_ts=asked.ts, title="Third")
@@ -37,21 +37,21 @@ async def test_the_stop_button_is_there_while_something_is_done_and_ends_what_is
     direct = slack.open_dm("ada")
     asked = await slack.post_message("ada", direct, "why?")
     with pytest.raises(ValueError, match="no button"):
-        await slack.stop("ada", asked)
+        await slack.click_stop("ada", asked)
     about = {"channel_id": direct.id, "thread_ts": asked.ts}
     assert "warning" not in await client.agents_sessions_setStatus(**about, status="processing")
     ts = (await client.chat_startStream(channel=direct.id, thread_ts=asked.ts, markdown_text="Since"))["ts"]
-    await slack.stop("ada", asked)
+    await slack.click_stop("ada", asked)
     await slack.wait_for(lambda: slack.envelopes[-1].payload["event"]["type"] == "agent_session_stopped")
     assert slack.envelopes[-1].payload["event"]["streaming_message_ts"] == [ts]
     body = await refusal(client.chat_appendStream(channel=direct.id, ts=ts, markdown_text="!"))
     assert body["error"] == "message_not_in_streaming_state"
-    session = slack.session(asked)
+    session = slack.find_session(asked)
     assert session is not None
     assert session.status == "processing"  # it is for the app to end it
     await client.agents_sessions_setStatus(**about, status="active")
     with pytest.raises(ValueError, match="no button"):
-        await slack.stop("ada", asked)
+        await slack.click_stop("ada", asked)
 
 
 async def test_who_does_not_hear_of_the_stop_is_warned_and_gets_none(
@@ -62,7 +62,7 @@ async def test_who_does_not_hear_of_the_stop_is_warned_and_gets_none(
     answer = await client.agents_sessions_setStatus(channel_id=general, thread_ts=asked.ts, status="processing")
     assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
     with pytest.raises(ValueError, match="no button"):
-        await slack.stop("ada", asked)
+        await slack.click_stop("ada", asked)
 
 
 async def test_four_prompts_are_suggested_and_none_in_a_thread(slack: SlackSandbox, client: AsyncWebClient) -> None:

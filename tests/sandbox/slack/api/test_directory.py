@@ -48,7 +48,7 @@ async def test_people_and_places_can_be_looked_up(slack: SlackSandbox, client: A
 
 
 async def test_groups_of_people_have_handles(slack: SlackSandbox, client: AsyncWebClient) -> None:
-    group = slack.add_group("oncall", ["ada", "grace"])
+    group = slack.add_user_group("oncall", ["ada", "grace"])
     (found,) = (await client.usergroups_list())["usergroups"]
     assert (found["id"], found["handle"], found["user_count"]) == (group.id, "oncall", 2)
     slack.scopes.discard("usergroups:read")

@@ -21,11 +21,11 @@ def test_a_window_of_fifty_opens_again_as_its_calls_grow_old(clock: list[float])
     windows = SlackRateLimits(speed=1)
     for second in range(50):
         clock[0] = second * 0.5
-        assert windows.admit("chat.update", "C1") is None
-    assert windows.admit("chat.update", "C2") == 36
+        assert windows.acquire("chat.update", "C1") is None
+    assert windows.acquire("chat.update", "C2") == 36
     clock[0] = 60
-    assert windows.admit("chat.update", "C1") is None
-    assert windows.admit("chat.update", "C1") == 1
+    assert windows.acquire("chat.update", "C1") is None
+    assert windows.acquire("chat.update", "C1") == 1
 
 
 def test_posts_have_one_a_second_in_each_channel_after_a_short_burst(clock: list[float]) -> None:
@@ -33,24 +33,24 @@ def test_posts_have_one_a_second_in_each_channel_after_a_short_burst(clock: list
     admitted = 0
     for tenth in range(600):
         clock[0] = tenth / 10
-        admitted += windows.admit("chat.postMessage", "C1") is None
+        admitted += windows.acquire("chat.postMessage", "C1") is None
     assert admitted == 60
-    assert windows.admit("chat.postMessage", "C2") is None
+    assert windows.acquire("chat.postMessage", "C2") is None
 
 
 def test_a_faster_clock_waits_less(clock: list[float]) -> None:
     windows = SlackRateLimits(speed=30)
     for _ in range(20):
-        assert windows.admit("users.list", "") is None
-    assert windows.admit("users.list", "") == 2
+        assert windows.acquire("users.list", "") is None
+    assert windows.acquire("users.list", "") == 2
     clock[0] = 2
-    assert windows.admit("users.list", "") is None
+    assert windows.acquire("users.list", "") is None
 
 
 def test_a_method_without_a_published_limit_has_none() -> None:
     windows = SlackRateLimits(speed=1)
     assert "response_url" not in RATES
-    assert all(windows.admit("response_url", "") is None for _ in range(1000))
+    assert all(windows.acquire("response_url", "") is None for _ in range(1000))
 
 
 @pytest.mark.parametrize(

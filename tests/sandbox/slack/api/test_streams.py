@@ -70,9 +70,9 @@ async def test_only_who_asked_sees_it_grow(slack: SlackSandbox, client: AsyncWeb
     message, where = await begin(slack, question, markdown_text="a")
     await client.chat_appendStream(**where, markdown_text="b")
     ada, grace = slack.people["ada"].id, slack.people["grace"].id
-    assert (message.seen_by(ada).text, message.seen_by(grace).text) == ("ab", "a")
+    assert (message.version_for(ada).text, message.version_for(grace).text) == ("ab", "a")
     await client.chat_stopStream(**where)
-    assert message.seen_by(grace).text == "ab"
+    assert message.version_for(grace).text == "ab"
 
 
 async def test_what_is_being_streamed_can_be_neither_edited_nor_deleted(

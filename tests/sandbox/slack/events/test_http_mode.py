@@ -41,7 +41,7 @@ async def app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tupl
 
 async def test_an_event_comes_until_it_is_taken_and_says_how_often_it_came(slack: SlackSandbox) -> None:
     async with app(slack, web.Response(status=500)) as (url, seen):
-        await slack.requests.verify(url)
+        await slack.request_url.verify(url)
         await slack.post_message("ada", "general", "hi")
         await slack.wait_for(lambda: len(seen) == 3 and slack.envelopes[-1].acknowledged_at)
         assert "X-Slack-Retry-Num" not in seen[1].headers
@@ -52,8 +52,8 @@ async def test_an_event_comes_until_it_is_taken_and_says_how_often_it_came(slack
 async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_app(slack: SlackSandbox) -> None:
     async with app(slack, web.Response(status=500, headers={"X-Slack-No-Retry": "1"})) as (url, seen):
         with pytest.raises(ValueError, match="challenge"):
-            await slack.requests.verify(f"{url}nowhere")
-        await slack.requests.verify(url)
+            await slack.request_url.verify(f"{url}nowhere")
+        await slack.request_url.verify(url)
         await slack.post_message("ada", "general", "one")
         await slack.wait_for(lambda: len(seen) == 2)
         await slack.post_message("ada", "general", "two")
@@ -63,7 +63,7 @@ async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_a
 
 async def test_a_command_comes_as_a_form_and_is_answered_with_it(slack: SlackSandbox) -> None:
     async with app(slack, web.json_response({"text": "done"})) as (url, seen):
-        await slack.requests.verify(url)
+        await slack.request_url.verify(url)
         (shown,) = await slack.run_command("ada", "general", "/reset", "a&b")
         assert shown.text == "done"
         form = parse_qs((await seen[-1].read()).decode())
@@ -71,7 +71,7 @@ async def test_a_command_comes_as_a_form_and_is_answered_with_it(slack: SlackSan
 
 
 async def test_a_code_is_good_once_and_a_token_until_the_app_is_uninstalled(slack: SlackSandbox) -> None:
-    async with SlackSandbox(name="Other", beside=slack) as other:
+    async with SlackSandbox(name="Other", primary=slack) as other:
         keys = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
         query = parse_qs(other.authorize(f"https://x/?client_id={keys['client_id']}&scope=chat:write&state=s"))
         assert query["state"] == ["s"]

@@ -140,7 +140,7 @@ async def test_a_client_comes_back_after_its_socket_was_cut_and_hears_what_it_mi
     app, heard = listening(slack)
     await connect(slack, app)
     await slack.drop_sockets()
-    assert slack.connected == 0
+    assert slack.connection_count == 0
     await slack.post_message("ada", "general", "still there?")
     await slack.wait_until_connected()
     await heard.all(1)
@@ -172,7 +172,7 @@ async def test_a_line_that_goes_dead_says_nothing_and_what_goes_into_it_comes_ou
     app, heard = listening(slack)
     await connect(slack, app)
     await slack.freeze_sockets()
-    assert slack.connected == 0
+    assert slack.connection_count == 0
     said = await slack.post_message("ada", "general", "hello?")
     await slack.wait_for(lambda: slack.envelopes)
     await slack.wait_until_connected()
@@ -184,7 +184,7 @@ async def test_a_line_that_goes_dead_says_nothing_and_what_goes_into_it_comes_ou
 async def test_what_slack_has_given_up_comes_no_more(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await slack.post_message("ada", "general", "one")
-    await slack.give_up()
+    await slack.discard_pending()
     await connect(slack, app)
     await slack.post_message("ada", "general", "two")
     assert [body["event"]["text"] for body in await heard.all(1)] == ["two"]
@@ -210,7 +210,7 @@ async def test_a_socket_that_does_not_follow_is_closed(fast: SlackSandbox) -> No
         assert hello["debug_info"]["approximate_connection_time"] > 0
         await fast.refresh_sockets("warning")
         assert (await ws.receive_json())["reason"] == "warning"
-        assert fast.connected == 0
+        assert fast.connection_count == 0
         assert (await ws.receive(timeout=30)).type is aiohttp.WSMsgType.CLOSE
 
 
@@ -272,7 +272,7 @@ async def test_a_subscription_without_its_scope_is_silent(slack: SlackSandbox, c
 async def test_latency_holds_up_the_envelopes(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await connect(slack, app)
-    slack.faults.slow(0.2)
+    slack.faults.set_latency(0.2)
     before = monotonic()
     await slack.post_message("ada", "general", "hello")
     await heard.all(1)

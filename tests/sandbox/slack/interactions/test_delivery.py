@@ -152,10 +152,10 @@ async def test_a_shortcut_opens_a_modal_and_what_is_filled_in_comes_back(slack: 
 
     await connect(slack, app)
     message = await slack.post_message("grace", "general", "the report")
-    assert await slack.shortcut("ada", message, "ask")
+    assert await slack.use_shortcut("ada", message, "ask")
     (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
-    assert not await slack.submit(modal, question="")
+    assert not await slack.submit_modal(modal, question="")
     assert modal.errors == {"asking": "Say something."}
-    assert await slack.submit(modal, question="why?")
+    assert await slack.submit_modal(modal, question="why?")
     assert slack.modals("ada") == []
     assert filled[-1]["view"]["private_metadata"] == message.ts

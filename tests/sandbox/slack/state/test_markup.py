@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.slack.state.markup import SlackContent, pings, rich_text, shown
+from sandbox.slack.state.markup import SlackContent, find_pings, render_text, to_rich_text
 
 NAMES = {"U1": "ada", "C1": "general"}
 
@@ -18,8 +18,8 @@ def escaped(text: str) -> str:
 @given(st.text())
 def test_an_escaped_text_shows_as_it_was_and_calls_nobody(text: str) -> None:
     content = SlackContent(escaped(text))
-    assert shown(content, NAMES) == text
-    assert pings(content, NAMES) == frozenset()
+    assert render_text(content, NAMES) == text
+    assert find_pings(content, NAMES) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -35,20 +35,20 @@ def test_an_escaped_text_shows_as_it_was_and_calls_nobody(text: str) -> None:
     ],
 )  # fmt: skip
 def test_tokens_show_by_name_and_call(text: str, sees: str, called: set[str]) -> None:
-    assert shown(SlackContent(text), NAMES) == sees
-    assert pings(SlackContent(text), NAMES) == called
+    assert render_text(SlackContent(text), NAMES) == sees
+    assert find_pings(SlackContent(text), NAMES) == called
 
 
 def test_in_markdown_code_calls_nobody() -> None:
     text = "`<!here>` <@U1>\n```\n<!channel>\n```"
     for content in (SlackContent(text, markdown=True), SlackContent(blocks=[{"type": "markdown", "text": text}])):
-        assert pings(content, NAMES) == {"U1"}
-        assert shown(content, NAMES) == "`<!here>` @ada\n```\n<!channel>\n```"
+        assert find_pings(content, NAMES) == {"U1"}
+        assert render_text(content, NAMES) == "`<!here>` @ada\n```\n<!channel>\n```"
 
 
 def test_plain_names_call_only_when_they_are_asked_to() -> None:
-    assert pings(SlackContent("@here @ada a@ada"), NAMES) == frozenset()
-    assert pings(SlackContent("@here @ada a@ada", link_names=True), NAMES) == {"here", "U1"}
+    assert find_pings(SlackContent("@here @ada a@ada"), NAMES) == frozenset()
+    assert find_pings(SlackContent("@here @ada a@ada", link_names=True), NAMES) == {"here", "U1"}
 
 
 def test_every_text_of_a_block_counts_and_the_text_beside_it() -> None:
@@ -75,12 +75,12 @@ def test_every_text_of_a_block_counts_and_the_text_beside_it() -> None:
         },
     ]
     content = SlackContent("<@U4>", blocks=blocks)
-    assert pings(content, NAMES) == {"U1", "U2", "U3", "U4", "here", "everyone"}
-    assert shown(content, NAMES) == "<!channel>\n@ada\n@here\n@U2\nto @U3@everyone"
+    assert find_pings(content, NAMES) == {"U1", "U2", "U3", "U4", "here", "everyone"}
+    assert render_text(content, NAMES) == "<!channel>\n@ada\n@here\n@U2\nto @U3@everyone"
 
 
 def test_a_plain_text_becomes_rich_text() -> None:
-    (block,) = rich_text("<@U1> see <https://a.example|this> &amp; <!here>")
+    (block,) = to_rich_text("<@U1> see <https://a.example|this> &amp; <!here>")
     assert block["elements"][0]["elements"] == [
         {"type": "user", "user_id": "U1"},
         {"type": "text", "text": " see "},
