@@ -51,5 +51,5 @@ def _with_items(text: str) -> str:
 
 
 def _along(path: str) -> str:
-    """Where in the site a file of the repository is; one whose name begins with a dot would be left out."""
+    """Return the page of the site for a file of the repository; one whose name begins with a dot would be left out."""
     return f"beside/{path.lstrip('.')}"

@@ -1,4 +1,4 @@
-"""Health: whether the bot receives messages and can store them."""
+"""Health monitor of the channels and the database."""
 
 import asyncio
 import logging

@@ -25,7 +25,7 @@ _DISCORD_ID_HELP = "turn on developer mode, then right-click and choose Copy ID"
 
 
 class AccessSection(SlackSection, DiscordSection):
-    """Who may use the bot, approve tool calls, and how often."""
+    """Allowed and blocked ids, admins, approvers and user rate limits."""
 
     slack_allow: Annotated[tuple[str, ...], NoDecode] = ()
     slack_block: Annotated[tuple[str, ...], NoDecode] = ()

@@ -109,7 +109,7 @@ class SlackSection(SettingsSection):
 
     @property
     def needs_public_http(self) -> bool:
-        """Whether Slack or an installing browser sends requests to this process."""
+        """True if Slack or an installing browser sends requests to this process."""
         return self.slack is not None and (self.slack_mode == "http" or bool(self.slack_client_id))
 
     @property

@@ -1,4 +1,4 @@
-"""The settings of what is spent."""
+"""Settings of prices and spending limits."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -13,12 +13,12 @@ from bot.settings.parsing import split_commas
 from core.usage.prices import to_amount
 from core.usage.spending_limits import SpendingLimits
 
-#: Dollars: below a trillionth there is nothing.
+#: US dollars; a millionth is the smallest amount.
 Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6, allow_inf_nan=False)]
 
 
 class SpendingSection(SettingsSection):
-    """What models cost, what may be spent on them, and which take the place of one that is down."""
+    """Prices, spending limits and fallback models."""
 
     prices_file: Path | None = None
     daily_spending_limit_per_user_usd: Dollars = Decimal(0)
@@ -33,14 +33,14 @@ class SpendingSection(SettingsSection):
         return split_commas(value)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield models that are named twice."""
+        """Yield a line if a fallback model is listed twice."""
         yield from super().find_conflicts()
         if len(set(self.model_fallbacks)) < len(self.model_fallbacks):
-            yield "MODEL_FALLBACKS: it names a model twice"
+            yield "MODEL_FALLBACKS: it lists a model twice"
 
     @property
     def spending_limits(self) -> SpendingLimits:
-        """What may be spent a day."""
+        """Spending limits per day, in trillionths of a dollar."""
         return SpendingLimits(
             person=to_amount(self.daily_spending_limit_per_user_usd),
             place=to_amount(self.daily_spending_limit_per_channel_usd),

@@ -39,13 +39,13 @@ async def get_history_state(database: Database, turn: Turn) -> HistoryState | No
             await connection.execute(sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin)))
         ).scalar():
             return None
-        since, overheard, is_muted = (await connection.execute(_said(turn))).one()
+        since, overheard, is_muted = (await connection.execute(_select_history_end(turn))).one()
         others = (await connection.execute(_others(turn))).scalars().all()
     is_quiet = since > 0 and overheard <= since and not is_muted  # where it is muted, nobody is listened to
     return HistoryState(since, tuple(message for said in others if (message := parse_message(said))), is_quiet)
 
 
-def _said(turn: Turn) -> sa.Select[Any]:
+def _select_history_end(turn: Turn) -> sa.Select[Any]:
     """Select when the history ends, when the last message for other people came, and whether the bot is muted.
 
     Retention deletes old inbox messages; the time of their stored event replaces them.

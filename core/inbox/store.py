@@ -244,7 +244,7 @@ class InboxStore:
                 kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
                 await connection.execute(kept.values(outcome=InboxOutcome.SUPERSEDED))
                 return RerunDenied.SUPERSEDED
-            # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
+            # lock turns before messages, as a claim does: the same order everywhere prevents deadlocks
             under_way = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)
             return await self._begin_generation(connection, inbound.session_id, until), under_way
 

@@ -32,7 +32,7 @@ class StopTurnResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """What a stop cancelled in a session; false if nothing.
+    """Result of a stop in a session; false if it cancelled nothing.
 
     Attributes:
         turn_id: the turn that ran.
@@ -67,7 +67,7 @@ async def stop_session(
         here &= (inbox.c.sent_at <= until) | inbox.c.parent.is_not(None)  # a press has another clock
     if author is not None:
         here &= inbox.c.author == author
-    # first the turn: who takes it up holds it before the messages, and must not hold up what holds him up
+    # lock the turn before the messages, as a claim does: the same order everywhere prevents deadlocks
     turn = await _get_running_turn(connection, session_id)
     is_theirs = turn is not None and await _may_stop(connection, turn, author, until)
     ended = await turns_.request_cancel(connection, session_id, CancelReason.STOP) if is_theirs else None

@@ -191,14 +191,14 @@ class TurnStore:
             on_cancelled: a turn was cancelled: its id and the reason.
         """
 
-        def heard(text: str) -> None:
+        def on_notification(text: str) -> None:
             id_, _, reason = text.partition(" ")
             if reason:
                 on_cancelled(id_, CancelReason(reason))
             elif id_ != self._lease.worker_id:
                 on_waiting()
 
-        await self._notices.listen(heard)
+        await self._notices.listen(on_notification)
 
     async def end(self, turn: Turn, state: EndState, *, error: str | None = None, receipt: Json | None = None) -> None:
         """End the turn.

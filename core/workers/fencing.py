@@ -17,11 +17,11 @@ def _is(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
     return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.claim_number == claim)
 
 
-#: Whether a turn is that of the fence whose `values` are given.
+#: Condition that the turn belongs to the fencing token whose `values` are given.
 OWNS_TURN = _is(
-    sa.bindparam("the_turn", type_=sa.Text),
-    sa.bindparam("the_worker", type_=sa.Text),
-    sa.bindparam("the_claim", type_=sa.Integer),
+    sa.bindparam("owned_turn", type_=sa.Text),
+    sa.bindparam("owner_worker", type_=sa.Text),
+    sa.bindparam("owner_claim", type_=sa.Integer),
 )
 
 
@@ -41,12 +41,12 @@ class FencingToken:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The parameters of `OWNS_TURN`."""
-        return {"the_turn": self.turn, "the_worker": self.worker, "the_claim": self.claim_number}
+        """Bind parameters of `OWNS_TURN`."""
+        return {"owned_turn": self.turn, "owner_worker": self.worker, "owner_claim": self.claim_number}
 
     @property
     def owns_turn(self) -> sa.ColumnElement[bool]:
-        """`OWNS_TURN`, with its values."""
+        """`OWNS_TURN` with the values of this token."""
         return _is(self.turn, self.worker, self.claim_number)
 
     @property

@@ -48,7 +48,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lease has certainly not ended."""
+        """True if the lease has certainly not ended."""
         return event_loop.now() < self._until
 
     async def acquire(self) -> None:
@@ -61,7 +61,7 @@ class Lease:
             if self._database.is_sqlite:
                 await connection.execute(sa.delete(workers))
             began = await self._write(connection)
-        self._written(began)
+        self._extend(began)
 
     async def keep_renewed(self) -> None:
         """Renew the lease until cancelled."""
@@ -75,7 +75,7 @@ class Lease:
         except Exception:
             self._distrust_leases()
             raise
-        self._written(began)
+        self._extend(began)
 
     async def release(self) -> None:
         """Delete the row: other workers may claim all turns that were not handed back."""
@@ -87,7 +87,7 @@ class Lease:
 
     @property
     def is_trustworthy(self) -> bool:
-        """Whether this worker may judge others by their leases.
+        """True if this worker may take over turns of workers whose leases ended.
 
         After its own lease ended, or a renewal failed, the cause may have stopped all workers: they get time to renew.
         """
@@ -113,7 +113,7 @@ class Lease:
             )
         return began
 
-    def _written(self, began: float) -> None:
+    def _extend(self, began: float) -> None:
         if self._until and not self.is_valid:
             log.warning("this worker was held up for longer than its lease lasts")
             self._distrust_leases()

@@ -1,4 +1,4 @@
-"""What the model says in the scenes."""
+"""Scripted answers of the model in the scenes."""
 
 import asyncio
 from collections.abc import Callable

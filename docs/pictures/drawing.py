@@ -1,4 +1,4 @@
-"""What the drawn pictures of the pages are made of. They are for a light page, and bring their own ground."""
+"""Nodes, arrows and labels of the drawn pictures, on a light background of their own."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ _ARROW = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Something that arrows lead to and from.
+    """Node that arrows connect.
 
     Attributes:
         x: where its middle is, in pixels; so `y`.
@@ -41,7 +41,7 @@ class Node:
         return 12 if not self.label else 20 + LINE * len(self.label.split("\n"))
 
     def border(self, x: float, y: float) -> tuple[float, float]:
-        """Where the way from its middle to a point leaves it."""
+        """Return the point at which the line from its centre to a point leaves the node."""
         across, down = x - self.x, y - self.y
         share = min(
             (self.width / 2 + 2) / abs(across) if across else math.inf,
@@ -64,7 +64,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From one node to another, by their names.
+    """Arrow from one node to another, by name.
 
     Attributes:
         bend: by how many pixels it leaves the straight way, to the left of who goes along.
@@ -94,7 +94,7 @@ class Arrow:
 
 
 def _on_ground(x: float, y: float, words: str) -> list[str]:
-    """Words across an arrow."""
+    """Return the label of an arrow."""
     width = _CHARACTER * len(words)
     ground = box(x - width / 2, y - 12, width, LINE, fill=GROUND)
     return [ground, text(x, y, words, anchor="middle", colour=GREY)] if words else []

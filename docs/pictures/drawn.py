@@ -1,4 +1,4 @@
-"""The pictures that are drawn from the code: a test holds the files to it, and `make docs-pictures` writes them."""
+"""Pictures that are drawn from the code; `make docs-pictures` writes them, and a test compares the files."""
 
 import asyncio
 from collections import defaultdict
@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 
 
 def way() -> str:
-    """The way of a message."""
+    """Draw the path of a message."""
     nodes = {
         "platform": Node(75, 125, "Slack\nor Discord"),
         "hear": Node(235, 45, "hear:\nis it for the bot?"),
@@ -64,7 +64,7 @@ _COLUMNS = {"channels": (0, 690), "bot": (350, 560), "core": (630, 500), "sandbo
 
 
 def packages() -> str:
-    """The packages and their imports, without those that a longer path stands for."""
+    """Draw the packages and their imports, without imports that a longer path implies."""
     edges = package_imports()
     rows = defaultdict[tuple[int, str], list[str]](list)
     for name in sorted(edges):
@@ -83,7 +83,7 @@ def packages() -> str:
 
 
 def _level(edges: Mapping[str, set[str]], name: str) -> int:
-    """The number of packages on the longest way down."""
+    """Return the number of packages on the longest import path."""
     return max((1 + _level(edges, target) for target in edges[name]), default=0)
 
 
@@ -100,7 +100,7 @@ _BENDS = {("running", "queued"): 60, ("queued", "running"): 60}
 
 
 def turn() -> str:
-    """What may become of a turn: `STEPS`."""
+    """Draw the states of a turn: `STEPS`."""
     nodes = {state: Node(*where, state, is_end=state in ENDED_STATES) for state, where in _STATES.items()}
     steps = [
         Arrow(source, target, "\n".join(wrap(when, 16)), _BENDS.get((source, target), 0))
@@ -111,7 +111,7 @@ def turn() -> str:
 
 
 def approval() -> str:
-    """What may become of a call that asks first."""
+    """Draw the states of an approval."""
     nodes = {
         "begin": Node(20, 150),
         "open": Node(330, 150, "open"),
@@ -144,7 +144,7 @@ _COLUMN, _CHARACTERS = 300, 38
 
 
 def messages() -> str:
-    """The messages of a reply at three moments, as the planner has them."""
+    """Draw the messages of a reply at three times, as the planner has them."""
     planner, parts, bottom = Planner(_SMALL), list[str](), 0.0
     for number, piece in enumerate(_PIECES):
         left, top = 12.0 + _COLUMN * number, 44.0
@@ -174,7 +174,7 @@ _BEGINNINGS, _LASTS, _CALL = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0), 25.0, 0.1
 
 
 def calls() -> list[list[tuple[float, Priority]]]:
-    """When the calls of each reply go that share Slack's edits, and what for."""
+    """Draw the calls of replies that share Slack's rate limit of edits."""
 
     async def main() -> list[list[tuple[float, Priority]]]:
         budget, start = RateLimiter(TIER_3), _now()
@@ -216,7 +216,7 @@ def _now() -> float:
 
 
 def budget() -> str:
-    """Six replies on one budget, and what of it is used."""
+    """Draw six replies that share one rate limit, and its use."""
     sent, left, right, lane, high = calls(), 90.0, 30.0, 26.0, 150.0
     until, width = 50.0, 800.0
     top = 60 + lane * len(sent)

@@ -109,15 +109,15 @@ class _Stage:
         desk = self._desks.desk
         home, seen = desk.home(), list[str]()
         for message in desk.platform.messages(home, desk.speaker):
-            seen += _written(message, "  ")
+            seen += _format_message(message, "  ")
             if message.replies:
                 thread = desk.platform.messages(ClientLocation(home.channel, message.id), desk.speaker)
-                seen += [line for reply in thread[1:] for line in _written(reply, "      ")]
+                seen += [line for reply in thread[1:] for line in _format_message(reply, "      ")]
         return seen
 
 
-def _written(message: ShownMessage, indent: str) -> Iterator[str]:
-    """A message in lines: who says it, to whom alone, in reply to what, what it holds, and the reactions."""
+def _format_message(message: ShownMessage, indent: str) -> Iterator[str]:
+    """Yield a message as lines: author, audience, quoted message, content and reactions."""
     only = " (nobody else sees this)" if message.only_for else ""
     edited = " (edited)" if message.edited and not message.by_bot else ""
     to = f" (in reply to {message.reply_to.author})" if message.reply_to else ""
@@ -129,7 +129,7 @@ def _written(message: ShownMessage, indent: str) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def _stood(setup: Setup) -> AsyncIterator[World]:
+async def _run_platforms(setup: Setup) -> AsyncIterator[World]:
     """The platforms with the channels of the scenes, and the bot."""
     held = asyncio.Event()
     async with (
@@ -162,7 +162,7 @@ async def main(names: Sequence[str] = ()) -> None:
         wanted = [scene for scene in setup.scenes if not names or scene.name in names]
         if not wanted:
             continue
-        async with _stood(setup) as world:
+        async with _run_platforms(setup) as world:
             with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
                 lay(Path(), TYPED)
                 for scene in wanted:

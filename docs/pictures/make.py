@@ -98,7 +98,7 @@ async def enter(pilot: Pilot[None], line: str) -> None:
 
 
 def having(words: str, said: Callable[[], Sequence[str]]) -> Callable[[], bool]:
-    """Whether the bot has said these words."""
+    """Return whether the bot has posted this text."""
     return lambda: any(words in text for text in said())
 
 

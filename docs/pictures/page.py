@@ -132,7 +132,7 @@ async def _reset(page: Page) -> None:
 
 
 async def _troubles(page: Page) -> None:
-    """What asks first, a bot that is killed, and a phone."""
+    """Take the pictures of an approval, of a killed bot, and of a phone."""
     await page.locator("#slack .place", has_text="general").click()
     await _say(page, "slack", "@parley the shop is broken, what now?")
     await expect(page.locator("#slack .messages")).to_contain_text("rollback")

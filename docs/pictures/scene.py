@@ -1,4 +1,4 @@
-"""What a scene is, and with which bot it is played."""
+"""Scenes, and the bots that play them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

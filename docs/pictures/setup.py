@@ -1,4 +1,4 @@
-"""What is seen at a terminal while the bot is set up by `parley init`, for the pages on that."""
+"""Terminal sessions of `parley init` for the set-up pages."""
 
 import asyncio
 import os

@@ -62,7 +62,7 @@ class Bot:
             self._process = None
 
     async def run(self, line: str) -> str:
-        """What a line of the shell prints, typed beside the bot."""
+        """Return the output of a shell command that runs beside the bot."""
         typed = line.replace(PROGRAM, f"{sys.executable} -m bot")
         process = await asyncio.create_subprocess_shell(
             typed, cwd=self._folder, env=self._environment, stdout=PIPE, stderr=PIPE

@@ -87,7 +87,7 @@ class Typist:
         return "\n".join(lines)
 
     def _unread(self) -> str:
-        """What stands below what was read; some of that may be gone."""
+        """Return the lines below those that were read."""
         pairs = zip(self.screen, self._read, strict=False)
         return self.screen[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) :]
 

@@ -89,7 +89,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
         return "restarted"
 
     def climb(tool_context: ToolContext) -> str:
-        """Makes him another one."""
+        """Make it another user."""
         tool_context.state["temp:speaker"] = {"id": "U0", "name": "Root", "roles": ["S1"], "is_admin": True}
         return "done"
 

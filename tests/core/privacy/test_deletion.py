@@ -163,7 +163,7 @@ class Office:
             await connection.execute(sa.insert(messages).values(values))
 
     async def spent(self) -> list[tuple[str, str, int, int]]:
-        """What was spent by whom: his id, his name, the calls and the cost."""
+        """Return the spending by user: id, name, calls and cost."""
         return [
             (one.key, one.name, one.calls, one.cost) for one in await self.books.sum_spending("person", since=FIRST_DAY)
         ]
@@ -538,7 +538,7 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
         # as a worker looks
         while not gone.done() and (await office.turns.list_owned()).get(following.id) != "stop":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    if not gone.done():  # it waits for this one as well, that has read his words
+    if not gone.done():  # it waits for this one as well, which has read the deleted text
         reply = replied("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
         await office.service.append_event(loaded, reply)
         await office.turns.end(following, "cancelled", error="stop")
