@@ -162,7 +162,7 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
     }
     records: dict[tuple[str, str], Any] = {
         ("status", "workers"): WorkerOverview,
-        ("status", "queue"): QueueOverview,
+        ("status", "waiting"): QueueOverview,
         ("status", "channels"): ChannelOverview,
         ("status", "failures"): FailureGroup,
         ("status", "findings"): Diagnosis,
