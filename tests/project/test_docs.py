@@ -217,9 +217,9 @@ def test_the_slack_page_lists_the_rate_limits() -> None:
         "Edits (`chat.update`)": slack_tiers.TIER_3,
         "Deletions": slack_tiers.TIER_3,
         "Names (`users.info`)": slack_tiers.TIER_4,
-        "Names of groups of people (`usergroups.list`)": slack_tiers.TIER_2,
-        "Signs that something is being done (`agents.sessions.setStatus`)": slack_tiers.TIER_3,
-        "Suggestions (`assistant.threads.setSuggestedPrompts`), modals (`views.open`)": slack_tiers.TIER_4,
+        "Names of user groups (`usergroups.list`)": slack_tiers.TIER_2,
+        "Status of a thread (`agents.sessions.setStatus`)": slack_tiers.TIER_3,
+        "Suggested prompts (`assistant.threads.setSuggestedPrompts`), modals (`views.open`)": slack_tiers.TIER_4,
     }
     check_limits(page, slack_surface.LIMITS, windows)
     assert (
@@ -238,10 +238,10 @@ def test_the_discord_page_lists_the_rate_limits() -> None:
     windows = {
         "Posts": discord_api.MESSAGE_WINDOW,
         "Edits": discord_api.MESSAGE_WINDOW,
-        "Looking for a post": discord_api.MESSAGE_WINDOW,
+        "Reading history": discord_api.MESSAGE_WINDOW,
         "Deletions": discord_api.DELETION_WINDOW,
         "Reactions": discord_api.REACTION_WINDOW,
-        "All of these together": discord_api.GLOBAL_WINDOW,
+        "All requests together": discord_api.GLOBAL_WINDOW,
     }
     check_limits(page, discord_surface.LIMITS, windows)
 
