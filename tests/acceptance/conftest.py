@@ -1,4 +1,4 @@
-"""The bot as its users have it: a process with the platforms' real clients in it, and the platforms on this machine."""
+"""Fixtures: the bot as a process with real clients, connected to local platforms."""
 
 import asyncio
 import signal
@@ -34,7 +34,7 @@ class Running(Protocol):
 
 
 class Program:
-    """`python -m bot COMMAND`, in a folder of its own; a command may have arguments behind it."""
+    """`python -m bot COMMAND [ARGUMENTS]` in a folder of its own."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Program:
         self._ending = asyncio.create_task(self._process.end())
 
     async def _begin(self, command: str, typed: str) -> Running:
-        """Start the process, as an operator does."""
+        """Start the process."""
         with self.logs.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "bot", *command.split()),
@@ -74,13 +74,13 @@ class Program:
         return Started(process)
 
     async def ready(self, *, within: float = 100) -> None:
-        """Wait until it says that it is."""
+        """Wait until the process reports that it is ready."""
         async with asyncio.timeout(within):
             while "bot.app: ready" not in self.log[self._before :]:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
 
     async def end(self, number: int = signal.SIGTERM, *, within: float = 60) -> int:
-        """Send a signal; the exit code."""
+        """Send a signal, wait for the exit, and return the exit code."""
         assert self._process is not None
         assert self._ending is not None
         if not self._ending.done():
@@ -88,12 +88,12 @@ class Program:
         return await self.wait(within=within)
 
     async def wait(self, *, within: float = 60) -> int:
-        """Wait for it to end by itself; the exit code."""
+        """Wait until the process exits, and return the exit code."""
         assert self._ending is not None
         return await asyncio.wait_for(asyncio.shield(self._ending), within)
 
     async def finish(self, command: str, *, typed: str = "", within: float = 60) -> tuple[int, str]:
-        """Run a command to its end; the exit code, and what it printed."""
+        """Run a command, and return its exit code and output."""
         await self.start(command, typed=typed)
         try:
             return await self.wait(within=within), self.log
@@ -101,14 +101,14 @@ class Program:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Kill it, if it lives still."""
+        """Kill the process if it is alive."""
         if self._process is not None and self._ending is not None:
             await self._process.aclose()
             await asyncio.wait([self._ending])
 
 
 class Started:
-    """A process of its own from the beginning."""
+    """Process that starts with its own imports."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -129,7 +129,7 @@ class Started:
 
 
 class Forked(Program):
-    """The same, with the imports behind it: see `tests.processes.fork_server`."""
+    """Process that is forked with all imports done: see `tests.processes.fork_server`."""
 
     def __init__(self, zygote: Zygote, folder: Path, settings: Mapping[str, str]) -> None:
         super().__init__(folder, settings)
@@ -141,10 +141,10 @@ class Forked(Program):
 
 
 class Bot:
-    """The bot on the platforms that it was started for, with a model that does as it is told.
+    """Bot on its platforms, with a scripted model.
 
     Attributes:
-        answer: what the model answers, until a test says otherwise.
+        answer: the model's answer, or the function that makes it.
     """
 
     def __init__(self, program: Program, platforms: Sequence[Platform]) -> None:
@@ -169,11 +169,11 @@ class Bot:
             await platform.wait_for(partial(_is_gone, platform), timeout=60)
 
     async def everywhere(self, scenario: Callable[[Platform], Awaitable[None]]) -> None:
-        """Play a scenario on every platform, at the same time."""
+        """Play a scenario on all platforms concurrently."""
         await asyncio.gather(*map(scenario, self.platforms))
 
     async def reply(self, platform: Platform, talk: Talk, is_it: Callable[[str], bool]) -> Shown:
-        """The newest reply, once it says what is waited for."""
+        """Wait until the newest reply satisfies a condition, and return it."""
 
         def found() -> Shown | None:
             replies = talk.replies()
@@ -187,7 +187,7 @@ class Bot:
         return shown
 
     async def ask(self, platform: Platform, talk: Talk, text: str, says: str, *, user: str = "ada") -> Shown:
-        """Say `text` to the bot and wait until its reply is `says`."""
+        """Send `text` to the bot and wait until its reply is `says`."""
         before = len(talk.replies())
         await talk.say(text, user=user)
         await platform.wait_for(lambda: len(talk.replies()) > before, timeout=60)
@@ -224,7 +224,7 @@ async def discord() -> AsyncIterator[DiscordSandbox]:
 
 @pytest.fixture
 def program(zygote: Zygote, tmp_path: Path) -> With:
-    """A program with these settings."""
+    """Return a program with the settings of both platforms."""
     return partial(Forked, zygote, tmp_path)
 
 
@@ -249,7 +249,7 @@ async def _started(
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def everyday(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bot]:
-    """One bot on both platforms, for all scenarios in which it just lives."""
+    """Return one bot on both platforms for all scenarios that do not stop it."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(SlackSandbox())
         discord = await stack.enter_async_context(DiscordSandbox())
@@ -259,7 +259,7 @@ async def everyday(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 async def start(zygote: Zygote, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts a bot of its own on both platforms, for a scenario in which it ends."""
+    """Return a function that starts a bot on both platforms for one scenario."""
     async with AsyncExitStack() as stack:
 
         async def begin(*, folder: Path = tmp_path, **settings: str) -> Bot:

@@ -1,4 +1,4 @@
-"""A Slack and a Discord on this machine, in the words that a scenario has for both."""
+"""One interface to the local Slack and Discord for scenarios."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
-#: What is in the files that come with messages.
+#: Content of the files in messages.
 CONTENT = b"This is in the file."
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A message of the bot: each text that it had, whom they called, and the last of them."""
+    """Message of the bot: the text of each version, and the users that they pinged."""
 
     versions: tuple[str, ...]
     pings: frozenset[str]
@@ -33,28 +33,28 @@ class Shown:
 
 
 class Talk(Protocol):
-    """One conversation with the bot: a session of its own."""
+    """Conversation with the bot in a session of its own."""
 
     async def say(self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True) -> Any:
-        """Say something; in a channel with the bot's name before it, if it is to be `called`. Files hold `CONTENT`."""
+        """Send a message; if `called`, with a mention in channels. Files contain `CONTENT`."""
 
     async def edit(self, said: Any, text: str) -> None:
-        """Have something that Ada has said to the bot say something else."""
+        """Edit a message of Ada to the bot."""
 
     async def reset(self) -> str:
-        """Give the slash command; what the person is told."""
+        """Run the reset command, and return its private answer."""
 
     def replies(self) -> list[Shown]:
-        """What the bot says here, oldest first."""
+        """Return the bot's messages here, oldest first."""
 
     def labels(self) -> list[str]:
-        """What can be pressed under the newest reply."""
+        """Return the labels of the buttons under the newest reply."""
 
     async def press(self, label: str) -> bool:
-        """Press the button that says so, on the newest reply that has it; whether the bot has acknowledged it."""
+        """Press a button on the newest reply that has it; return whether the bot acknowledged it."""
 
     def receipts(self) -> int:
-        """How many reactions stand on what was said."""
+        """Return the number of reactions on the messages."""
 
 
 class Platform(Protocol):
@@ -65,25 +65,25 @@ class Platform(Protocol):
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the bot needs to come here."""
+        """Return the settings that connect the bot to the platform."""
 
     def mention(self, user: str) -> str: ...
 
     def talk(self) -> Talk:
-        """A new conversation in a channel."""
+        """Begin a conversation in a channel."""
 
     def direct(self, user: str) -> Talk:
-        """A new conversation in direct messages."""
+        """Begin a conversation in direct messages."""
 
     async def thread(self) -> Talk:
-        """A new conversation in a thread."""
+        """Begin a conversation in a thread."""
 
     async def noise(self) -> None:
-        """All that is said around the bot and not to it."""
+        """Send messages that are not for the bot."""
 
     @property
     def said_by_the_bot(self) -> int:
-        """How many messages it has posted."""
+        """Return the number of messages that the bot has posted."""
 
     @property
     def is_connected(self) -> bool: ...
@@ -112,7 +112,7 @@ class SlackTalk:
         await self._slack.edit_message("ada", said, f"{self._prefix}{text}")
 
     async def reset(self) -> str:
-        """Slack tells of no thread with a command: of several, the person chooses."""
+        """Run the command. Slack sends no thread with it: the user chooses among several sessions."""
         assert self._root is not None
         seen = await self._slack.run_command("ada", self._channel, "/reset")
         (told,) = await self._slack.wait_for(lambda: seen)
@@ -162,7 +162,7 @@ class Slack:
         return f"<@{self.sandbox.people[user].id}>"
 
     def talk(self) -> SlackTalk:
-        """A thread of a channel of its own, so that no talk uses up another one's limits."""
+        """Begin a thread in a new channel, so that conversations share no rate limits."""
         return SlackTalk(self.sandbox, self.sandbox.add_channel(f"talk-{next(_numbers)}").id)
 
     def direct(self, user: str) -> SlackTalk:
@@ -284,7 +284,7 @@ def _shown(message: SlackMessage | DiscordMessage) -> Shown:
 
 
 def _read(version: SlackVersion | DiscordVersion) -> str:
-    """What one reads in a version; of a stream without a text yet, what its card says."""
+    """Return the visible text of a version; for a stream without text, that of its card."""
     if isinstance(version, SlackVersion) and version.tasks and not version.text:
         return version.tasks[-1].title
     return version.text

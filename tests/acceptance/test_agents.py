@@ -1,4 +1,4 @@
-"""Several agents behind one bot, on both platforms."""
+"""Several agents of one bot, on both platforms."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ root_agent = LlmAgent(name="sky", instruction="You are the sky.", tools=[look_ou
 
 
 def answer(asked: ReceivedRequest) -> Turn:
-    """Says who is asked, and what of the others' words he sees."""
+    """Answer with the agent's name and the messages of other agents that it sees."""
     said = json.dumps(asked.body["messages"])
     who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in said)
     if who == "the sky" and not asked.results:
@@ -86,7 +86,7 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
 
 
 def exported(platform: Platform) -> str:
-    """The newest transcript."""
+    """Return the newest exported file."""
     sandbox: Any = getattr(platform, "sandbox", None)
     if platform.name == "slack":
         files = [
@@ -99,6 +99,6 @@ def exported(platform: Platform) -> str:
 
 
 def place(platform: Platform) -> str:
-    """The widest: a workspace, or a server."""
+    """Return the widest location: a workspace or a server."""
     sandbox = getattr(platform, "sandbox", None)
     return str(sandbox.team_id if platform.name == "slack" else sandbox.guild_id)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What a team member sees, on each platform the same."""
+"""Conversations with the bot on both platforms."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def memory(asked: ReceivedRequest) -> Turn:
-    """A model that remembers: asked what it knows, it says the words that followed `remember`."""
+    """Answer the question for its memory with the words after `remember` in the history."""
     if "what do you know" in asked.text:
         said = " ".join(text for role, text in asked.messages if role == "user")
         return "I know: " + (", ".join(re.findall(r"remember (\w+)", said)) or "nothing")

@@ -1,4 +1,4 @@
-"""The examples, brought along as they are, answer on both platforms."""
+"""The examples run unchanged on both platforms."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def newsroom(asked: ReceivedRequest) -> Turn:
-    """An editor hands over, a reporter looks it up."""
+    """Let the editor transfer to the reporter, who calls a tool."""
     done = [result.name for result in asked.results]
     if "transfer_to_agent" in asked.tools and "look_up" not in asked.tools:
         return CallTool("transfer_to_agent", {"agent_name": "reporter"}, id="t1")

@@ -1,4 +1,4 @@
-"""Interactions that were acknowledged are processed once, though the bot is killed with SIGKILL in the middle."""
+"""Acknowledged interactions run once despite SIGKILL."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ from tests.fixtures.buttons import with_button
 CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
 
-#: Seconds after which Discord takes an acknowledgement, and within which it is seen that its cause was kept before.
+#: Seconds by which Discord delays an acknowledgement; the stored row must be visible before.
 SLOW = 2.0
 
 PAYING = """
@@ -63,7 +63,7 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
     pressing = asyncio.create_task(discord.click_button("ada", request, request.buttons[words.APPROVE]))
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         await kept(database, 3)
-        database.execute("BEGIN IMMEDIATE")  # nothing else is written until the process is gone
+        database.execute("BEGIN IMMEDIATE")  # no other row is written before the process is gone
         assert await pressing == []
         assert (asked.loading, about.loading) == (True, True)
         await bot.program.end(signal.SIGKILL)
@@ -124,7 +124,7 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
 
 
 async def kept(database: sqlite3.Connection, count: int) -> None:
-    """So many are kept that are not done."""
+    """Wait until `count` pending interactions are stored."""
     async with asyncio.timeout(60):
         while database.execute("SELECT count(*) FROM interactions").fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)
             await asyncio.sleep(0.01)

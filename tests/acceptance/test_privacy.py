@@ -1,4 +1,4 @@
-"""A long conversation is known to its end, taken along, and deleted while the bot runs, on both platforms."""
+"""A long session: summarized, exported and deleted while the bot runs."""
 
 import asyncio
 import json
@@ -12,14 +12,14 @@ from tests.acceptance.conftest import Forked, Program, Start
 from tests.acceptance.platforms import Platform
 from tests.processes.fork_server import Zygote
 
-#: What is said in the first turn; long before the rest; and of late.
+#: Words of the first turn, of old turns and of recent turns.
 SECRET, OLD, NEW = "falcon", "heron", "otter"
 
 DAY = 86_400.0
 
 
 def memory(asked: ReceivedRequest) -> Turn:
-    """A model that sums up what it is told, and says whether it knows."""
+    """Summarize the history, or answer whether it contains the secret."""
     said = " ".join(text for _, text in asked.messages)
     if "You keep the memory" in asked.system:
         return f"The code name is {SECRET}." if SECRET in said else "Nothing of note."
@@ -31,7 +31,7 @@ def memory(asked: ReceivedRequest) -> Turn:
 
 
 async def parley(beside: Program, zygote: Zygote, command: str) -> str:
-    """What a command prints, given beside the bot that runs."""
+    """Run a command beside the running bot, and return its output."""
     program = Forked(zygote, beside.folder, beside.settings)
     program.logs = beside.folder / f"{abs(hash(command))}.log"
     code, said = await program.finish(command)
@@ -40,7 +40,7 @@ async def parley(beside: Program, zygote: Zygote, command: str) -> str:
 
 
 async def age(file: Path, word: str, *, days: float) -> None:
-    """Have all conversations in which a word was said be so much older, once nothing runs in them."""
+    """Backdate all idle sessions that contain a word by `days`."""
     times = {"messages": ["created_at"], "inbox": ["sent_at", "accepted_at"], "turns": ["created_at", "finished_at"]}
     with sqlite3.connect(file) as database:
         query = "SELECT DISTINCT session FROM messages WHERE content LIKE ?"

@@ -1,4 +1,4 @@
-"""What a team member sees when the bot is stopped, killed and started anew; on both platforms at the same time."""
+"""Shutdowns, kills and restarts of the bot, on both platforms at the same time."""
 
 import asyncio
 import signal
@@ -23,7 +23,7 @@ def talks(bot: Bot) -> dict[Platform, Talk]:
 
 
 async def begun(bot: Bot) -> dict[Platform, Talk]:
-    """Where an answer has begun, and does not come to its end."""
+    """Begin an answer that does not end on each platform."""
     bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
     here = talks(bot)
 
@@ -36,7 +36,7 @@ async def begun(bot: Bot) -> dict[Platform, Talk]:
 
 
 async def goes_on(bot: Bot, here: Mapping[Platform, Talk]) -> None:
-    """The next process says all of it in the reply that stands, and is asked once."""
+    """Check that the next process completes the same reply with one model call."""
 
     async def after(platform: Platform) -> None:
         await bot.reply(platform, here[platform], lambda text: text == "All of it.")
@@ -243,7 +243,7 @@ async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Sta
 
 
 def first_and_others(asked: ReceivedRequest) -> Turn:
-    """What waited comes together; what was cut off is not there twice."""
+    """Check that queued messages come together and the interrupted one once."""
     said = [text for role, text in asked.messages if role == "user"]
     if len(said) == 1 and "first" in said[0]:
         return "The first."

@@ -1,4 +1,4 @@
-"""An agent that uses what ADK offers, brought along as it is, does on both platforms what its author expects."""
+"""Features of ADK in a user's agent, on both platforms."""
 
 import asyncio
 from pathlib import Path
@@ -157,10 +157,10 @@ def front(asked: ReceivedRequest) -> Turn:
     return Say(next(iter(told.values())))
 
 
-#: What is said in a direct message, and there alone.
+#: Text of a direct message that no channel may show.
 SECRET = "falcon"
 
-#: What is asked for, and which of the agents does it.
+#: Requests, and the agents that handle them.
 TO = {"code": "coder", "plan": "planner", "form": "clerk"}
 
 
@@ -198,7 +198,7 @@ async def test_features_of_adk_agents_work_on_both_platforms(start: Start, tmp_p
 
 
 def squeezed(text: str) -> str:
-    """Without the lines that are empty."""
+    """Return a text without empty lines."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
@@ -241,7 +241,7 @@ async def test_the_next_message_answers_a_workflow_question_until_a_reset(start:
         await bot.ask(platform, here[platform], "another one", "Which size?")
         await bot.ask(platform, here[platform], "S", "Ordered in S.", user="grace")
         await bot.ask(platform, here[platform], "one more", "Which size?")
-        await platform.wait_for(lambda: words.STOP not in here[platform].labels())  # else that is what is stopped
+        await platform.wait_for(lambda: words.STOP not in here[platform].labels())  # else the stop would end this turn
         await bot.ask(platform, here[platform], "stop", words.STOPPING)
         await bot.ask(platform, here[platform], "M", "Which size?")
         await bot.ask(platform, there[platform], "M", "Which size?")

@@ -1,4 +1,4 @@
-"""A backup is taken while the bot is at work, and the bot goes on from it: docs/howto/back-up-and-restore.md."""
+"""Backups during turns, and bots that start from them: docs/howto/back-up-and-restore.md."""
 
 import asyncio
 import signal
@@ -24,7 +24,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
-    """While the bot runs."""
+    """Back up the database of a running bot."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
             database.execute(f"VACUUM INTO '{copy}'")
@@ -34,7 +34,7 @@ def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
 
 
 def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
-    """Into a database of its own: its URL."""
+    """Restore a backup into a new database, and return its URL."""
     if url.startswith("sqlite"):
         return f"sqlite:///{copy}"
     there = server.create(f"restored_{uuid4().hex}")

@@ -1,4 +1,4 @@
-"""What an operator sees of a bot, and does about it, from another terminal."""
+"""Operator commands for a running bot."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _numbers = count(1)
 
 
 class Operator:
-    """Types commands where the settings are the bot's."""
+    """Runs commands with the settings of the bot."""
 
     def __init__(self, program: With, bot: Bot, folder: Path) -> None:
         self._program = program
@@ -26,13 +26,13 @@ class Operator:
         self._folder = folder
 
     async def types(self, command: str) -> tuple[int, str]:
-        """The exit code, and what was printed."""
+        """Run a command, and return its exit code and output."""
         terminal = self._program(self._bot.program.settings)
         terminal.logs = self._folder / f"terminal-{next(_numbers)}.log"
         return await terminal.finish(command)
 
     async def reads(self, command: str, code: int = 0) -> Any:
-        """What a command prints for machines."""
+        """Run a command with `--json`, and return the parsed output."""
         ended, said = await self.types(f"{command} --json")
         assert ended == code, said
         return json.loads(said)
@@ -49,7 +49,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     bot = await start(**database)
     operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
 
-    # all is well
+    # a healthy bot
     bot.answer = lambda _asked: "Hello."
     await bot.ask(platform, platform.talk(), "hi", "Hello.")
     (turn,) = await operator.reads("turns --since 1h")
@@ -69,7 +69,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert turn["session"] in (await operator.types("turns"))[1]
     assert turn["session"] in (await operator.types("sessions"))[1]
 
-    # a turn fails, is looked into, and tried again
+    # a failed turn, its report and its retry
     bot.answer = lambda _asked: Fail(400, "no")
     talk = platform.talk()
     await talk.say("hi again")
@@ -94,7 +94,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     code, said = await operator.types(f"retry {turn['id']}")
     assert (code, "is done: only what failed is tried again" in said) == (1, True)
 
-    # one that runs is ended
+    # a running turn is cancelled
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
     talk = platform.talk()
     await talk.say("a long story")
@@ -106,13 +106,13 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     code, said = await operator.types(f"cancel {runs['id']}")
     assert (code, "is cancelled: there is nothing to end" in said) == (1, True)
 
-    # ids that are none
+    # unknown ids
     for given, why in (("xyz", "is no id of a turn"), ("0123456789", "there is no turn 0123456789")):
         code, said = await operator.types(f"why {given}")
         assert (code, why in said, "`parley turns`" in said) == (1, True, True)
     assert (await operator.types("turns --since soon"))[0] == 2
 
-    # and when nothing runs, that is what is found, and what is asked for is kept
+    # without a running bot, requests are stored
     bot.answer = lambda _asked: Fail(400, "no")
     await (talk := platform.talk()).say("hi")
     apology = await bot.reply(platform, talk, lambda text: ProviderRequestError.public in text)

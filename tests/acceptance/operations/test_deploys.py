@@ -1,4 +1,4 @@
-"""What a deploy, and a sleep, do to those who are talking."""
+"""Deploys and sleeping dynos during conversations."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def says_it_again(asked: ReceivedRequest) -> Turn:
-    """Slowly, so that a restart finds it in the middle."""
+    """Answer slowly, so that a restart interrupts the answer."""
     return Say(f"You said {re.findall(r'word-[a-z]+-[0-9]+-[0-9]+', asked.text)[-1]} to me.", pieces=8, pace=0.15)
 
 
@@ -48,7 +48,7 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
                 for number in range(3):
                     asked.append(asyncio.create_task(_talk(platform, number)))
             for _ in range(2):
-                await asyncio.sleep(2.0)  # whatever is being said by then
+                await asyncio.sleep(2.0)  # during running answers
                 assert await dyno.stop() == 0, foreman.log.read_text()[-4000:]
                 dyno = await _start(foreman)
             try:
@@ -61,7 +61,7 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
 
 
 async def _start(foreman: Foreman) -> Dyno:
-    """Heroku has a web process listen within 60 seconds. It does so at once, and says when it is ready."""
+    """Start a web process. Heroku requires that it listens within 60 seconds."""
     dyno = await foreman.start("web")
     await dyno.listens(LIVENESS_PATH)
     assert await dyno.probe(READINESS_PATH) in ((503, "starting\n"), (200, "ready\n"))
@@ -70,7 +70,7 @@ async def _start(foreman: Foreman) -> Dyno:
 
 
 async def _talk(platform: Platform, number: int) -> None:
-    """Say three things, each when the one before is answered; each is answered once."""
+    """Send three messages, each after the answer to the one before; each gets one answer."""
     talk, expected = platform.talk(), list[str]()
     for question in range(3):
         word = f"word-{platform.name}-{number}-{question}"
@@ -82,7 +82,7 @@ async def _talk(platform: Platform, number: int) -> None:
 async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
     program: With,
 ) -> None:
-    """Heroku: an eco dyno sleeps when no request has come for half an hour, and is started by the next one."""
+    """Heroku: an eco dyno sleeps after 30 minutes without a request; the next request starts it."""
     async with ScriptedOpenAI(says_it_again) as model, SlackSandbox(speed=30) as slack:
         port = free_port()
         slack.socket_mode = False
@@ -102,7 +102,7 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
 
 
 async def _wakes(bot: Program, slack: SlackSandbox, word: str) -> None:
-    """Say something to whom nobody runs, and have it start, answer once, and sleep again."""
+    """Send a message to a sleeping bot: it starts, answers once, and sleeps again."""
     said = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> {word}")
 
     def shown() -> bool:

@@ -1,4 +1,4 @@
-"""The bot is set up by who sits at a terminal, and types."""
+"""The setup command at a terminal."""
 
 import asyncio
 import os
@@ -18,10 +18,10 @@ from tests.acceptance.conftest import With
 from tests.fixtures.full_disk import close, filled
 from tests.processes.fork_server import Life, Zygote
 
-#: What one presses to have a program stop, and to say no more.
+#: Keys that interrupt a program and end its input.
 CTRL_C, CTRL_D = "\x03", "\x04"
 
-#: Somebody else's settings, in a file that others may read.
+#: Unrelated settings in a file that other users may read.
 THEIRS = """\
 # of ours
 export SLACK_BOT_TOKEN="xoxb-the-one-of-last-year"  # ask Grace
@@ -34,7 +34,7 @@ LOG_LEVEL=DEBUG
 
 
 class Seat:
-    """Somebody at a terminal, in a folder, and the program that he has started there."""
+    """Terminal with a running program."""
 
     def __init__(self, typist: Typist, life: Life) -> None:
         self.sees, self.answers, self.presses = typist.sees, typist.answers, typist.presses
@@ -83,7 +83,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
     file.write_text(THEIRS)
     file.chmod(0o644)
 
-    # what stands is shown, masked; what is wrong with an answer is told, and nothing of it is kept
+    # current values are masked; a wrong answer is explained and not saved
     slack.scopes.discard("im:history")
     async with seated(zygote, tmp_path, "init", settings) as seat:
         await seat.answers("[both] ", "everywhere")
@@ -97,7 +97,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await seat.sees("the app lacks the scopes im:history")
         assert file.read_text() == THEIRS
         slack.scopes.add("im:history")
-        await seat.answers("goes on without: ", "")  # the same, once it is mended
+        await seat.answers("goes on without: ", "")  # the same after the correction
         await seat.sees("ok   Slack: parley in Sandbox")
         await seat.sees("SLACK_APP_TOKEN: ")
         seat.presses(CTRL_C)
@@ -109,7 +109,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert os.listdir(tmp_path) == [".env"]
 
-    # and again: what is good is kept by Enter, and what cannot be tried now may be kept untried
+    # again: Enter keeps a good value, and an unreachable service may be saved unchecked
     async with ScriptedOpenAI(["ok"] * 9, models=["real"]) as model, seated(zygote, tmp_path, "init", settings) as seat:
         await seat.answers("[both] ", "")
         await seat.answers(f"SLACK_BOT_TOKEN [xoxb-…{slack.bot_token[-4:]}]: ", "")
@@ -153,7 +153,7 @@ async def test_init_checks_environment_settings_without_a_question(
     slack.faults.delay("auth.test", 2.0)
     async with seated(zygote, tmp_path, "init --platform slack", {**settings, **said}) as seat:
         await seat.sees("SLACK_BOT_TOKEN is set in the environment")
-        await seat.sees("asking Slack …")  # for it takes its time
+        await seat.sees("asking Slack …")  # the check takes time
         await seat.sees("FAIL SLACK_APP_TOKEN: Slack says invalid_auth.")
         await seat.sees("You have brought an agent")
         await seat.answers("DATABASE_URL: ", "")

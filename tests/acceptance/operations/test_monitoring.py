@@ -1,4 +1,4 @@
-"""What whoever runs the bot sees of it: whether it lives, what it is at, and what became of each turn."""
+"""Monitoring: health, metrics and traces of a running bot."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.acceptance.conftest import Bot, Program, Start, With
 from tests.acceptance.platforms import Platform, Slack, Talk
 from tests.acceptance.test_restarts import talks
 
-#: The call by which a reply appears.
+#: API call that posts a reply.
 OPENS = {"slack": "chat.startStream", "discord": "POST /channels/{channel}/messages"}
 
 _PORT = re.compile(r"are at port (\d+)")
@@ -37,7 +37,7 @@ async def asked(program: Program, path: str, **headers: str) -> tuple[int, str]:
 
 
 class Collector:
-    """Takes the traces."""
+    """Server that receives the traces."""
 
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
@@ -78,7 +78,7 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
     money = {
         "PRICES_FILE": str(tmp_path / "prices.toml"),
         "DAILY_SPENDING_LIMIT_USD": "1000",
-    }  # with a cap each turn is counted at once
+    }  # with a spending limit each turn is counted at once
     async with collecting() as (collector, address):
         bot = await start(
             OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_SCHEDULE_DELAY="200", SHUTDOWN_TIMEOUT_SECONDS="1", **money
@@ -117,13 +117,13 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
             while len(turns := [span for span in collector.spans if span.name == "parley.turn"]) < 2:
                 collector.came.clear()
                 await collector.came.wait()
-        async with asyncio.timeout(60):  # it is looked at every few seconds
+        async with asyncio.timeout(60):  # the health check runs every few seconds
             while "parley_loop_lag_seconds_bucket" not in (await asked(program, "/metrics"))[1]:  # noqa: ASYNC110 - as a scraper does
                 await asyncio.sleep(0.5)
         assert {attributes(turn)["parley.outcome"] for turn in turns} == {"done"}
         assert {attributes(turn)["parley.channel"] for turn in turns} == {"slack", "discord"}
         spans = {span.span_id: span for span in collector.spans}
-        for own in ("invoke_agent", "generate_content"):  # ADK's own, within those of the turns
+        for own in ("invoke_agent", "generate_content"):  # spans of ADK within the spans of the turns
             (*_, last) = [span for span in spans.values() if own in span.name or "call_llm" in span.name]
             while (above := spans.get(last.parent_span_id)) is not None:
                 last = above
@@ -160,14 +160,14 @@ async def said(bot: Bot, platform: Platform, talk: Talk) -> None:
 
 
 async def ended(program: Program, count: int) -> None:
-    """Until so many turns have ended: the platform shows the answer a moment before."""
+    """Wait until `count` turns have ended: the platform shows the answer shortly before."""
     async with asyncio.timeout(60):
         while (await asked(program, "/metrics"))[1].count('state="done"} 1.0') < count:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.02)
 
 
 async def tells(program: Program, *lines: str) -> None:
-    """Until Prometheus is told all of this."""
+    """Wait until the metrics contain all of these lines."""
     async with asyncio.timeout(60):
         while True:
             _, told = await asked(program, "/metrics")
@@ -177,7 +177,7 @@ async def tells(program: Program, *lines: str) -> None:
 
 
 async def test_1060_idle_connections_do_not_disturb_the_bot(start: Start) -> None:
-    raise_open_files_limit()  # the connections are this process's too
+    raise_open_files_limit()  # the test process holds the other ends of the connections
     bot = await start()
     assert bot.program.pid is not None
     resource.prlimit(bot.program.pid, resource.RLIMIT_NOFILE, (1024, 1024))
@@ -189,7 +189,7 @@ async def test_1060_idle_connections_do_not_disturb_the_bot(start: Start) -> Non
         assert await asked(bot.program, "/healthz") == (200, "alive\n")
         bot.answer = lambda _asked: "Hello."
         await bot.everywhere(lambda platform: greeted(bot, platform))
-        assert await asyncio.to_thread(first.recv, 1) == b""  # the oldest was closed
+        assert await asyncio.to_thread(first.recv, 1) == b""  # the bot closed the oldest one
     assert "Too many open files" not in bot.program.log
 
 

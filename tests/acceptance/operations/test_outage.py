@@ -1,6 +1,6 @@
-"""What a team member sees of a database that is away: nothing, but that it takes longer.
+"""Database outages: users see slower replies only.
 
-`make test ARGS="tests/acceptance/operations/test_outage.py --outage 60"` has it away for a whole minute.
+`make test ARGS="tests/acceptance/operations/test_outage.py --outage 60"` makes an outage of a minute.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tests.acceptance.test_restarts import begun, goes_on, talks
 
 STORY = " ".join(f"word-{number}" for number in range(200))
 
-#: Seconds after which all is as it was: what could not be kept is tried again every 30 s at the latest.
+#: Seconds until the bot has recovered: it retries failed writes every 30 s at the latest.
 SETTLED = 60.0
 
 pytestmark = pytest.mark.timeout(300)
@@ -87,7 +87,7 @@ async def test_a_database_outage_delays_replies_and_loses_none(
 
 
 async def ends(url: str) -> tuple[int, set[str], int]:
-    """How many messages there were, what became of their turns, and how often the story is stored."""
+    """Return the number of messages, the states of their turns, and how often the story is stored."""
     database = Database(url)
     ended = sa.select(turns.c.state).join(inbox, inbox.c.turn == turns.c.id)
     async with database.read() as connection:
@@ -119,7 +119,7 @@ async def test_a_start_waits_for_a_database_that_is_starting(
 
 
 class Wire:
-    """What lies between the bot and a server, and can be made to swallow all that goes over it."""
+    """Proxy between the bot and a server that can swallow all traffic."""
 
     def __init__(self, url: str) -> None:
         self._server = sa.make_url(url)
@@ -128,7 +128,7 @@ class Wire:
 
     @asynccontextmanager
     async def laid(self) -> AsyncIterator[str]:
-        """Lay it; the URL of its end."""
+        """Run the proxy, and return its URL."""
         carrying = set[asyncio.Task[None]]()
 
         async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +144,7 @@ class Wire:
 
     @asynccontextmanager
     async def swallowing(self) -> AsyncIterator[None]:
-        """Let nothing arrive, and end nothing."""
+        """Swallow all traffic and keep the connections open."""
         self._flows.clear()
         yield
         self._flows.set()
@@ -159,7 +159,7 @@ class Wire:
 
 @asynccontextmanager
 async def locked(file: Path) -> AsyncIterator[None]:
-    """Have another program write to the file, for long."""
+    """Hold the write lock of the file in another process."""
     with sqlite3.connect(file, isolation_level=None) as database:
         database.execute("BEGIN EXCLUSIVE")
         yield
@@ -168,7 +168,7 @@ async def locked(file: Path) -> AsyncIterator[None]:
 
 @pytest.fixture(params=["postgres", "sqlite"])
 def wire(request: pytest.FixtureRequest) -> Wire | None:
-    """To the server; none to a file."""
+    """Return a proxy to the server; None for a file."""
     return Wire(request.getfixturevalue("postgres")) if request.param == "postgres" else None
 
 

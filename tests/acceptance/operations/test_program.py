@@ -1,4 +1,4 @@
-"""What an operator sees."""
+"""The program's commands and their output."""
 
 import json
 import socket
@@ -116,7 +116,7 @@ async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """The permissions of a folder and of the files in it."""
+    """Return the permissions of a folder and of the files in it."""
     paths = [folder, *(path for path in folder.iterdir() if path.is_file())]
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in paths}
 
@@ -124,7 +124,7 @@ def modes(folder: Path) -> dict[str, int]:
 async def test_other_users_of_the_machine_cannot_read_what_is_stored(start: Start, tmp_path: Path) -> None:
     data = tmp_path / ".parley"
     data.mkdir(mode=0o755)
-    sqlite3.connect(data / "parley.db").execute("VACUUM").close()  # by an older version
+    sqlite3.connect(data / "parley.db").execute("VACUUM").close()  # as an older version creates it
     (data / "bot.log").touch(mode=0o644)
     bot = await start()
     bot.answer = lambda _asked: "Hello."

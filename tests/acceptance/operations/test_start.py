@@ -1,4 +1,4 @@
-"""Imports of a start, and messages that are sent during it."""
+"""Imports at startup, and messages that arrive during it."""
 
 import asyncio
 import os
@@ -12,13 +12,13 @@ from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Program
 from tests.acceptance.platforms import Discord, Platform, Slack, Talk
 
-#: Tells at the end of a process what it has imported: Python runs a module of this name at its start.
+#: Prints the imported modules at exit: Python runs a module of this name at startup.
 TELLTALE = """
 import atexit, sys
 atexit.register(lambda: open("modules", "w").write("\\n".join(sys.modules)))
 """
 
-#: What takes long to import, or much memory.
+#: Modules with a slow or large import.
 HEAVY = {
     "aiosqlite",
     "alembic",
@@ -39,10 +39,10 @@ HEAVY = {
     "tiktoken",
 }
 
-#: Sessions hold ADK's events.
+#: Modules of ADK that sessions need for events.
 ADK = {"google.adk", "google.genai"}
 
-#: Holds up the import of the agents until a file says how the agent is.
+#: Blocks the import of the agent until a file exists.
 HELD = """
 import sys, time
 from pathlib import Path
@@ -56,7 +56,7 @@ class Hold:
 sys.meta_path.insert(0, Hold)
 """
 
-#: As under `adk web`, the loop runs when an agent is imported: some of what agents are made of ask for it.
+#: An agent that needs the running event loop during its import, as under `adk web`.
 AGENT = """
 import asyncio
 from pathlib import Path
@@ -70,7 +70,7 @@ root_agent = LlmAgent(name="slow")
 
 
 def anew(folder: Path, settings: Mapping[str, str], first: str = TELLTALE) -> Program:
-    """A process of its own, from its first import on, which does something before."""
+    """Return a process with its own imports that runs `first` before them."""
     (folder / "sitecustomize.py").write_text(first)
     return Program(folder, {**settings, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH') or os.getcwd()}"})
 
@@ -175,5 +175,5 @@ async def test_an_agent_with_an_import_error_stops_the_start_with_that_error(tmp
 
 
 def told(talk: Talk) -> list[str]:
-    """What the bot says that it has heard."""
+    """Return the messages that the bot's answers quote."""
     return re.findall("first|second", " ".join(shown.text for shown in talk.replies()))

@@ -1,4 +1,4 @@
-"""What a team member sees of several processes on one PostgreSQL, and of two on one SQLite file."""
+"""Several workers on one PostgreSQL database, and two on one SQLite file."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ from tests.acceptance.test_restarts import begun, talks
 async def in_mid_answer(
     start: Start, folder: Path, settings: Mapping[str, str]
 ) -> tuple[Bot, Bot, dict[Platform, Talk]]:
-    """A worker that has begun an answer on each platform, and another one that would say it all."""
+    """Start a worker with a running answer on each platform, and a second worker that can finish it."""
     one = await start(**settings)
     here = await begun(one)
     (folder / "other").mkdir()
@@ -26,7 +26,7 @@ async def in_mid_answer(
 
 
 async def taken_up(one: Bot, here: Mapping[Platform, Talk]) -> None:
-    """The other one has said it all, in the reply that stood."""
+    """Check that the second worker finished the answer in the same reply."""
 
     async def after(platform: Platform) -> None:
         await one.reply(platform, here[platform], lambda text: text == "The whole answer.")
@@ -57,7 +57,7 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     prices = tmp_path / "prices.toml"
     prices.write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
-    settings |= {"PRICES_FILE": str(prices), "DAILY_SPENDING_LIMIT_PER_USER_USD": "0.01"}  # less than one answer costs
+    settings |= {"PRICES_FILE": str(prices), "DAILY_SPENDING_LIMIT_PER_USER_USD": "0.01"}  # less than the price of one answer
     one = await start(**settings)
     one.answer = lambda _asked: "Here."
     here = talks(one)
@@ -91,7 +91,7 @@ async def test_a_stopped_worker_hands_its_turns_over_at_once(start: Start, postg
 
 
 def whole(asked: ReceivedRequest) -> Turn:
-    """What was cut off is not there, and the question not twice."""
+    """Check that the request has no partial answer and the question once."""
     said = [text for role, text in asked.messages if role == "user"]
     return "The whole answer." if len(asked.messages) == len(said) == 1 else f"What? {asked.messages}"
 
