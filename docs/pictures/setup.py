@@ -49,7 +49,7 @@ async def discord(start: Start) -> str:
             settings = {"DISCORD_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
             ends = await start(typist, "init --platform discord", settings)
             await typist.answers("DISCORD_BOT_TOKEN: ", sandbox.bot_token)
-            await typist.sees("Enter looks again")
+            await typist.sees("Enter checks again")
             sandbox.privileged_intents.add("message_content")
             await typist.answers("`skip` goes on: ", "")
             return await _the_rest(typist, ends)

@@ -1,9 +1,9 @@
-"""A process that is killed at each of its awaits, and what comes of what people said to it.
+"""Crash tests: kills the process at each await, and judges the outcome of each message.
 
-Every `await`, `async for` and `async with` of `bot`, `channels` and `core` is a place at which the process may die:
-before what is awaited, or right behind it (`points`). The program is run through a scenario (`stage`) in a process that
-kills itself at such a place (`victim`), and is started again. What people see then, what the tools did and
-what the database holds is the evidence, and `verdict` judges it.
+Each `await`, `async for` and `async with` of `bot`, `channels` and `core` is a crash point, before and after the call
+(`crash_points`). A process plays a scenario (`platforms`), kills itself at such a point (`crashing_process`), and a new
+process starts. The visible messages, the tool calls and the database rows are the evidence (`evidence`), which
+`verdict` judges.
 
-`make chaos` does it for all places there are, `make test` for a sample.
+`make chaos` tries all points, `make test` a sample.
 """

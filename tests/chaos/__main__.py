@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`, or `make chaos`: kill the program at every point there is, and tell what came of it."""
+"""`python -m tests.chaos`, or `make chaos`: kills the program at every crash point and prints the results."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ from tests.chaos.platforms import MOULD, Stage
 from tests.chaos.report import table
 from tests.processes.fork_server import begun
 
-#: After how many cases one is told how many there were.
+#: Number of cases between two progress lines.
 TOLD_EVERY = 100
 
 
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 async def _run(database: str, given: argparse.Namespace) -> int:
-    """How many cases came out wrong; told, too, of those that ended before Ctrl-C."""
+    """Run the cases and return the number of failures; Ctrl-C reports the finished ones."""
     tried: list[Tried] = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-chaos-")))

@@ -1,4 +1,4 @@
-"""Many crashes: which there are, a sample of them, and what came of each."""
+"""Campaigns: the list of crash cases, samples of it, and the result of each case."""
 
 import asyncio
 import random
@@ -12,29 +12,29 @@ from tests.chaos.crashing_process import Crash
 from tests.chaos.platforms import Stage
 from tests.chaos.verdict import Verdict, judge
 
-#: How many scenarios are played at once.
+#: Maximum number of concurrent scenarios.
 AT_ONCE = 4
 
-#: How many runs without a crash tell how often each point is come by: the least is what a crash can count on.
+#: Runs without a crash that count the passages of each point; cases use the minimum.
 COUNTED = 2
 
-#: How many lines of a log tell what went wrong.
+#: Maximum number of log lines in a report.
 MOST_LINES = 40
 
-#: Where a point that is come by most often is come by all through an answer.
+#: Module whose most frequent point is passed all through an answer.
 ANSWER = "channels/answerer.py"
 
-#: The places at which one process after the other dies; the one after them lives.
+#: Crashes of one process after the other; the process after the last one survives.
 Case = tuple[Crash, ...]
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A case, and what came of it.
+    """Result of a case.
 
     Attributes:
-        reached: whether the process came by the point at which it was to die.
-        log: the last lines of what the processes said; of thousands of cases, no more is kept.
+        reached: whether each process reached its crash point.
+        log: the last log lines of the processes.
     """
 
     case: Case
@@ -48,7 +48,7 @@ class Tried:
 
     @property
     def report(self) -> str:
-        """What one has to know to find out what went wrong; nothing, if nothing did."""
+        """Return the details of a failure; empty if the case passed."""
         if not self.verdict.findings:
             return ""
         return "\n  ".join([f"{self.name}:", *self.verdict.findings, *(f"| {line}" for line in self.log)])
@@ -56,12 +56,12 @@ class Tried:
 
 @dataclass(frozen=True)
 class Plan:
-    """All cases there are.
+    """All cases.
 
     Attributes:
-        passages: how often a process comes by each point that it comes by.
-        once: it dies at one of these points, in the first passage or in the last.
-        twice: it dies in the midst of an answer, and the one that takes that up dies at one of its points.
+        passages: number of passages of each point.
+        once: cases with one crash, in the first or last passage of a point.
+        twice: cases with a crash during an answer, and one of the next process at one of its points.
     """
 
     passages: Mapping[str, int]
@@ -70,10 +70,10 @@ class Plan:
 
 
 async def plan(stage: Stage) -> Plan:
-    """Find out by which points processes come.
+    """Run the scenario without a crash, and return the possible cases.
 
     Raises:
-        AssertionError: all is not well even without a crash, or with the one in the midst of an answer.
+        AssertionError: the scenario fails without a crash, or with one crash during an answer.
     """
     first = await count(stage)
     middle = midst(first)
@@ -83,10 +83,10 @@ async def plan(stage: Stage) -> Plan:
 
 
 async def count(stage: Stage, *case: Crash) -> dict[str, int]:
-    """How often the process behind the last crash comes by each point that it comes by.
+    """Return the number of passages of each point by the process after the last crash.
 
     Raises:
-        AssertionError: all is not well.
+        AssertionError: the scenario fails.
     """
     outcomes = await asyncio.gather(*(stage.play(*case) for _ in range(COUNTED)))
     for outcome in outcomes:
@@ -97,7 +97,7 @@ async def count(stage: Stage, *case: Crash) -> dict[str, int]:
 
 
 def midst(passages: Mapping[str, int]) -> Crash:
-    """A crash in the midst of an answer."""
+    """Return a crash during an answer."""
     often = max((point for point in passages if module_of(point) == ANSWER), key=lambda point: passages[point])
     return Crash(often, passages[often] // 2)
 
@@ -109,10 +109,10 @@ def sample(of: Sequence[Case], size: int, seed: int) -> list[Case]:
 async def try_all(
     stage: Stage, cases: Sequence[Case], tell: Callable[[Tried], object], *, at_once: int = AT_ONCE
 ) -> None:
-    """Play the scenario with each of the cases, some at once.
+    """Play the scenario with each case, some of them concurrently.
 
     Args:
-        tell: is told of each as it ends.
+        tell: called with each result.
     """
 
     async def play(case: Case) -> None:
@@ -122,8 +122,9 @@ async def try_all(
 
 
 async def reach(stage: Stage, cases: Sequence[Case], size: int) -> list[Tried]:
-    """Play the scenario until so many of the cases have come about: for one that its process does not come by, which
-    happens on a machine that is slower or quicker than when it was planned, the next one is played.
+    """Play the scenario until `size` cases were reached.
+
+    On a slower or faster machine than at planning time a process may miss its point: then the next case is played.
     """
     tried, ahead, missing = list[Tried](), iter(cases), size
     while missing and (some := list(islice(ahead, missing))):
@@ -135,8 +136,9 @@ async def reach(stage: Stage, cases: Sequence[Case], size: int) -> list[Tried]:
 
 
 async def _try(stage: Stage, case: Case) -> Tried:
-    """Play the scenario. How often a process comes by a point may differ from time to time: if it did not come by often
-    enough to die, it is tried once more at what turned out to be the last passage, and then halfway there.
+    """Play one case.
+
+    The number of passages varies: a missed crash is repeated at the last counted passage, and then halfway.
     """
     (tried, seen), (*before, crash) = await _play(stage, case), case
     for share in (1, 2):
@@ -148,7 +150,7 @@ async def _try(stage: Stage, case: Case) -> Tried:
 
 
 async def _play(stage: Stage, case: Case) -> tuple[Tried, Mapping[str, int]]:
-    """What came of the case, and how often its last process came by each point."""
+    """Return the result of the case and the passages of its last process."""
     outcome = await stage.play(*case)
     log = outcome.log.splitlines()[-MOST_LINES:]
     return Tried(case, outcome.reached, judge(outcome.evidence), log), outcome.passages

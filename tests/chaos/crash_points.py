@@ -1,7 +1,7 @@
-"""The points at which a process may die: around every `await` of the program's own code.
+"""Crash points: before and after every `await` of the program's code.
 
-An import hook has the program's modules compiled with a call before and after each thing that is awaited. What is
-called is given to `watch`; before, nothing is.
+An import hook compiles the program's modules with a call before and after each awaited expression. `watch` sets the
+function that is called.
 """
 
 import ast
@@ -15,30 +15,30 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-#: The program's own code.
+#: Packages of the program.
 ROOMS = ("bot", "channels", "core")
 
-#: Under these names, a module that was compiled with its points finds what it calls.
+#: Global names of the functions that an instrumented module calls.
 _AWAIT, _AWAITED, _EACH, _WITHIN = "__chaos_await__", "__chaos_awaited__", "__chaos_each__", "__chaos_within__"
 
 _pass_by: Callable[[str], None] = lambda _point: None  # noqa: E731 - what is there before `watch`
 
 
 def watch(pass_by: Callable[[str], None]) -> None:
-    """Have `pass_by` called with each point that this process comes by, as `path:line:column moment`."""
+    """Call `pass_by` with each point that this process reaches, as `path:line:column moment`."""
     global _pass_by  # noqa: PLW0603 - one for all modules, as there is one process to die
     _pass_by = pass_by
 
 
 def points_of(source: str, path: str) -> list[str]:
-    """All points of a module, in no order."""
+    """Return all points of a module, in no order."""
     collector = _Pointed(path)
     collector.visit(ast.parse(source))
     return collector.points
 
 
 def all_points() -> list[str]:
-    """All points of the program."""
+    """Return all points of the program."""
     files = [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py"))]
     return [point for file in files for point in points_of(file.read_text(), file.relative_to(ROOT).as_posix())]
 
@@ -48,7 +48,7 @@ def module_of(point: str) -> str:
 
 
 class _Pointed(ast.NodeTransformer):
-    """The code of a module with calls at its points."""
+    """Transformer that adds calls at the crash points of a module."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -105,7 +105,7 @@ def _awaited(place: str, value: Any) -> Any:
 
 
 class _Each:
-    """An iterable with its points: each of its items is awaited, and so is its end."""
+    """Async iterable with a point before and after each item and the end."""
 
     def __init__(self, place: str, iterable: Any) -> None:
         self._place = place
@@ -124,7 +124,7 @@ class _Each:
 
 
 class _Within:
-    """A context with its points."""
+    """Async context manager with points at its entry and exit."""
 
     def __init__(self, place: str, context: Any) -> None:
         self._place = place
@@ -144,12 +144,12 @@ class _Within:
             _pass_by(f"{self._place} after leaving")
 
 
-#: What a module that was compiled with its points calls.
+#: Functions that an instrumented module calls, by their global names.
 NAMES: Mapping[str, Any] = {_AWAIT: _await, _AWAITED: _awaited, _EACH: _Each, _WITHIN: _Within}
 
 
 class _Loader(SourceFileLoader):
-    """Compiles a module with its points; nothing of it is kept on the disk."""
+    """Loader that instruments a module and writes no bytecode file."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = Path(self.get_filename(fullname))
@@ -161,7 +161,7 @@ class _Loader(SourceFileLoader):
 
 
 def compiled(source: str, path: str, filename: str) -> CodeType:
-    """A module's code with its points; it is to be run with `names` among its globals."""
+    """Return a module's instrumented code; its globals must contain `names`."""
     tree = _Pointed(path).visit(ast.parse(source, filename))
     return compile(tree, filename, "exec")
 
@@ -179,10 +179,10 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """From now on, the program's modules are imported with their points.
+    """Instrument the program's modules at import from now on.
 
     Raises:
-        RuntimeError: one was imported before.
+        RuntimeError: a module of the program is already imported.
     """
     if any(name.partition(".")[0] in ROOMS for name in sys.modules):
         raise RuntimeError("modules of the program were imported before their points could be put in")

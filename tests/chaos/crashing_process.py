@@ -1,4 +1,4 @@
-"""The process that dies: the program as it is, but for a point at which it kills itself."""
+"""Process that runs the program and kills itself at a crash point."""
 
 import json
 import os
@@ -16,7 +16,7 @@ LOG, PASSAGES = "bot.log", "passages.json"
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Where a process dies: when it comes by `point` for the `passage`-th time."""
+    """A crash at the `passage`-th passage of `point`."""
 
     point: str
     passage: int
@@ -26,9 +26,9 @@ class Crash:
 
 
 def live(folder: str, settings: Mapping[str, str], crash: tuple[str, int] | None) -> None:
-    """Run the program in `folder` until it ends or dies. Never returns.
+    """Run the program in `folder` until it exits or crashes. Never returns.
 
-    What it says goes into the file `LOG`. Of a process that ends, `PASSAGES` tells how often it came by each point.
+    Its output goes to the file `LOG`. At exit it writes the number of passages of each point to `PASSAGES`.
     """
     code = 1
     passages: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Databases for processes that die: each with all tables and nothing in them."""
+"""Empty migrated databases for crashing processes."""
 
 import asyncio
 import shutil
@@ -14,10 +14,10 @@ from tests.fixtures import empty_databases as tables
 
 
 async def sqlite(folder: Path) -> LendDatabase:
-    """Each is a file in the folder of the process.
+    """Return a provider of SQLite files in the folder of the process.
 
     Args:
-        folder: for the file that all are copies of.
+        folder: place of the template file.
     """
     template = folder / "template.db"
     await tables.migrated(_sqlite(template))
@@ -31,7 +31,7 @@ async def sqlite(folder: Path) -> LendDatabase:
 
 
 async def postgres(server: PostgresSandbox) -> LendDatabase:
-    """They are on `server`; what is given back is emptied and lent again."""
+    """Return a provider of databases on `server`; a returned database is emptied and reused."""
     template, free = f"template_{uuid.uuid4().hex}", list[str]()
     await tables.migrated(driven(await asyncio.to_thread(server.create, template)))
 
@@ -49,7 +49,7 @@ async def postgres(server: PostgresSandbox) -> LendDatabase:
 
 
 async def rehearsed(server: PostgresSandbox) -> str:
-    """One for a zygote, as a setting."""
+    """Return the setting of a database for the rehearsal of a zygote."""
     url = await asyncio.to_thread(server.create, f"rehearsed_{uuid.uuid4().hex}")
     await tables.migrated(driven(url))
     return url

@@ -1,4 +1,4 @@
-"""What is left of a scenario: what people see, what the tools did, and what the database holds."""
+"""Evidence of a scenario: visible messages, tool calls and database rows."""
 
 import json
 from collections import Counter
@@ -21,15 +21,15 @@ from tests.chaos.recorded_tools import RECORD
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of it.
+    """Evidence of one scenario.
 
     Attributes:
-        shown: by platform, the texts of the bot's messages in the order in which they stand.
-        uses: each use of a tool, as (session, tool).
-        accepted: each row of the inbox, as (session, what was said, the turn that answers it).
+        shown: the texts of the bot's messages in their visible order, by platform.
+        uses: each tool call, as (session, tool).
+        accepted: each inbox row, as (session, text, turn).
         stored: each stored message, as (session, role, text).
-        unended: what has come to no end: turns that are under way, messages that nobody answers.
-        breaches: what no model would take of the requests that were made and of the histories that are stored.
+        unended: active turns and messages without a turn.
+        breaches: violations of the models' rules in requests and stored histories.
         endings: how the processes ended that were not to be killed, but for a good end.
     """
 
@@ -49,8 +49,8 @@ def uses(folder: Path) -> list[tuple[str, str]]:
 
 
 async def accepted(database: Database) -> list[tuple[str, str, str]]:
-    """What was said to the bot, each message once for each time that it was kept."""
-    said = inbox.c.message.is_not(None), inbox.c.parent.is_(None)  # and not overheard, nor asked for once more
+    """Return the inbox rows of messages to the bot."""
+    said = inbox.c.message.is_not(None), inbox.c.parent.is_(None)  # without unaddressed messages and reruns
     query = sa.select(inbox.c.session, inbox.c.message, inbox.c.turn).where(*said).order_by(inbox.c.id)
     async with database.read() as connection:
         rows = (await connection.execute(query)).all()
@@ -58,10 +58,10 @@ async def accepted(database: Database) -> list[tuple[str, str, str]]:
 
 
 async def unended(database: Database) -> list[str]:
-    """What is still to be done, or was forgotten."""
+    """Return the unfinished and forgotten work."""
     under_way = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
     waiting = sa.select(inbox).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
-    undone = sa.select(interactions.c.key)  # somebody was told that it is being done
+    undone = sa.select(interactions.c.key)  # its user got an acknowledgement
     async with database.read() as connection:
         left = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(under_way)]
         left += [f"{row.kind} {row.event_key} of {row.session} waits" for row in await connection.execute(waiting)]
@@ -75,7 +75,7 @@ async def stored(database: Database) -> list[tuple[str, str, str]]:
 
 
 async def histories(database: Database, folder: Path) -> dict[str, list[Event]]:
-    """Each session's history, as it is loaded for the next run."""
+    """Return each session's history as the next run loads it."""
     service = SessionService(database, TokenCounter(folder), agent=DEFAULT_AGENT_NAME)
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(sessions))).all()
@@ -88,7 +88,7 @@ async def histories(database: Database, folder: Path) -> dict[str, list[Event]]:
 
 
 def breaches(events: Sequence[Event], agent: str = DEFAULT_AGENT_NAME) -> Iterator[str]:
-    """What no model would take of a history."""
+    """Return the violations of the models' rules in a history."""
     if events and not is_user_message(events[0]):
         yield "it does not begin with a user's message"
     if strangers := {event.author for event in events} - {"user", agent}:
@@ -114,7 +114,7 @@ async def collect(
     breaches_told: Sequence[str],
     endings: Sequence[str],
 ) -> Evidence:
-    """The evidence, when all processes have ended."""
+    """Collect the evidence after all processes have exited."""
     found = (await histories(database, folder)).items()
     breaches_found = [f"{session}: {breach}" for session, events in found for breach in breaches(events)]
     return Evidence(

@@ -1,4 +1,4 @@
-"""What a zygote forks here: victims. To import it puts the points into all that is imported after it."""
+"""Module that the zygote forks as crashing processes; importing it instruments all later imports."""
 
 from tests.chaos import crash_points as points
 from tests.chaos.crashing_process import live

@@ -1,4 +1,4 @@
-"""One scenario after another, each on platforms of its own, with a database of its own."""
+"""Scenarios on platforms and databases of their own."""
 
 import asyncio
 import itertools
@@ -28,30 +28,30 @@ from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import Model, converse
 from tests.processes.fork_server import Life, Zygote
 
-#: What the processes are forked from: see `tests.processes.fork_server`.
+#: Module that the processes are forked from: see `tests.processes.fork_server`.
 MOULD = "tests.chaos.fork_main"
 
-#: Seconds that all answers may take from when the last process was started.
+#: Limit from the start of the last process to the last answer, in seconds.
 SETTLE_TIMEOUT = 60.0
 
-#: Seconds that a process may take to stop.
+#: Limit of a shutdown, in seconds.
 STOP_TIMEOUT = 20.0
 
 #: Seconds between two looks at the database.
 LOOK = 0.02
 
-#: A database for processes in this folder, with all tables and nothing in them: its URL, as SQLAlchemy has it.
+#: Provider of an empty migrated database for a folder: its SQLAlchemy URL.
 LendDatabase = Callable[[Path], AbstractAsyncContextManager[str]]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a scenario.
+    """Outcome of a scenario.
 
     Attributes:
-        reached: whether the process came by the point at which it was to die.
-        passages: how often the last process came by each point.
-        log: what the processes said.
+        reached: whether each process reached its crash point.
+        passages: the number of passages of each point by the last process.
+        log: the log of all processes.
     """
 
     evidence: Evidence
@@ -64,8 +64,8 @@ class Stage:
     """Plays scenarios.
 
     Args:
-        folder: for what the processes leave.
-        settings: of the program, beside those that it needs to be there.
+        folder: place of the processes' files.
+        settings: additional settings of the program.
     """
 
     def __init__(self, zygote: Zygote, lend_database: LendDatabase, folder: Path, **settings: str) -> None:
@@ -76,9 +76,7 @@ class Stage:
         self._numbers = itertools.count()
 
     async def play(self, *crashes: Crash) -> Outcome:
-        """Play the scenario: with a process that dies at the first of the `crashes`, if there is one, the next one that
-        dies at the second, and a last one that is stopped when all is done.
-        """
+        """Play the scenario: one process per crash, and a last one that is stopped at the end."""
         folder = self._folder / str(next(self._numbers))
         folder.mkdir()
         async with AsyncExitStack() as stack:
@@ -161,7 +159,7 @@ class _Scene:
         )
 
     async def _live(self, crash: Crash | None, people: Sequence[asyncio.Task[None]]) -> int:
-        """One process, until it dies, or until all is done and it is stopped; how it ended."""
+        """Run one process until it crashes or all is done; return its exit code."""
         fatal = astuple(crash) if crash else None
         life = await self._zygote.live(folder=str(self._folder), settings=self._settings, crash=fatal)
         done = asyncio.create_task(self._done(people))
@@ -185,7 +183,7 @@ class _Scene:
             life.signal(signal.SIGKILL)
 
     async def _done(self, people: Sequence[asyncio.Task[None]]) -> None:
-        """Wait until all is said and answered."""
+        """Wait until all messages are sent and answered."""
         for platform, talk in self._talks.items():
             await platform.wait_for(partial(_is_answered, platform, talk), timeout=SETTLE_TIMEOUT)
         await asyncio.wait(people)
@@ -193,15 +191,13 @@ class _Scene:
             await asyncio.sleep(LOOK)
 
     async def _gone(self) -> None:
-        """Wait until the platforms know that the process has died."""
+        """Wait until the platforms have noticed the crash."""
         for platform in self._talks:
             await platform.wait_for(partial(_is_gone, platform))
 
 
 async def _have_spoken_at(place: str, database: Database) -> None:
-    """Let it be so that the bot has spoken in this place of Discord's, and has been stopped a moment ago: what Discord
-    says once is found again in places that are not new.
-    """
+    """Insert a watermark and an earlier session, so that a backfill reads this Discord channel."""
     async with database.write() as connection:
         await insert_session(connection, app=DEFAULT_AGENT_NAME, user_id=place, session_id=place)
         await connection.execute(sa.insert(channels).values(name="discord", watermark=time.time()))
@@ -212,7 +208,7 @@ def _is_answered(platform: Platform, talk: Talk) -> bool:
 
 
 def _grows(talk: Talk) -> bool:
-    """Whether the newest reply has the button of one that is not done."""
+    """Return whether the newest reply has a Stop button."""
     return bool(talk.replies()) and words.STOP in talk.labels()
 
 

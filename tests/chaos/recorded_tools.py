@@ -1,11 +1,11 @@
-"""Tools that nobody may use twice: each use is on record in the folder of the process."""
+"""Tools that record each call in the folder of the process."""
 
 import json
 from pathlib import Path
 
 from google.adk.tools.tool_context import ToolContext
 
-#: A line of JSON for each use of a tool: the session, the tool, and the id of the call.
+#: File with one JSON line per tool call: session, tool and call id.
 RECORD = "uses.jsonl"
 
 

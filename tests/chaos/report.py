@@ -1,4 +1,4 @@
-"""What a campaign has come to, in a table of Markdown."""
+"""Result of a campaign as a Markdown table."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ _HEAD = "| module | points | come by | cases | reached | answered | apology | un
 
 
 def table(passages: Mapping[str, int], tried: Sequence[Tried]) -> str:
-    """A line for each module that has a point which the scenario comes by."""
+    """Return a table with one row per module with reached points."""
     points, come_by = Counter(map(module_of, all_points())), Counter(map(module_of, passages))
     lines = [_line(module, points[module], come_by[module], _of(tried, module)) for module in sorted(come_by)]
     total = _line("**all**", sum(points.values()), sum(come_by.values()), tried)

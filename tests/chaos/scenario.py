@@ -1,9 +1,8 @@
-"""What happens while a process dies: what people say, what the model answers, and what it has the tools do.
+"""Scenario of the crash tests: users' messages, model answers and tool calls.
 
-On each platform somebody asks, with a file, for something that takes three tools. While that is under way, somebody
-else says something beside it, and the first one asks for something else, and edits that. The model has the first tool
-used, then the other two side by side, and tells of it in more than one message. When all is answered, the second answer
-is asked for once more, by the button under it.
+On each platform a user sends a message with a file whose answer takes three tools. During the turn another user posts
+an unrelated message, and the first user sends and edits a second message. The model calls the first tool, then the
+other two in parallel, and answers in more than one chunk. At the end the user regenerates the second answer.
 """
 
 import asyncio
@@ -19,30 +18,30 @@ from tests.core.models import wire_rules as rules
 
 FIRST, SECOND = "pay, then ring and mail", "what else"
 
-#: What SECOND is edited to say.
+#: Text of SECOND after its edit.
 EDITED = f"{SECOND} is there"
 
-#: How often the button under the second answer is pressed, if nothing comes of it.
+#: Maximum number of presses of the button under the second answer.
 PRESSES = 3
 
 TOOLS = ("pay", "ring", "mail")
 
-#: Seconds that people wait for a sign that they were heard.
+#: Limit for the first sign of acceptance, in seconds.
 HEARD_TIMEOUT = 3.0
 
-#: Seconds for which people wait until the bot is there.
+#: Limit for the connection of the bot, in seconds.
 PATIENCE = 30.0
 
 
 def settings(platforms: Iterable[Platform], model_url: str) -> dict[str, str]:
-    """Those of the program for it."""
+    """Return the program's settings for the scenario."""
     theirs = {name: value for platform in platforms for name, value in platform.settings.items()}
     tools = ",".join(f"tests.chaos.recorded_tools:{tool}" for tool in TOOLS)
     return {**theirs, "MODEL": "openai/scripted", "OPENAI_BASE_URL": model_url, "TOOLS": tools}
 
 
 def _long(size: int) -> str:
-    """A text of paragraphs, no two of them the same, of at least `size` characters."""
+    """Return unique paragraphs of at least `size` characters."""
     paragraphs = (f"This is what is to be said in part {number} of the first answer." for number in range(size))
     text = ""
     while len(text) < size:
@@ -50,7 +49,7 @@ def _long(size: int) -> str:
     return text.strip()
 
 
-#: By platform: what is answered to the first message takes two of the platform's.
+#: By platform: the first answer needs two chunks.
 LONG: Mapping[str, str] = {
     "slack": _long(slack.LIMITS.chunk_size + 200),
     "discord": _long(discord.LIMITS.chunk_size + 200),
@@ -59,10 +58,10 @@ SHORT = "The second answer."
 
 
 class Model:
-    """A model that knows from the history alone how far it has come.
+    """Model that derives its next step from the history alone.
 
     Attributes:
-        breaches: what no model would take of what it was sent.
+        breaches: violations of the models' rules in the requests.
     """
 
     def __init__(self) -> None:
@@ -96,12 +95,13 @@ class Model:
 
 
 async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answered: Callable[[], bool]) -> None:
-    """Say both messages: the second when the bot shows that it has heard the first one, or when that takes too long.
-    Edit that one, and when both are answered, have it answered once more.
+    """Send both messages, edit the second, and regenerate its answer.
+
+    The second message follows the first sign of acceptance, or its timeout.
 
     Args:
-        heard: set when the first answer may be ended.
-        is_answered: whether both messages have had their ends.
+        heard: set when the first answer may end.
+        is_answered: returns whether both messages have an outcome.
     """
     try:
         await platform.wait_for(lambda: platform.is_connected, timeout=PATIENCE)
@@ -117,17 +117,17 @@ async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answ
         heard.set()
     with suppress(TimeoutError):
         await platform.wait_for(is_answered, timeout=PATIENCE)
-        if talk.replies()[-1].text == SHORT:  # and not with the first one, whose tools would be used again
+        if talk.replies()[-1].text == SHORT:  # not together with the first one, whose tools would run again
             await _ask_once_more(platform, talk)
 
 
 def _again(talk: Talk) -> list[str]:
-    """The button to have the newest answer once more."""
+    """Return the Regenerate button of the newest answer."""
     return [label for label in talk.labels() if label in (words.REGENERATE, words.REVISE)]
 
 
 async def _ask_once_more(platform: Platform, talk: Talk) -> None:
-    """Press until the answer changes. No platform tells a second time of a press."""
+    """Press until the answer changes. Platforms do not redeliver a press."""
     seen = len(talk.replies()[-1].versions)
     for _ in range(PRESSES):
         await platform.wait_for(lambda: platform.is_connected and _again(talk), timeout=PATIENCE)

@@ -1,6 +1,6 @@
-"""The program is killed at its awaits, and nothing of what people said is lost, doubled or half done.
+"""Killed at any await, the program loses, doubles and halves no message.
 
-Here at some of them, chosen by chance; `make chaos` does it at all.
+These tests use a random sample of the crash points; `make chaos` uses all.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from tests.chaos.verdict import judge
 from tests.conftest import zygote_of
 from tests.processes.fork_server import Zygote
 
-#: How many deaths, on each of the databases: of one process, and of one after another.
+#: Number of cases per database: with one crash, and with two.
 ONCE, TWICE = 25, 5
 SEED = 5
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on a machine that is at its limits
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on an overloaded machine
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Each thing that is awaited stands between two points, and the code does what it did without them."""
+"""Each awaited call has a point before and after it, and behaves as without them."""
 
 import ast
 from collections import Counter
@@ -43,7 +43,7 @@ async def fails():
 
 @pytest.fixture
 def passed() -> Iterator[list[str]]:
-    """What is come by in the test."""
+    """Return the points that the test passes."""
     told: list[str] = []
     points.watch(told.append)
     yield told

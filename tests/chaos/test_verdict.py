@@ -1,4 +1,4 @@
-"""The judge takes what is well, and nothing else."""
+"""The verdict accepts correct evidence only."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ APOLOGY = words.ENGLISH.format_error_with_id(words.TRIED, "0123456789")
 
 
 def shown(platform: str) -> list[str]:
-    """A first answer of two messages, and the second one."""
+    """Return a first answer of two chunks, and the second answer."""
     text, cut = LONG[platform], LONG[platform].index("\n\n", 500)
     return [text[:cut], text[cut + 2 :], SHORT]
 
@@ -43,7 +43,7 @@ WELL = Evidence(
 
 
 def showing(slack: list[str], *, without: int = 0) -> Evidence:
-    """Other messages in Slack; `without`: how many of its answers are not stored, the first one first."""
+    """Return evidence with other Slack messages; `without`: the number of unstored answers."""
     gone = [("slack:s", "assistant", LONG["slack"]), ("slack:s", "assistant", SHORT)][:without]
     stored = [row for row in WELL.stored if row not in gone]
     return replace(WELL, shown={**WELL.shown, "slack": slack}, stored=stored)

@@ -1,4 +1,4 @@
-"""What is to be said about the evidence."""
+"""Verdict about the evidence of a scenario."""
 
 import re
 from collections import Counter
@@ -9,28 +9,28 @@ from typing import Literal
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 
-#: What became of a message. `unheard`: it was never accepted, neither as it was said nor by looking back.
+#: Outcome of a message. `unheard`: accepted neither by event nor by backfill.
 End = Literal["answered", "apology", "unheard", "wrong"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """By platform and message, its end; and what is wrong."""
+    """Outcome of each message by platform, and the faults."""
 
     ends: Mapping[tuple[str, str], End]
     findings: Sequence[str]
 
 
 def is_whole(platform: str, shown: Sequence[str]) -> bool:
-    """Whether both messages have had their ends, each by itself or both in one, as far as one can see."""
+    """Return whether both messages have a visible outcome, separately or together."""
     return any(_read(platform, shown, turns) is not None for turns in ([[FIRST], [SECOND]], [[FIRST, SECOND]]))
 
 
 def judge(evidence: Evidence, *, crashed: bool = True) -> Verdict:
-    """Judge what a scenario has left.
+    """Judge the evidence of a scenario.
 
     Args:
-        crashed: whether a process has died. If none has, all must be as if nothing could ever go wrong.
+        crashed: whether a process crashed. Without a crash no apology is allowed.
     """
     ends: dict[tuple[str, str], End] = {}
     findings: list[str] = [*evidence.unended, *evidence.breaches, *evidence.endings]
@@ -52,7 +52,7 @@ def judge(evidence: Evidence, *, crashed: bool = True) -> Verdict:
 
 
 def _turns(evidence: Evidence, platform: str) -> list[list[str]]:
-    """What was heard, in the order in which it was said; together what one turn answers."""
+    """Return the accepted messages in order, grouped by turn."""
     heard: dict[str, list[str]] = {}
     for said in (FIRST, SECOND):
         for turn in _accepted(evidence, platform, said)[:1]:
@@ -61,7 +61,7 @@ def _turns(evidence: Evidence, platform: str) -> list[list[str]]:
 
 
 def _read(platform: str, shown: Sequence[str], turns: Sequence[Sequence[str]]) -> dict[str, End] | None:
-    """The ends of what was heard, if that is what is shown: nothing twice, cut, left over or missing."""
+    """Return the outcomes that the visible messages show exactly; None if there are none."""
     answers = {FIRST: _squeezed(LONG[platform]), SECOND: _squeezed(SHORT)}
     wanted = ["".join(answers[said] for said in turn) for turn in turns]
     pattern = "".join(f"(?:({re.escape(answer)})|([^⚠]*){_APOLOGY})" for answer in wanted)
@@ -77,7 +77,7 @@ def _read(platform: str, shown: Sequence[str], turns: Sequence[Sequence[str]]) -
 
 
 def _doubles(evidence: Evidence, platform: str) -> Iterator[str]:
-    """What is there more than once."""
+    """Return the duplicates."""
     for role, text in (("user", FIRST), ("user", SECOND), ("assistant", LONG[platform]), ("assistant", SHORT)):
         if _stored(evidence, platform, role, text) > 1:
             yield f"{platform}: {text[:40]!r} is stored twice"
@@ -90,19 +90,19 @@ def _doubles(evidence: Evidence, platform: str) -> Iterator[str]:
 
 
 def _forgotten(evidence: Evidence, platform: str, ends: Mapping[tuple[str, str], End]) -> Iterator[str]:
-    """What was answered and is not stored."""
+    """Return the answered messages that are not stored."""
     for said, text in ((FIRST, LONG[platform]), (SECOND, SHORT)):
         if ends[platform, said] == "answered" and not _stored(evidence, platform, "assistant", text):
             yield f"{platform}: the answer to {said!r} is not stored"
 
 
 def _accepted(evidence: Evidence, platform: str, said: str) -> list[str]:
-    """The turns of the rows in the inbox that hold what was said."""
+    """Return the turns of the inbox rows with this text."""
     return [turn for session, text, turn in evidence.accepted if session.startswith(platform) and said in text]
 
 
 def _stored(evidence: Evidence, platform: str, role: str, text: str) -> int:
-    """How many messages of that role hold the text."""
+    """Return the number of messages of the role that contain the text."""
     return sum(
         session.startswith(platform) and of == role and _squeezed(text) in _squeezed(words)
         for session, of, words in evidence.stored
@@ -114,7 +114,7 @@ def _brief(text: str) -> str:
 
 
 def _squeezed(text: str) -> str:
-    """Without what a cut may add or take."""
+    """Return a text without the white space and marks that a split adds or removes."""
     return re.sub(r"\s+", "", text)
 
 

@@ -1,7 +1,7 @@
-"""What `python -m MODULE ARGUMENT...` is where it is to be forked: `python -IS tests/processes/fork_client.py SOCKET -m
-MODULE ...`.
+"""Client that runs `python -m MODULE ARGUMENT...` in a forked process.
 
-It asks the zygote at the socket for the process, hands on what would end that, and ends as it does.
+Usage: `python -IS tests/processes/fork_client.py SOCKET -m MODULE ...`. It requests the process from the zygote at the
+socket, forwards signals, and exits with its exit code.
 """
 
 import json

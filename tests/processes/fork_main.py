@@ -1,4 +1,4 @@
-"""What a zygote forks here: `python -m bot COMMAND`, or another program, with its standard streams, to its own end."""
+"""Forked process of a zygote: runs `python -m bot COMMAND` or another module."""
 
 import os
 import runpy
@@ -15,11 +15,12 @@ def live(
     terminal: str = "",
     asked: Sequence[str] = (),
 ) -> None:
-    """Run a command in `folder`, with `settings` in its environment: at a terminal, if there is one, or else with
-    `typed` in its standard input.
+    """Run a command in `folder`, with `settings` as its environment.
+
+    Its standard input is `terminal` if given, else the text `typed`.
 
     Args:
-        asked: its standard input and output, a module and its arguments: that is run in the place of a command.
+        asked: standard streams, module and arguments of another program to run.
     """
     os.chdir(folder)
     os.environ.update(settings)
@@ -33,7 +34,7 @@ def live(
         return
     if terminal:
         os.setsid()
-        _stand(os.open(terminal, os.O_RDWR), 0, 1, 2)  # the first that is opened is the one that signals come from
+        _stand(os.open(terminal, os.O_RDWR), 0, 1, 2)  # the first opened terminal becomes the controlling one
     else:
         reader, writer = os.pipe()
         os.write(writer, typed.encode())
@@ -47,7 +48,7 @@ def live(
 
 
 def _stand(file: int, *streams: int) -> None:
-    """Have it stand for these."""
+    """Use the file as these standard streams."""
     for stream in streams:
         os.dup2(file, stream)
     os.close(file)

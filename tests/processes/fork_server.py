@@ -1,8 +1,8 @@
-"""A process that has all imports behind it, and that the program is forked from in some milliseconds.
+"""Fork server: a process with all imports done, which forks the program in some milliseconds.
 
-On each connection to one of its sockets it forks a keeper, and that the process which the connection asks for. The
-keeper tells how the process ended; if the connection is closed before, it kills it. On a connection to its other socket
-it gets warm. What goes over the lines is JSON, a line each.
+On each connection to its order socket it forks a keeper, which forks the requested process. The keeper reports the exit
+code, and kills the process if the connection closes. A connection to the other socket makes the server import and
+rehearse the program. Messages are JSON lines.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ import httpcore2
 
 from sandbox.environment import inherited
 
-#: Seconds that the imports may take.
+#: Limit of the imports, in seconds.
 WARM_TIMEOUT = 120.0
 
-#: The sockets in its folder: where processes are asked for, and where it is asked to be warm.
+#: Names of its sockets: for processes, and for the warm-up.
 ORDERS, WARMTH = "orders", "warmth"
 
-#: What asks for a process in the place of `python`.
+#: Script that requests a process in place of `python`.
 FORKED = Path(__file__).with_name("fork_client.py")
 
-#: What the program imports only when it is at work, after the process was forked.
+#: Modules that the program imports lazily.
 LATE = (
     "aiosqlite",
     "anyio._backends._asyncio",
@@ -58,7 +58,7 @@ LATE = (
 
 
 class Life:
-    """A process that lives."""
+    """Forked process."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
@@ -70,25 +70,25 @@ class Life:
             os.kill(self.pid, number)
 
     async def end(self) -> int:
-        """Wait for it to end: its exit code, or the signal that killed it, negative."""
+        """Wait for the exit; return the exit code, or the negated signal."""
         code = int(await self._reader.readline())
         self._writer.close()
         return code
 
     async def aclose(self) -> None:
-        """Kill it, if it lives still: how it ended can still be asked."""
+        """Kill the process if it is alive; `end` still returns its exit code."""
         if not self._writer.is_closing():
             self._writer.write_eof()
 
 
 class Zygote:
-    """The process, wherever it was begun.
+    """Client of a fork server.
 
     Args:
-        folder: what `begun` has given to it.
+        folder: folder of the server's sockets, from `begun`.
 
     Attributes:
-        python: what is asked for `-m MODULE`, as `python` is, and has that forked; asked for all else, it is Python.
+        python: replacement for `python` that forks `-m MODULE`, and is Python for everything else.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -96,13 +96,13 @@ class Zygote:
         self.python = folder / "python"
 
     def warm(self, *databases: str) -> None:
-        """Have the imports made and the program rehearsed, if nobody has yet: before anything is forked.
+        """Import and rehearse the program, unless that is done: before the first fork.
 
         Args:
-            databases: those of PostgreSQL that the program is rehearsed on, with all tables, beside one of SQLite.
+            databases: migrated PostgreSQL databases for the rehearsal, beside one of SQLite.
 
         Raises:
-            RuntimeError: it is not warm in time.
+            RuntimeError: the warm-up takes too long.
         """
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.folder / WARMTH))
@@ -111,7 +111,7 @@ class Zygote:
                 raise RuntimeError("the zygote is not warm")
 
     async def live(self, **order: Any) -> Life:
-        """Start a process, and let it `live` with this."""
+        """Start a process that calls `live` with this order."""
         reader, writer = await asyncio.open_unix_connection(str(self.folder / ORDERS))
         writer.write(json.dumps(order).encode() + b"\n")
         return Life(int(await reader.readline()), reader, writer)
@@ -119,10 +119,10 @@ class Zygote:
 
 @contextmanager
 def begun(mould: str) -> Iterator[Zygote]:
-    """A zygote of one's own, to be warmed by whoever first wants it.
+    """Start a fork server, which its first user warms up.
 
     Args:
-        mould: the module whose function `live` is what is forked; it is imported before the program is.
+        mould: module whose function `live` the forked process calls; it is imported before the program.
     """
     with tempfile.TemporaryDirectory(prefix="parley-zygote-") as name, ExitStack() as stack:
         zygote = Zygote(Path(name))
@@ -150,9 +150,9 @@ def begun(mould: str) -> Iterator[Zygote]:
 
 
 def _import(mould: str) -> Callable[..., None]:
-    """Import what the program would import; what is forked."""
+    """Import the program's modules, and return the function to fork."""
     live: Callable[..., None] = import_module(mould).live
-    # behind what the mould does to imports, as all of these
+    # after the import hooks of the mould
     from core.agents.runtime import warm_up  # noqa: PLC0415
 
     for module in LATE:
@@ -160,18 +160,18 @@ def _import(mould: str) -> Callable[..., None]:
     from tests.processes import shared_setup as once  # noqa: PLC0415
 
     once.share()
-    httpcore2.default_ssl_context(_trust_env=True)  # as a client does
+    httpcore2.default_ssl_context(_trust_env=True)  # as a client would
     asyncio.run(warm_up())
     return live
 
 
 def _rehearse(database: str) -> None:
-    """Run what the program would run once."""
+    """Run the program's one-time work."""
     from tests.processes.preload import rehearse  # noqa: PLC0415 - see `_import`
 
     asyncio.run(rehearse(database))
     gc.unfreeze()
-    gc.collect()  # of loops that are gone, the threads end
+    gc.collect()  # threads of closed loops end
     for thread in threading.enumerate()[1:]:
         thread.join(30.0)
     gc.freeze()
@@ -179,9 +179,9 @@ def _rehearse(database: str) -> None:
 
 
 def _serve(orders: socket.socket, warmth: socket.socket, python: str, mould: str) -> None:
-    """Answer connections until the standard input is closed."""
+    """Serve connections until standard input closes."""
     live: Callable[..., None] | None = None
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no wait
     while True:
         found = select([orders, warmth, sys.stdin], [], [])[0]
         if warmth in found:
@@ -192,7 +192,7 @@ def _serve(orders: socket.socket, warmth: socket.socket, python: str, mould: str
                     live, databases = _import(mould), ["", *databases]
                 for database in databases:
                     _rehearse(database)
-                sys.executable = python  # what a program starts itself is forked, too
+                sys.executable = python  # processes that the program starts are forked, too
                 connection.sendall(b"\n")
         elif orders in found:
             connection, _ = orders.accept()
@@ -208,12 +208,12 @@ def _serve(orders: socket.socket, warmth: socket.socket, python: str, mould: str
 
 
 def _keep(connection: socket.socket, live: Callable[..., None]) -> None:
-    """Fork a process, and tell of its end. Returns in that process alone, when it has lived."""
+    """Fork a process and report its exit code. Returns only in the forked process."""
     bell, rope = socket.socketpair()
     rope.setblocking(False)
     line = connection.makefile("rw")
     order = json.loads(line.readline())
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # so that the bell rings
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # wakes the selector
     signal.set_wakeup_fd(rope.fileno())
     pid = os.fork()
     if pid == 0:

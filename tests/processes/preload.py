@@ -1,4 +1,4 @@
-"""The program's work, done once before there are processes that do it: what is made at the first time is there then."""
+"""Rehearsal: runs the program once before forking, so that all lazy work is done."""
 
 import asyncio
 import logging
@@ -20,10 +20,10 @@ from tests.chaos.scenario import Model, converse, settings
 
 
 async def rehearse(database: str = "") -> None:
-    """Run the program on both platforms, with people who talk to it.
+    """Run the program on both platforms with messages from users.
 
     Args:
-        database: its URL; by default, one of SQLite that the program makes.
+        database: its URL; by default the program creates a SQLite file.
     """
     model = Model()
     async with ScriptedOpenAI(model.answer) as scripted, SlackSandbox() as slack, DiscordSandbox() as discord:
@@ -57,7 +57,7 @@ def _silently() -> Iterator[None]:
 
 @contextmanager
 def _elsewhere() -> Iterator[None]:
-    """In a folder that is gone in the end."""
+    """Change to a temporary folder."""
     here = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="parley-rehearsal-") as folder:
         os.chdir(folder)

@@ -1,4 +1,4 @@
-"""What each process of the program does once is done once for all that share one, or are forked from it."""
+"""One-time work of the program, shared by all tests of a process and its forks."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +14,7 @@ from tests.fixtures import certificates as trust
 
 
 def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Certificates and prices are read, statements compiled, and whoever registers commands asks what is spoken."""
+    """Share certificates, prices, compiled statements and the registered locales."""
     prepared, known = Statement.prepared, dict[tuple[Statement, str], Prepared]()
     compiled = ClauseElement._compile_w_cache
     caches = dict[str, tuple[Dialect, dict[Any, Any]]]()
@@ -26,7 +26,7 @@ def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
         return known[key]
 
     def once_by_all(self: ClauseElement, dialect: Dialect, **how: Any) -> Any:
-        """Engines keep to themselves what they have compiled, and each test has one."""
+        """Share compiled statements among engines: each test has its own engine."""
         dialect, how["compiled_cache"] = caches.setdefault(dialect.name, (dialect, {}))
         return compiled(self, dialect, **how)
 

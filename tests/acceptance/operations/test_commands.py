@@ -62,7 +62,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert [worker["is_alive"] for worker in seen["workers"]] == [True]
     assert {channel["name"] for channel in seen["channels"]} <= {"slack", "discord"}
     code, said = await operator.types("status")
-    assert (code, said.splitlines()[-1]) == (0, "All is well.")
+    assert (code, said.splitlines()[-1]) == (0, "No problems.")
     account = await operator.reads(f"why {turn['id'][:7]}")
     assert (account["id"], account["receipt"]["history"]["messages"]) == (turn["id"], 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", account["created_at"])
@@ -77,7 +77,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     failed = re.search(r"turn `(\w+)`", apology.text)
     assert failed is not None
     seen = await operator.reads("status", 1)
-    assert [(one["kind"], one["about"]) for one in seen["findings"]] == [("failing", failed[1])]
+    assert [(one["kind"], one["subject"]) for one in seen["findings"]] == [("failing", failed[1])]
     code, said = await operator.types("status")
     assert code == 1
     assert "ProviderRequestError: turns that failed in the last hour: 1" in said
@@ -90,9 +90,9 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert asked["newest"] != failed[1]
     await bot.reply(platform, talk, lambda text: text == "Here I am.")
     code, said = await operator.types(f"retry {failed[1]}")
-    assert (code, "was tried again before" in said) == (1, True)
+    assert (code, "was already retried" in said) == (1, True)
     code, said = await operator.types(f"retry {turn['id']}")
-    assert (code, "is done: only what failed is tried again" in said) == (1, True)
+    assert (code, "is done: only failed turns can be retried" in said) == (1, True)
 
     # a running turn is cancelled
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
@@ -104,10 +104,10 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert code == 0, said
     await bot.reply(platform, talk, lambda text: text == f"Beginning\n\n{words.STOPPED}")
     code, said = await operator.types(f"cancel {runs['id']}")
-    assert (code, "is cancelled: there is nothing to end" in said) == (1, True)
+    assert (code, "is cancelled: only active turns can be cancelled" in said) == (1, True)
 
     # unknown ids
-    for given, why in (("xyz", "is no id of a turn"), ("0123456789", "there is no turn 0123456789")):
+    for given, why in (("xyz", "is not the id of a turn"), ("0123456789", "there is no turn 0123456789")):
         code, said = await operator.types(f"why {given}")
         assert (code, why in said, "`parley turns`" in said) == (1, True, True)
     assert (await operator.types("turns --since soon"))[0] == 2
@@ -121,7 +121,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert "dead" in {one["kind"] for one in seen["findings"]}
     (newest, *_) = await operator.reads("turns --limit 1")
     code, said = await operator.types(f"retry {newest['id']}")
-    assert (code, "no worker is at work" in said) == (0, True)
+    assert (code, "no worker is alive" in said) == (0, True)
     bot.answer = lambda _asked: "At last."
     await bot.start()
     await bot.reply(platform, talk, lambda text: text == "At last.")
@@ -130,7 +130,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
 async def test_commands_without_a_database_say_so_and_create_none(program: With, tmp_path: Path) -> None:
     code, said = await program({"DATABASE_URL": f"sqlite:///{tmp_path / 'none.db'}"}).finish("status")
     assert code == 1
-    assert "none.db: there is no database yet" in said
+    assert "none.db: no such database yet" in said
     assert not (tmp_path / "none.db").exists()
 
 

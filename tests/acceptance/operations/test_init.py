@@ -92,7 +92,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await seat.answers("SLACK_BOT_TOKEN [xoxb-…year]: ", "")
         await seat.sees("FAIL SLACK_BOT_TOKEN: Slack says invalid_auth.")
         await seat.answers("goes on without: ", "xoxb-\x01é")
-        await seat.sees("there is something in it that is no part of one")
+        await seat.sees("it contains a space or another invalid character")
         await seat.answers("goes on without: ", f"SLACK_BOT_TOKEN='{slack.bot_token}'")
         await seat.sees("the app lacks the scopes im:history")
         assert file.read_text() == THEIRS
@@ -101,7 +101,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await seat.sees("ok   Slack: parley in Sandbox")
         await seat.sees("SLACK_APP_TOKEN: ")
         seat.presses(CTRL_C)
-        await seat.sees("Stopped. What was written stays")
+        await seat.sees("Stopped. The answers so far are saved")
         assert await seat.ends() == 130
         assert slack.bot_token not in seat.screen
     kept = THEIRS.replace('"xoxb-the-one-of-last-year"', slack.bot_token)
@@ -116,8 +116,8 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         slack.faults.fail("apps.connections.open", status=503)
         await seat.answers("SLACK_APP_TOKEN: ", slack.app_token)
         await seat.sees("cannot answer right now")
-        await seat.answers("`keep` writes it untried: ", "keep")
-        await seat.sees("ok   SLACK_APP_TOKEN is written")
+        await seat.answers("`keep` saves it unchecked: ", "keep")
+        await seat.sees("ok   SLACK_APP_TOKEN is saved")
         await seat.answers("DISCORD_BOT_TOKEN: ", "MTI.not.theone")
         await seat.sees("FAIL DISCORD_BOT_TOKEN: Discord does not take it.")
         await seat.answers("goes on without: ", discord.bot_token)
@@ -155,9 +155,9 @@ async def test_init_checks_environment_settings_without_a_question(
         await seat.sees("SLACK_BOT_TOKEN is set in the environment")
         await seat.sees("asking Slack …")  # the check takes time
         await seat.sees("FAIL SLACK_APP_TOKEN: Slack says invalid_auth.")
-        await seat.sees("You have brought an agent")
+        await seat.sees("Your own agent names its models")
         await seat.answers("DATABASE_URL: ", "")
-        await seat.sees("Next: mend what begins with FAIL")
+        await seat.sees("Next: fix the lines that begin with FAIL")
         assert await seat.ends() == 1
         assert "asking Slack …" not in seat.screen
     assert not (tmp_path / ".env").exists()
@@ -173,16 +173,16 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
         await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
         await seat.sees("asking Slack …")
         seat.presses(CTRL_C)
-        await seat.sees("Stopped. What was written stays")
+        await seat.sees("Stopped. The answers so far are saved")
         assert await seat.ends() == 130
     assert (tmp_path / ".env").read_text() == "SLACK_MODE=http\n"
     slack.faults.clear()
     async with seated(zygote, tmp_path, "init --platform slack", settings) as seat:
         await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
         await seat.answers("SLACK_SIGNING_SECRET: ", "")
-        await seat.sees("FAIL SLACK_SIGNING_SECRET: nothing was typed")
+        await seat.sees("FAIL SLACK_SIGNING_SECRET: the answer is empty")
         await seat.answers("goes on without: ", slack.signing_secret)
-        await seat.sees("ok   SLACK_SIGNING_SECRET is written")
+        await seat.sees("ok   SLACK_SIGNING_SECRET is saved")
         await seat.sees("MODEL [gemini-3.5-flash]: ")
         seat.presses(CTRL_D)
         assert await seat.ends() == 130
@@ -195,17 +195,17 @@ async def test_init_without_a_writable_file_or_terminal_prints_one_line(
 ) -> None:
     code, said = await program(settings).finish("init", typed="slack\n")
     assert (code, len(said.splitlines())) == (2, 1)
-    assert "here is no terminal to answer them at" in said
+    assert "init needs a terminal" in said
 
     (disk / ".env").write_text(THEIRS)
     with filled(disk):
         async with seated(zygote, disk, "init --platform slack", settings) as seat:
             await seat.answers("SLACK_BOT_TOKEN [", slack.bot_token)
-            await seat.sees(".env: it cannot be written (No space left on device); it is as it was")
+            await seat.sees(".env: it cannot be written (No space left on device); it is unchanged")
             assert await seat.ends() == 2
     assert (disk / ".env").read_text() == THEIRS
     close(disk)
     async with seated(zygote, disk, "init", settings) as seat:
-        await seat.sees("it cannot be written there; go to a folder that is yours")
+        await seat.sees("this folder is not writable: change to another one")
         assert await seat.ends() == 2
     assert os.listdir(disk) == [".env"]

@@ -188,5 +188,5 @@ async def test_a_hanging_database_does_not_block_shutdown(start: Start, tmp_path
             assert await ending == 1
             assert monotonic() < until
             assert "left to whoever works next: the turns" in bot.program.log
-            assert bot.program.log.splitlines()[-1].startswith("the stop has had its 9 s")
+            assert bot.program.log.splitlines()[-1].startswith("the shutdown took longer than 9 s")
         await goes_on(bot, here)

@@ -57,7 +57,7 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     prices = tmp_path / "prices.toml"
     prices.write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
-    settings |= {"PRICES_FILE": str(prices), "DAILY_SPENDING_LIMIT_PER_USER_USD": "0.01"}  # less than the price of one answer
+    settings |= {"PRICES_FILE": str(prices), "DAILY_SPENDING_LIMIT_PER_USER_USD": "0.01"}  # less than one answer costs
     one = await start(**settings)
     one.answer = lambda _asked: "Here."
     here = talks(one)

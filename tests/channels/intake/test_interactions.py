@@ -145,7 +145,7 @@ async def test_an_interaction_that_cannot_be_stored_is_processed(
         await talk.say("one")
         await says(talk, "one")
         await talk.bot.settled(1)
-        monkeypatch.setattr(interactions, "insert_of", fail)
+        monkeypatch.setattr(queue_module, "build_insert", fail)
         await choose(sandbox)
         await sandbox.wait_for(lambda: told(sandbox))
 
@@ -160,7 +160,7 @@ async def test_the_token_of_an_interaction_is_encrypted_in_the_database(tmp_path
         token = str(row.message["address"]["token"])
         tokens = {part for call in server.calls for part in call.path.split("/")}
         assert token not in tokens
-        assert talk.bot.channel._seal.open(token) in tokens
+        assert talk.bot.channel._cipher.decrypt(token) in tokens
 
 
 async def ask_privately(sandbox: Any, name: str) -> Any:
