@@ -1,7 +1,6 @@
-"""What all tests stand on: how long they look for what nobody thought of, and a PostgreSQL of their own.
+"""Fixtures and options of all tests.
 
-`make test ARGS="--hypothesis-profile thorough"` looks longer; with `--outage 60`, a database that goes away is away for
-a minute.
+`--hypothesis-profile thorough` tries more examples; `--outage 60` makes database outages of a minute.
 """
 
 import asyncio
@@ -23,16 +22,16 @@ from tests.fixtures import empty_databases as tables
 from tests.processes import shared_setup as once
 from tests.processes.fork_server import Zygote, begun
 
-gc.disable()  # until all tests are found: nothing is let go of before
+gc.disable()  # until collection ends: it releases no memory
 
-#: How often Python's collector looks through what there is, if it is not told otherwise.
+#: Python's default thresholds of the garbage collector.
 THRESHOLDS = gc.get_threshold()
 
-#: Of programs as they are; and all zygotes that there are.
+#: Mould of the unchanged program, and the running zygotes.
 MOULD = "tests.processes.fork_main"
 MOULDS = (MOULD, "tests.chaos.fork_main")
 
-#: By mould, the folders of those that the workers of xdist share.
+#: Folders of the zygotes that xdist workers share, by mould.
 ZYGOTES = pytest.StashKey[dict[str, str]]()
 
 settings.register_profile("quick", max_examples=40, deadline=None)
@@ -46,20 +45,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def outage(pytestconfig: pytest.Config) -> float:
-    """Seconds for which a database that goes away is away: longer than it takes to notice."""
+    """Return the length of a database outage in seconds: longer than its detection takes."""
     return float(pytestconfig.getoption("outage"))
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """How many run tests at once: more than there are cores, since tests mostly wait."""
+    """Return the number of test processes: more than cores, since tests mostly wait."""
     return (os.cpu_count() or 1) * 3
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes long comes first, so that no worker is left alone with it in the end: each has its share of it, at the
-    beginning of the part of all tests that xdist gives it.
-    """
+    """Move slow tests to the front of each worker's share."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     long = [item for item in items if item.get_closest_marker("long")]
     others = iter([item for item in items if not item.get_closest_marker("long")])
@@ -74,14 +71,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays, and Python's collector looks through it no more: that took a tenth of the time."""
+    """Freeze the imported objects: collecting them took a tenth of the time."""
     gc.enable()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the tables that tests have made, each with `record_property("table", ...)`."""
+    """Print the tables that tests recorded with `record_property("table", ...)`."""
     for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
         for table in (value for name, value in report.user_properties if name == "table"):
             terminalreporter.section(report.nodeid)
@@ -90,7 +87,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _once_for_all() -> Iterator[None]:
-    """For all tests."""
+    """Share one-time work among all tests."""
     with pytest.MonkeyPatch.context() as patch:
         once.share(patch.setattr)
         yield
@@ -98,14 +95,14 @@ def _once_for_all() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresSandbox]:
-    """A server for all tests of a process."""
+    """Run a server for all tests of a process."""
     with PostgresSandbox() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres_server: PostgresSandbox) -> str:
-    """Of a database with all tables, for one test after the other."""
+    """Return the URL of a migrated database for successive tests."""
     url = driven(postgres_server.create("tests"))
     with asyncio.Runner() as runner:
         runner.run(tables.migrated(url))
@@ -114,7 +111,7 @@ def postgres_url(postgres_server: PostgresSandbox) -> str:
 
 @pytest.fixture
 def postgres(postgres_url: str) -> str:
-    """The URL of a database with all tables and nothing in them."""
+    """Return the URL of an empty migrated database."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(tables.empty(postgres_url))
     return postgres_url
@@ -122,7 +119,7 @@ def postgres(postgres_url: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """All workers of xdist share the zygotes: each is warmed once, by the first worker that wants it."""
+    """Share the zygotes among xdist workers; the first user of each warms it up."""
     config: pytest.Config = node.config
     if ZYGOTES not in config.stash:
         stack = ExitStack()
@@ -133,7 +130,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @contextmanager
 def zygote_of(config: pytest.Config, mould: str) -> Iterator[Zygote]:
-    """What is forked as `mould` has it: the one of all workers, or one of this process's own."""
+    """Return the zygote of a mould: the shared one, or one of this process."""
     shared = getattr(config, "workerinput", {}).get("zygotes")
     with nullcontext(Zygote(Path(shared[mould]))) if shared else begun(mould) as zygote:
         zygote.warm()
@@ -142,21 +139,21 @@ def zygote_of(config: pytest.Config, mould: str) -> Iterator[Zygote]:
 
 @pytest.fixture(scope="session")
 def zygote(pytestconfig: pytest.Config) -> Iterator[Zygote]:
-    """What programs are forked from, each without its imports: they take seconds of work."""
+    """Return the zygote that forks programs: their imports take seconds."""
     with zygote_of(pytestconfig, MOULD) as process:
         yield process
 
 
 @pytest.fixture
 def python(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What stands where `python` would, and where `sys.executable` does: what it is asked for is forked."""
+    """Replace `python` and `sys.executable` with a client that forks processes."""
     monkeypatch.setattr(sys, "executable", str(zygote.python))
     return zygote.python
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB; who may make none does without the test."""
+    """Mount a file system of 4 MB; skip the test without the permission."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
@@ -167,5 +164,5 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def driven(url: str) -> str:
-    """The URL as SQLAlchemy has it."""
+    """Return the URL with SQLAlchemy's driver."""
     return url.replace("postgresql://", "postgresql+asyncpg://")

@@ -1,4 +1,4 @@
-"""`agents.toml`, and what is said of one that is wrong."""
+"""`agents.toml` and its errors."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ T0123456 = "clerk"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder from which the bot is started, with an agent in it."""
+    """Provide a working folder with an agent."""
     (tmp_path / "sky").mkdir()
     (tmp_path / "sky" / "agent.py").write_text(BROUGHT)
     for name, value in {"MODEL": "openai/small", "OPENAI_BASE_URL": "http://127.0.0.1:9"}.items():

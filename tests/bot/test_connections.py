@@ -19,7 +19,7 @@ ROUTES = [web.post("/echo", echo), web.get("/healthz", echo)]
 
 
 async def is_closed(reader: asyncio.StreamReader) -> bool:
-    """Wait until the other side has closed the connection without an answer."""
+    """Return whether the server closes the connection without an answer."""
     try:
         async with asyncio.timeout(30):
             return await reader.read() == b""

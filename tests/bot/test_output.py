@@ -1,4 +1,4 @@
-"""What operators are shown."""
+"""Output for operators."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ def test_output_during_a_progress_line_goes_to_its_stream(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tables, "SPINNER_DELAY_SECONDS", 0.0)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # stands for a terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")  # plays a terminal
     shown, until = "", time.monotonic() + 10
     with redirect_stdout(StringIO()) as file, tables.show_progress("reading"):
         while "reading …" not in shown and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""The server is there before the platforms' routes: early requests are held until these are added."""
+"""HTTP server that starts before the platforms' routes and holds early requests."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""What all tests of the channels stand on."""
+"""Fixtures for all tests of the channels."""
 
 import pytest
 
@@ -11,5 +11,5 @@ __all__ = ["nothing_stays_and_nobody_waits"]
 
 @pytest.fixture(autouse=True)
 def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a database operation fail after its third try."""
+    """Limit a database operation to three tries."""
     monkeypatch.setattr(retry, "RETRY_WAIT", limited(0.01, 0.01))

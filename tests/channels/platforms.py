@@ -1,4 +1,4 @@
-"""The bot on either platform, in the words that a scenario has for both."""
+"""One interface to the bot on both platforms for scenarios."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,17 +15,17 @@ from tests.fixtures.buttons import with_button
 
 PLATFORMS = ("slack", "discord")
 
-#: Seconds between the attempts at a call that failed in passing.
+#: Seconds between the tries of a call with transient errors.
 PAUSES = (0.01, 0.02, 0.05)
 
 
 class Talk(Protocol):
-    """One conversation, and the bot that is in it.
+    """Conversation with a bot.
 
     Attributes:
-        bot: everything between the platform and the model.
-        sandbox: the platform.
-        calls: the platform's names of the calls that a reply is made of.
+        bot: the running bot.
+        sandbox: the local platform.
+        calls: names of the platform's API calls that a reply uses.
     """
 
     bot: Any
@@ -35,22 +35,22 @@ class Talk(Protocol):
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> Any: ...
 
     def fetched(self) -> int:
-        """How often a file was fetched."""
+        """Return the number of file downloads."""
 
     def replies(self) -> list[Any]:
-        """What the bot says to all, but for what is nothing but a file."""
+        """Return the bot's public messages except those of only a file."""
 
     def files(self) -> list[tuple[str, bytes]]:
-        """The files that can be seen, by name."""
+        """Return the visible files by name."""
 
     def whispers(self, user: str = "ada") -> list[str]:
-        """What the bot has told one person alone."""
+        """Return the bot's private messages to a user."""
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        """Press the button on the newest reply that has it."""
+        """Press a button on the newest reply that has it."""
 
     def receipts(self) -> int:
-        """How many reactions stand."""
+        """Return the number of reactions."""
 
 
 class SlackTalk:
@@ -147,7 +147,7 @@ def texts(talk: Talk) -> list[str]:
 
 
 async def shows(talk: Talk, predicate: Callable[[list[str]], object]) -> list[str]:
-    """The texts of the bot's messages, once they are as wanted."""
+    """Wait until the bot's messages satisfy a condition, and return their texts."""
     try:
         await talk.sandbox.wait_for(lambda: predicate(texts(talk)))
     except TimeoutError as error:
@@ -168,7 +168,7 @@ async def sandbox_of(platform: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def talking(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Talk]:
-    """A bot in a sandbox, and a conversation with it; calls that fail are soon made again."""
+    """Run a bot with short retry pauses on the sandbox, and begin a conversation."""
     is_slack = isinstance(sandbox, SlackSandbox)
     running: Any = slack_tests.running if is_slack else discord_tests.running
     async with running(sandbox, folder, *script, **more) as bot:
@@ -177,5 +177,5 @@ async def talking(sandbox: Any, folder: Path, *script: Any, **more: Any) -> Asyn
 
 
 def quick(bot: Any) -> None:
-    """Let its calls be made again soon, and its windows pass quickly."""
+    """Shorten the retry pauses and rate limit windows of a bot."""
     bot.channel._api._caller = Caller("test", pauses=PAUSES, speed=100)

@@ -43,7 +43,7 @@ async def ask(bot: Bot, text: str = "hello") -> Any:
 
 @asynccontextmanager
 async def in_the_middle(slack: SlackSandbox, folder: Path, said: str, *then: str) -> AsyncIterator[tuple[Bot, Any]]:
-    """A question whose answer stands as far as it is said, and what the model says when it is asked again."""
+    """Begin an answer that stops halfway, and set the model's next answer."""
     async with running(slack, folder, [Say(said), Pause(60)], *then) as bot:
         question = await ask(bot)
         await bot.shows(question, lambda texts: said in texts)
@@ -303,7 +303,7 @@ async def test_a_message_posted_after_a_lost_lease_is_deleted(
             await change(owner="another worker", claim_number=2, attempt=2)
             await shown(self, turn, chunks)
 
-        async with bot.database.write() as connection:  # which lives
+        async with bot.database.write() as connection:  # another worker that is alive
             await connection.execute(
                 sa.insert(workers).values(id="another worker", lease_expires_at=float("inf"), rate_limit_usage={})
             )

@@ -9,7 +9,7 @@ from core.errors import SurfaceError
 
 
 def answers(*values: str) -> Callable[[], Awaitable[str]]:
-    """A platform that gives these answers, one a call, and is out of reach afterwards."""
+    """Return a fetch function with these values, one per call, that fails afterwards."""
     left = list(values)
 
     async def fetch() -> str:

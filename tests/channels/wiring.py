@@ -1,4 +1,4 @@
-"""What stands behind an adapter: the real core with a scripted model, wired as the program wires it."""
+"""The core behind an adapter, wired as in the program, with a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -56,22 +56,22 @@ from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.watched_database import Watched
 
-#: What may be chosen; and how many tokens of history are sent.
+#: Models that users may choose, and the token budget of the history.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 
-#: What answers where the model cannot, if there is a script for it.
+#: Fallback model, if a script for it is given.
 STAND_IN = "openai/stand-in"
 
-#: Rules by which everybody may speak.
+#: Access rules without restrictions.
 OPEN = AccessRules()
-#: The agent that answers.
+#: The default agent.
 PARLEY = AgentRouter("parley", {"parley": AgentProfile("parley", MODELS)})
 
-#: As far as the program looks back by default.
+#: Default bounds of the program's backfill.
 BOUNDS = BackfillLimits()
 
 
-#: A scripted model of each vendor, and its full name.
+#: Scripted server and full model name of each vendor.
 MODEL_SERVERS: Mapping[str, tuple[Any, str]] = {
     "openai": (ScriptedOpenAI, "openai/scripted"),
     "anthropic": (ScriptedAnthropic, "anthropic/scripted"),
@@ -81,7 +81,7 @@ MODEL_SERVERS: Mapping[str, tuple[Any, str]] = {
 
 @dataclass
 class Core:
-    """The parts; `channels` is where the adapter goes."""
+    """Parts of the core; the adapter is added to `channels`."""
 
     model: Any
     database: Watched
@@ -199,14 +199,14 @@ def _endpoints(address: str) -> VendorSettings:
 
 
 async def successor(database: Database, agents: AgentRouter = PARLEY) -> TurnStore:
-    """The turns as a process sees them that has just begun: all that were before it are gone."""
+    """Return the turn store of a new process after all others have died."""
     lease = Lease(database)
     await lease.acquire()
     return TurnStore(database, lease, agents)
 
 
 class Wired:
-    """A bot between its platform and the model."""
+    """Bot between its platform and the model."""
 
     def __init__(self, core: Core) -> None:
         self.model = core.model
@@ -225,17 +225,17 @@ class Wired:
             return list((await connection.execute(query)).all())
 
     async def settled(self, count: int) -> list[Any]:
-        """The turns, once so many have ended."""
+        """Wait until `count` turns have ended, and return all turns."""
         return await self.database.until(
             self.turn_rows, lambda rows: sum(row.finished_at is not None for row in rows) >= count
         )
 
     async def in_states(self, *states: str) -> None:
-        """Once the turns are in these."""
+        """Wait until the turns are in these states."""
         await self.database.until(self.turn_rows, lambda rows: [row.state for row in rows] == list(states))
 
     async def at_rest(self, count: int) -> list[Any]:
-        """The messages that were accepted, once there are so many and each of them has come to its end."""
+        """Wait until `count` messages are accepted and processed, and return them."""
 
         async def left() -> tuple[list[Any], list[Any]]:
             over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
@@ -246,10 +246,10 @@ class Wired:
         return rows
 
     async def restarted(self, **changed: Any) -> None:
-        """What runs dies, and another process goes on.
+        """Replace the running worker with a new one, as after a crash.
 
         Args:
-            changed: how the one turn stands then, instead of as it does.
+            changed: column values of the turn that the new worker finds.
         """
         async with self.worker._claiming:
             self.turns._update = self.turns.end = _torn  # type: ignore[method-assign]
@@ -269,7 +269,7 @@ class Wired:
 
 
 async def until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
-    """Return as soon as it holds: for what the sandbox does not see."""
+    """Poll until the predicate holds: for state that the sandbox does not see."""
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 (it holds without a word)
             await asyncio.sleep(0.005)

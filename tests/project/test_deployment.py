@@ -1,4 +1,4 @@
-"""The files that others run the bot with name what there is: where nothing is to try them with, they are read."""
+"""Deployment files name existing commands, files, settings and metrics."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from sandbox.procfile import KILLED_AFTER
 
 ROOT = Path(__file__).parents[2]
 
-#: Heroku: what `app.json` may have, and the sizes of dynos of the common runtime.
+#: Heroku: the keys of `app.json`, and the dyno sizes of the common runtime.
 APP_KEYS = {
     "name",
     "description",
@@ -43,7 +43,7 @@ APP_KEYS = {
 }
 SIZES = {"eco", "basic", "standard-1x", "standard-2x", "performance-m", "performance-l"}
 
-#: Docker: what a line of a Dockerfile may begin with.
+#: Docker: the instructions of a Dockerfile.
 INSTRUCTIONS = {
     "ARG",
     "CMD",
@@ -68,7 +68,7 @@ def commands() -> set[str]:
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The lines of the Dockerfile, each with its first word apart."""
+    """Return the instructions of the Dockerfile with their arguments."""
     text = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
@@ -121,7 +121,9 @@ def test_the_dockerfile_names_real_files_and_an_unprivileged_user() -> None:
     assert {word for word, _ in lines} <= INSTRUCTIONS
     wanted = (ROOT / ".python-version").read_text().strip()
     assert set(re.findall(r"^FROM python:(\S+)-slim", docker, re.M)) == {wanted}
-    assert re.search(r"^ENV .*\bLISTEN_HOST=0\.0\.0\.0\b", docker, re.M)  # the container's loopback is its own
+    assert re.search(
+        r"^ENV .*\bLISTEN_HOST=0\.0\.0\.0\b", docker, re.M
+    )  # the loopback of a container is unreachable from outside
     for image in re.findall(r"^FROM (\S+)|--from=(\S+/\S+)", docker, re.M):
         assert ":" in "".join(image), "an image has a version"
         assert not "".join(image).endswith(":latest")
@@ -199,7 +201,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 def test_the_prometheus_rules_name_real_metrics() -> None:
     instruments = [each for name, each in vars(metrics).items() if not name.startswith("_")]
-    counted = [each._name for each in instruments if hasattr(each, "_name")]  # OpenTelemetry has no public name for it
+    counted = [each._name for each in instruments if hasattr(each, "_name")]  # OpenTelemetry has no public access to it
     assert counted
     told = {name.replace(".", "_") for name in counted}
     asked = set(re.findall(r"parley_[a-z_]+", (ROOT / "deploy" / "rules.yaml").read_text()))

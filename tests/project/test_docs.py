@@ -1,4 +1,4 @@
-"""The pages say what the code does."""
+"""The docs match the code."""
 
 import ast
 import asyncio
@@ -92,7 +92,7 @@ def relative(page: Path) -> str:
 
 
 def default_of(settings: Settings, name: str) -> str:
-    """As one would write it into `.env`; empty for none."""
+    """Return a setting's default as it is written in `.env`; empty for none."""
     if name == "database_url":
         return settings.database_address.replace("+aiosqlite", "")
     value: Any = getattr(settings, name)
@@ -110,7 +110,7 @@ def default_of(settings: Settings, name: str) -> str:
 
 
 def is_said(written: str, default: str) -> bool:
-    """A long default may be cut short, with dots."""
+    """Return whether the docs state the default; a long one may be shortened with dots."""
     return default.startswith(written.removesuffix(" ...")) if written.endswith(" ...") else written == default
 
 
@@ -120,8 +120,8 @@ def examples(page: Path) -> list[str]:
 
 @pytest.fixture
 def defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    """Each setting in the name of the environment, with its default."""
-    monkeypatch.chdir(tmp_path)  # away from any .env
+    """Return the default of each setting by its environment variable."""
+    monkeypatch.chdir(tmp_path)  # a folder without .env
     for name in [*Settings.model_fields, "dyno"]:
         monkeypatch.delenv(name.upper(), raising=False)
     settings = Settings()
@@ -178,7 +178,7 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         ("forget", "deleted"): DeletionResult,
         ("check", ""): trials.CheckResult,
     }
-    less = {("why", ""): {"cost"}}  # which is told in dollars
+    less = {("why", ""): {"cost"}}  # printed in dollars
     more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
     more |= {("forget", ""): {"is_deleted", "deleted"}}
     assert listed == {
@@ -277,7 +277,7 @@ def test_the_discord_page_lists_the_permissions_and_intents() -> None:
     named_there = discord.Permissions(**dict.fromkeys(constants(permissions), True))
     assert named_there == permissions_of(auto_thread=True)
     assert f"`{PERMISSIONS.value}`" in permissions
-    named = {name.replace("direct_", "dm_") for name in constants(asked)}  # discord.py's word
+    named = {name.replace("direct_", "dm_") for name in constants(asked)}  # the name in discord.py
     assert named == {name for name, is_on in make_intents(message_content=True) if is_on}
 
 
@@ -394,7 +394,7 @@ async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch
     assert await tickets.run_async(args={}, tool_context=spoken) == ["a ticket of Ada"]
     assert [is_idempotent(tool) for tool in (on_call, rate, holidays)] == [False, False, True]
 
-    context: Any = None  # neither of them looks at it
+    context: Any = None  # both ignore it
     assert (on_call.name, rate.name) == ("on_call", "rate")
     found = await on_call.run_async(args={"day": "2026-11-23"}, tool_context=context)
     assert found == {"day": "2026-11-23", "name": "Ada"}
@@ -421,7 +421,7 @@ def test_the_sandbox_example_prints_the_documented_output() -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """The names by which a page's headings are linked to."""
+    """Return the anchors of a page's headings."""
     return set(_anchors(page.read_text()))
 
 
@@ -431,7 +431,7 @@ def _anchors(text: str) -> Iterator[str]:
 
 
 def constants(text: str) -> set[str]:
-    """What the first column of a table names in capitals, in small letters."""
+    """Return the upper-case names of a table's first column, in lower case."""
     rows = re.findall(r"^\| (`[A-Z_`, ]+`) \|", text, re.M)
     return {name.lower() for row in rows for name in re.findall(r"[A-Z_]+", row)}
 
@@ -445,14 +445,14 @@ def check_limits(page: str, limits: MessageLimits, windows: Mapping[str, Window]
 
 
 def filled(text: str, **ids: str) -> str:
-    """What the page says, with ids for its words in capitals."""
+    """Replace the page's upper-case placeholders with ids."""
     for word, key in ids.items():
         text = re.sub(rf"\b{word}\b", key, text)
     return text
 
 
 class Box:
-    """Stands where the inbox stands, and keeps what is accepted."""
+    """Inbox that collects the accepted messages."""
 
     def __init__(self) -> None:
         self._inbounds = asyncio.Queue[InboxMessage]()
@@ -467,12 +467,12 @@ class Box:
 
 @asynccontextmanager
 async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
-    """The Discord adapter, and what it hears."""
+    """Run the Discord adapter with an inbox that collects its messages."""
     settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
     database = Database("sqlite+aiosqlite://")
     lease = Lease(database)
     assignment = ShardAssignment(database, lease, DiscordChannel.name)
-    nothing: Any = None  # no message of the pages asks for it
+    nothing: Any = None  # no message of the docs needs it
     interactions = InteractionQueue(database, Lease(database))
     refusals = DenialNotices(database)
     desk = ChannelServices(

@@ -1,4 +1,4 @@
-"""The page of the reviews names tests that exist."""
+"""The reviews page names existing tests."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The requirements, their tests and their page of reference keep together."""
+"""The requirements, their tests and their reference page match."""
 
 import inspect
 import re

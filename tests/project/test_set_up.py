@@ -1,4 +1,4 @@
-"""Who follows the pages that set the bot up, word by word, gets where they lead."""
+"""The setup pages work as written."""
 
 import json
 import re
@@ -30,7 +30,7 @@ HOWTO = ROOT / "docs" / "howto"
 _BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>sh|console)\n(?P<said>.*?)^(?P=indent)```", re.M | re.S)
 _SETTING = re.compile(r"^(?P<name>[A-Z][A-Z_]+)=", re.M)
 
-#: Of the environment as well, and read by others: where OpenTelemetry is to send what it is told.
+#: Environment variables that other programs read: OpenTelemetry's exporter settings.
 OTHERS = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"}
 
 
@@ -43,7 +43,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackSandbox]:
-    """One in which the app was made from the file that the page has one paste."""
+    """Provide a Slack whose app has the manifest of the page."""
     async with SlackSandbox() as sandbox:
         sandbox.install(json.loads((ROOT / "manifest.json").read_text()))
         yield sandbox
@@ -61,7 +61,7 @@ def blocks(page: str, kind: str) -> list[str]:
 
 
 def written(block: str, **values: str) -> None:
-    """Write a block into `.env`, with these values in the place of its dots."""
+    """Write a block into `.env` with these values."""
     for name, value in values.items():
         block, count = re.subn(rf"(?m)^{name}=.*$", f"{name}={value}", block)
         assert count == 1, name
@@ -69,7 +69,7 @@ def written(block: str, **values: str) -> None:
 
 
 async def checked(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str]:
-    """What `make check` says, which has fetched what tokens are counted with."""
+    """Return the lines of `make check` on a machine with the token vocabulary."""
     monkeypatch.setattr(checking, "has_vocabulary", lambda _: True)
     for name, address in addresses.items():
         monkeypatch.setenv(name, address)
@@ -79,7 +79,7 @@ async def checked(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str
 
 
 def shown(page: str) -> list[list[str]]:
-    """What the page shows of `make check`."""
+    """Return the page's outputs of `make check`."""
     return [block.splitlines()[1:] for block in blocks(page, "console") if block.startswith("$ make check")]
 
 

@@ -1,4 +1,4 @@
-"""What attacks go through: the real clients against the sandboxes, with the whole bot behind."""
+"""Fixtures: the whole bot with real clients against the local platforms."""
 
 from collections.abc import AsyncIterator
 

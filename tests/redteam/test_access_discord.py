@@ -1,4 +1,4 @@
-"""Those who may not speak with the bot in Discord try every way in."""
+"""Denied users try every access to the bot in Discord."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def echo(asked: Any) -> str:
 
 
 def told(bot: Bot, user: str) -> list[str]:
-    """What the bot has said to somebody directly."""
+    """Return the bot's direct messages to a user."""
     return [message.text for message in bot.own(bot.server.open_dm(user))]
 
 
@@ -37,14 +37,14 @@ async def says(bot: Bot, message: DiscordMessage, text: str) -> None:
 
 
 async def heard(bot: Bot) -> None:
-    """All that was told until now has been dealt with: somebody else, who speaks last, is answered."""
+    """Wait until all earlier messages are processed: a later message of another user is answered."""
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.says(last, "heard: last")
     await bot.channel._intake.drain(20)
 
 
 async def stands(bot: Bot, said: str) -> list[str]:
-    """The tables in which these words stand."""
+    """Return the tables that contain the text."""
     async with bot.database.read() as connection:
         rows = [
             (table.name, row) for table in metadata.sorted_tables for row in await connection.execute(sa.select(table))
@@ -164,7 +164,7 @@ async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox
         await bot.says(question, "heard: Ada Lovelace: two")
         await heard(bot)
         assert len(await bot.inbox_rows()) == 4
-        assert told(bot, "grace") == []  # it is long past
+        assert told(bot, "grace") == []  # long ago
 
 
 async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Those who may not speak with the bot in Slack try every way in."""
+"""Denied users try every access to the bot in Slack."""
 
 import asyncio
 from functools import partial
@@ -31,7 +31,7 @@ def contains(text: str, texts: list[str]) -> bool:
 
 
 def whispers(bot: Bot, user: str) -> list[str]:
-    """What somebody sees of the bot's, and nobody else."""
+    """Return the bot's private messages to a user."""
     places = [*bot.slack.channels.values(), bot.slack.open_dm(user)]
     return [m.text for p in places for m in bot.slack.messages(p) if m.ephemeral_to == bot.slack.people[user].id]
 
@@ -42,7 +42,7 @@ def said_by_all(bot: Bot, channel: str = "general") -> list[str]:
 
 
 async def heard(bot: Bot, n: int = 0) -> None:
-    """All that was told until now has been dealt with: somebody else, who speaks last, is answered."""
+    """Wait until all earlier messages are processed: a later message of another user is answered."""
     last = await bot.mention_bot("linus", "random", f"last {n}")
     await bot.shows(last, lambda texts: f"heard: linus: last {n}" in texts)
     await bot.slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in bot.slack.envelopes))
@@ -50,12 +50,12 @@ async def heard(bot: Bot, n: int = 0) -> None:
 
 
 async def accepted(bot: Bot, count: int) -> None:
-    """So many messages have been."""
+    """Wait until `count` messages are accepted."""
     await bot.database.until(bot.inbox_rows, lambda rows: len(rows) >= count)
 
 
 async def holds(bot: Bot, words_: str) -> list[str]:
-    """The tables in which these words stand."""
+    """Return the tables that contain the text."""
     found = []
     async with bot.database.read() as connection:
         for table in metadata.sorted_tables:

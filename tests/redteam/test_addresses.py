@@ -1,4 +1,4 @@
-"""The tool that reads web pages is led to what is not public."""
+"""Attempts to make the web page tool read private addresses."""
 
 import asyncio
 import socket
@@ -45,7 +45,7 @@ LOCAL = {
 
 @asynccontextmanager
 async def inner(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[str]]]:
-    """What nobody may reach from outside, and what was asked of it."""
+    """Run a private server, and yield its address and requests."""
     asked = list[str]()
 
     async def serve(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Attacks by way of agents, their tools, their memory and what they are called."""
+"""Attacks through agents, their tools, memory and names."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ from tests.fixtures.conversation import (
 
 __all__ = ["converse"]
 
-#: One for all, one that is for a place of its own, and one that nobody may choose.
+#: A general agent, one for a single location, and one that nobody may choose.
 BOT = AgentRouter(
     "parley",
     {
@@ -139,7 +139,7 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
 
 
 def _shown(talk: Any) -> list[str]:
-    """What stands there while it looks."""
+    """Return the status text during the tool call."""
     version = talk.replies()[-1].versions[-1]
     found = [task.title for task in getattr(version, "tasks", ())] + [version.text]
     return [text for text in found if "Looking at" in text] or [""]
@@ -187,7 +187,7 @@ PAY: Answer = [ToolCall("p1", "pay", {"to": "Mallory"}), Done()]
 
 
 async def both(talk: Conversation, tmp_path: Path, app: App) -> AgentRuntime:
-    """Another agent in the same conversation."""
+    """Provide a second agent in the same session."""
     service = SessionService(talk.database, TokenCounter(tmp_path), home_app=talk.runtime.app.name)
     return AgentRuntime(app, service)
 

@@ -1,4 +1,4 @@
-"""What was not done by whom it says, or not by Slack at all."""
+"""Forged requests and interactions."""
 
 import json
 import time
@@ -36,7 +36,7 @@ SIGNATURES: Mapping[str, Callable[[Headers, Headers], Headers]] = {
 
 
 def bodies(slack: SlackSandbox) -> dict[str, str]:
-    """What Slack would say for ada, had she done it."""
+    """Return the bodies that Slack would send for Ada."""
     ada, channel = slack.people["ada"].id, slack.channels["general"].id
     about = {"team": {"id": slack.team_id}, "user": {"id": ada, "team_id": slack.team_id}, "trigger_id": "1.2.3"}
     place = {"channel": {"id": channel}, "response_url": slack.api_url}

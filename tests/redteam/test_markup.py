@@ -1,4 +1,4 @@
-"""What the model says, whoever has talked it into that, calls nobody and hides no link."""
+"""Model text pings nobody and hides no link."""
 
 import re
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ ATTACKS = {
 }
 
 
-#: What each of the platforms would take for more than text.
+#: Markup of each platform.
 TOKENS = {"slack": r"<(!|@|#|/|https?:[^>|]*\||slackapp)", "discord": r"<[@#/]|@(everyone|here)"}
 
 
@@ -62,7 +62,7 @@ answers = dict[str, str]()
 
 
 def is_quiet(reply: Any) -> bool:
-    """Whether the platform fetches nothing that is linked: who is linked would learn what the link says."""
+    """Return whether the platform fetches no linked page: a fetch would leak the URL."""
     if isinstance(reply, SlackMessage):
         return (reply.unfurl_links, reply.unfurl_media) == (False, False)
     return bool(reply.flags & discord.MessageFlags.suppress_embeds.flag)
@@ -70,7 +70,7 @@ def is_quiet(reply: Any) -> bool:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
 async def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
-    """One conversation for all of them."""
+    """Provide one conversation for all attacks."""
     async with AsyncExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         patched.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
@@ -92,7 +92,7 @@ async def test_markup_in_model_text_is_shown_as_text(talk: Talk, attack: str) ->
     (reply,) = [message for message in talk.replies() if f"end {number}." in message.text]
     assert reply.pings == frozenset()
     assert is_quiet(reply)
-    sent = re.sub(r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL)  # code is only shown
+    sent = re.sub(r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL)  # code stays visible
     assert not re.search(TOKENS[talk.bot.channel.name], sent), sent
     if "link" in attack and "evil" in ATTACKS[attack]:
         assert "evil.example" in reply.text

@@ -1,4 +1,4 @@
-"""What is said in the sandbox is shown on its page, and never run there."""
+"""Messages on the sandbox's page are plain text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every regular expression over text from outside takes linear time."""
+"""Each regular expression over foreign text takes linear time."""
 
 import importlib
 import inspect
@@ -21,31 +21,31 @@ from channels.replies.tool_status import plain_text
 from channels.slack.text import make_title
 from channels.slack.text import remove_mention as without_slack_mention
 
-#: The process of the local model: it imports the model's runtime, which no other process may.
+#: Module of the local model's process: only it may import the model's runtime.
 PROCESSES = frozenset({"core.models.providers.local_server"})
 
 MAX_CHARACTERS = 40_000
 MAX_SECONDS = 0.5
 
-#: Patterns over what the operator writes.
+#: Patterns over the operator's files.
 TRUSTED = frozenset({"bot.setup.env_file._ASSIGNMENT"})
 
-#: Calls that look for a pattern again behind each match.
+#: Methods that search again after each match.
 _SCANS = frozenset({"finditer", "findall", "sub", "subn", "split"})
 
 _GENERIC = ("a", "0", "\u00e9", " ", "\t", "\n", *string.punctuation, "](", "<!--", "a.", "a-", "a ")
 
-#: The worst inputs of a tenth of the length are tried at the whole length.
+#: Length of the trial inputs, and the number of slowest ones that are tried at full length.
 _SAMPLE, _WORST = MAX_CHARACTERS // 10, 4
 
-#: CPython has no public parser of patterns.
+#: CPython has no public parser for patterns.
 _parser: Any = importlib.import_module("re._parser")
 _compiler: Any = importlib.import_module("re._compiler")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
 class Used(NamedTuple):
-    """A pattern, and the calls that the code makes with it."""
+    """Pattern with the methods that the code calls on it."""
 
     name: str
     pattern: Any
@@ -61,7 +61,7 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def _patterns(value: object) -> Iterator[Any]:
-    """Yield the patterns that a module's attribute is or holds."""
+    """Yield the patterns in a module's attribute."""
     if isinstance(value, (re.Pattern, regex.Pattern)):
         yield value
     elif isinstance(value, (Mapping, tuple, list, set, frozenset)):
@@ -82,7 +82,7 @@ def _collect() -> list[Used]:
 
 
 def _sample(items: Iterable[tuple[Any, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return a text that fits, and pairs: a text that fits one part of it, behind a text that fits the parts before."""
+    """Return a matching text, and for each part a matching text with its prefix."""
     pieces, parts = list[str](), list[tuple[str, str]]()
     for code, argument in items:
         piece, inner = _piece(str(code), argument)
@@ -126,7 +126,7 @@ def _fits(code: str, argument: Any, char: str) -> bool:
 
 
 def _inputs(pattern: Any, length: int) -> Iterator[str]:
-    """Yield texts of this length: parts of what fits over and over, behind what fits before them, with a wrong end."""
+    """Yield texts of this length: a prefix, a repeated matching part, and a wrong end."""
     parts = dict.fromkeys(("", unit) for unit in _GENERIC)
     if isinstance(pattern, re.Pattern):
         found = _sample(_parser.parse(pattern.pattern, pattern.flags))[1]

@@ -1,4 +1,4 @@
-"""Attacks on the caps: each through the real client against the sandbox, and none of them gets more than there is."""
+"""Attacks on the spending limits through the real client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking
 from tests.channels.slack.conftest import Bot, running
 from tests.channels.slack.interactions.test_commands import said
 
-#: Less than one answer of the scripted model costs ($0.012).
+#: Limit below the price of one answer of the scripted model ($0.012).
 CENT = to_amount(Decimal("0.01"))
 
 Attack = Callable[[Bot], Awaitable[None]]
@@ -32,7 +32,7 @@ async def used_up(bot: Bot, user: str = "ada") -> None:
 
 
 async def six_questions_in_six_threads_at_once(bot: Bot) -> None:
-    """A race for what is left: all of them are claimed together."""
+    """Race for the remaining budget: all turns are claimed together."""
     await asyncio.gather(*(bot.mention_bot("ada", "general", f"question {n}") for n in range(6)))
     await bot.settled(6)
 
@@ -122,7 +122,7 @@ async def test_no_attack_gets_a_model_call_past_the_spending_limit(
 
 
 async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSandbox, tmp_path: Path) -> None:
-    """Anthropic tells what it has read before it says a word: who stops it each time has that counted."""
+    """Check that input tokens count: Anthropic reports them before the first text."""
     core = {"limits": SpendingLimits(person=to_amount(Decimal("0.000001"))), "vendor": "anthropic"}
     async with running(slack, tmp_path, lambda _: [Say("Once upon a time"), Pause(60)], core=core) as bot:
         question = await bot.mention_bot("ada", "general", "tell a story")

@@ -1,4 +1,4 @@
-"""What attackers try with receipts: to learn of others' answers, to have secrets told, to be heard through them."""
+"""Attacks on turn reports: other users' answers, secrets, and markup."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from tests.channels.commands.test_why import account
 from tests.channels.commands.why_requests import by_button, by_command, by_menu
 from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking
 
-#: What is in the settings, and looks like nothing.
+#: Secret in the settings that no pattern recognizes.
 KNOWN = "correct horse battery staple"
 
 
@@ -45,11 +45,11 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
         assert await by_command(talk, "grace", turn.id) == nothing
         assert await by_menu(talk, answer, "grace") == nothing
         assert await by_menu(talk, question, "grace") == nothing
-        # nor is it told whether there is such a turn
+        # the answer does not reveal that the turn exists
         for made_up in ("0000000000", turn.id[:9], "%", f"{turn.id}' OR '1'='1"):
             assert await by_command(talk, "grace", made_up.replace(" ", "_")) == nothing
             assert await by_button(talk, "ada", button=f"why:{made_up}") == nothing
-        # who asked is told himself, and of all that nobody else saw a word
+        # only the author sees the report
         assert turn.id in await by_command(talk, "ada", turn.id)
         assert [message.text for message in talk.replies()] == ["It is 42."]
 
@@ -117,7 +117,7 @@ async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: An
             assert not LEAKS.search(said)
             assert not re.search(r"<[!@#h]|@(everyone|here)", said)
             (line,) = [line for line in said.splitlines() if "`look`" in line]
-            assert line.count("`") == 6  # the tool, the arguments and the error: nothing in them ends its span
+            assert line.count("`") == 6  # tool, arguments and error stay in their code spans
         assert not any(message.pings for message in talk.replies())
         assert not LEAKS.search(json.dumps(turn.run_record))
         found = await TurnReports(talk.bot.database, Prices()).get(turn.id)

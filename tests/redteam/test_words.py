@@ -1,4 +1,4 @@
-"""Words that try to be more than words: in what others say, in names, in files, in what tools tell."""
+"""Injection through context messages, names, files and tool results."""
 
 import json
 import unicodedata
@@ -113,7 +113,7 @@ def test_only_the_first_line_of_a_message_names_its_author(attack: str) -> None:
 
 
 class NoFile:
-    """A platform where a file cannot be had."""
+    """Platform whose files cannot be fetched."""
 
     async def fetch(self, *_: Any) -> Any:
         raise AssertionError("it is not asked for")
@@ -132,7 +132,7 @@ class NoFile:
 async def test_an_attachment_has_a_plain_name_without_a_path(name: str) -> None:
     file = Attachment(name, "application/x-nothing", 10**12, {})
     message = inbound("look", attachments=(file,))
-    channel = cast("Channel", NoFile())  # nothing else of a channel is used
+    channel = cast("Channel", NoFile())  # the test uses no other method of a channel
     heard, parts, _ = await AttachmentReader(AttachmentLimits()).read(
         channel, [message], [MessageText("look", "ada")], DEFAULT_FILES
     )
@@ -246,7 +246,7 @@ def test_an_approval_hides_what_the_schema_marks_as_secret() -> None:
 
 
 def _shown(approval: Approval) -> str:
-    """The arguments in the text of an approval."""
+    """Return the arguments in the text of an approval."""
     return approval_text(approval, ENGLISH).split("```")[1].removeprefix("json")
 
 

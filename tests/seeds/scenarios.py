@@ -1,4 +1,4 @@
-"""Every scenario of the requirements, by the theme of its tests and by its requirement."""
+"""All scenarios of the requirements, by test module and requirement."""
 
 import re
 
@@ -83,6 +83,6 @@ SCENARIOS = {
 
 
 def name_of_test(scenario: str) -> str:
-    """The name of a scenario's test: `AppendEvent` is `append_event`, `ID` is `id`."""
+    """Return the name of a scenario's test: `AppendEvent` is `append_event`, `ID` is `id`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", scenario)
     return "test_" + re.sub(r"\W+", "_", words).lower()

@@ -1,4 +1,4 @@
-"""The agent: made from the settings when the process starts, or a word on why it cannot be."""
+"""Agent creation from the settings at startup, and its errors."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ KNOWN = "gemini-3.5-flash"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """Settings as on a machine where nothing is set."""
+    """Provide an environment without settings."""
     for name in settings.Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.chdir(tmp_path)
@@ -33,7 +33,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
 
 @asynccontextmanager
 async def gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncIterator[ScriptedGemini]:
-    """Gemini's API on this machine, and the settings that lead to it."""
+    """Run a local Gemini API, and set the settings for it."""
     async with ScriptedGemini(turns, api_key="AIza-valid", models=[KNOWN]) as server:
         environment.setenv("GOOGLE_API_KEY", "AIza-valid")
         environment.setenv("GOOGLE_BASE_URL", server.base_url)
@@ -42,7 +42,7 @@ async def gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncIterator[
 
 @asynccontextmanager
 async def configured(converse: Converse) -> AsyncIterator[Conversation]:
-    """A conversation with the agent that the settings make."""
+    """Begin a conversation with the configured agent."""
     chosen = settings.load_settings()
     provider, model = make_provider(chosen.model, chosen.endpoints)
     try:

@@ -1,4 +1,4 @@
-"""History: how much of it is sent, and how what was stored in columns alone comes back."""
+"""History: truncation, and messages that are stored in columns only."""
 
 import logging
 
@@ -145,9 +145,9 @@ def test_truncation_cuts_before_tool_message() -> None:
         types.UserContent("Thanks!"),
         types.ModelContent("You are welcome."),
     )
-    kept = token_budget_truncate(history, 40)  # the budget ends right before the tool's message
+    kept = token_budget_truncate(history, 40)  # the budget ends directly before the tool message
     assert kept == history[4:]
-    assert token_budget_truncate(history, 50) == history[4:]  # and here before the call
+    assert token_budget_truncate(history, 50) == history[4:]  # the budget ends before the call
 
 
 def test_no_truncation_preserves_trailing_function_call(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""The model adapter: what it yields, and what it sends."""
+"""Responses and requests of the model adapter."""
 
 import pytest
 from google.adk.models import LlmRequest, LlmResponse
@@ -74,7 +74,7 @@ async def test_provider_emits_no_done_event(stream: bool) -> None:
 
 
 async def sent(config: types.GenerateContentConfig) -> list[ModelMessage]:
-    """The messages that the provider gets for a request."""
+    """Return the messages that the provider gets for a request."""
     provider = ScriptedProvider("ok")
     request = LlmRequest(contents=[types.UserContent("Hi")], config=config)
     async for _ in adapter(provider).generate_content_async(request):

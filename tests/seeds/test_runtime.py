@@ -1,4 +1,4 @@
-"""The runtime: one text of a run, told as it comes, and an invented agent corrected once."""
+"""Runtime: the text of a run while it streams, and the correction of an unknown agent."""
 
 import asyncio
 from contextlib import aclosing

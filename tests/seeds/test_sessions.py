@@ -1,4 +1,4 @@
-"""Sessions: what is stored, and what is seen of it at once and later."""
+"""Sessions: stored messages, and their visibility at once and after loading."""
 
 import json
 import logging

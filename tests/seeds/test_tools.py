@@ -1,4 +1,4 @@
-"""Tools: declared in this house's way, called in ADK's."""
+"""Tools: declared with Parley's definitions, called by ADK."""
 
 import inspect
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether the bot says so when it hears nothing, and does something about it."""
+"""Health of the connections: reports and reconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def watched(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[HealthMonitor]:
-    """The health of channels that are connected; what is wrong with it is raised in the end."""
+    """Watch the health of connected channels; raise its errors at the end."""
     found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=limit)
     assert not found.is_ready
     watching = asyncio.create_task(found.watch(channels, database))

@@ -1,4 +1,4 @@
-"""No secret leaves by the log, by whatever way it comes there."""
+"""The log contains no secrets."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from bot.monitoring import logs
 from core.observability.tracing import trace_turn
 from core.secret_redaction import add_secret, mask_json
 
-#: Of each, what must not be seen, and how it appears.
+#: Secret of each kind, and a text that contains it.
 SECRETS = {
     "slack bot token": ("xoxb-12345-67890-AbCdEfGh", "{}"),
     "slack user token": ("xoxe.xoxp-1-AbCdEfGhIjKl", "{}"),

@@ -9,7 +9,7 @@ from bot.server import run_server
 
 
 def address_of_this_machine() -> str:
-    """The address by which other machines reach this one; a datagram socket sends nothing by connecting."""
+    """Return this machine's outward address; connecting a datagram socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.7", 9))

@@ -28,7 +28,7 @@ def test_the_sandbox_offers_models_of_each_vendor_with_a_key(
     assert LOCAL in offered
     assert len(offered) > 3
     assert all(name.startswith(vendor) and not name.endswith("*") for name in offered if name != LOCAL)
-    monkeypatch.setenv(address, "http://127.0.0.1:1/v1")  # whoever is there, he has models of his own
+    monkeypatch.setenv(address, "http://127.0.0.1:1/v1")  # another server has models of its own
     assert set(sandbox._list_models(configuration.load_settings())) <= {configuration.DEFAULT_MODEL, LOCAL}
 
 

@@ -1,4 +1,4 @@
-"""The settings of the door, and whether the platforms know whom they name."""
+"""Access settings, and the check of their ids."""
 
 from collections.abc import Mapping
 
@@ -120,7 +120,7 @@ async def test_check_names_ids_that_the_platforms_do_not_know(monkeypatch: pytes
 
 
 async def unknown() -> dict[str, list[str]]:
-    """What is named of each setting that fails."""
+    """Return the unknown ids of each failing setting."""
     found = dict[str, list[str]]()
     async for finding in run_checks():
         setting, _, line = finding.line.partition(": ")

@@ -1,4 +1,4 @@
-"""What is written into `.env` is what is read out of it, and the rest stays as it was."""
+"""Values written to `.env` are read back, and all other lines stay."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot.setup.env_file import EnvFile
 from core.errors import SettingsError
 
-#: Lines of people.
+#: Existing lines of a file.
 LINES = (
     "# a comment",
     "",
@@ -31,7 +31,7 @@ LINES = (
     "D=\r",
 )
 
-#: What may be typed.
+#: Possible answers.
 VALUES = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1).filter(
     lambda text: "${" not in text
 )
@@ -46,7 +46,7 @@ def test_a_written_value_is_read_back_and_other_lines_stay(
     path = tmp_path_factory.getbasetemp() / "any.env"
     path.write_bytes(before.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _file: None)  # the disk is not what is tried here
+        patch.setattr(os, "fsync", lambda _file: None)  # this test does not need the disk
         EnvFile(path).set_value("A", value)
         after = path.read_bytes().decode()
         EnvFile(path).set_value("A", value)

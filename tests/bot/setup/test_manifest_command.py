@@ -1,4 +1,4 @@
-"""What a platform is asked for, as `parley manifest` prints it."""
+"""Output of `parley manifest`."""
 
 import base64
 import json
