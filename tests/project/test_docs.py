@@ -72,6 +72,10 @@ from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
 from docs.pictures import drawn, exchanges
 from sandbox.discord import DiscordSandbox
+from sandbox.discord.api.faults import DiscordFaults
+from sandbox.slack import SlackSandbox
+from sandbox.slack.api.faults import SlackFaults
+from sandbox.slack.state.workspace import SlackMessage
 from tests.channels.i18n.catalogue import sentences
 
 ROOT = Path(__file__).parents[2]
@@ -418,6 +422,14 @@ def test_the_sandbox_example_prints_the_documented_output() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True
     )
     assert said.stdout in [found["said"] for found in _CONSOLE.finditer(page.read_text())]
+
+
+def test_the_methods_on_the_page_of_the_sandbox_exist() -> None:
+    page = (REFERENCE / "sandbox.md").read_text()
+    named = set(re.findall(r"`(?:await )?(?:faults\.)?([a-z_]+)\(", page))
+    kinds = [SlackSandbox, DiscordSandbox, SlackFaults, DiscordFaults, SlackMessage]
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not any(hasattr(kind, name) for kind in kinds)] == []
 
 
 def headings(page: Path) -> set[str]:
