@@ -166,7 +166,7 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
     }
     records: dict[tuple[str, str], Any] = {
         ("status", "workers"): WorkerOverview,
-        ("status", "waiting"): QueueOverview,
+        ("status", "queue"): QueueOverview,
         ("status", "channels"): ChannelOverview,
         ("status", "failures"): FailureGroup,
         ("status", "findings"): Diagnosis,
