@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from benchmarks.replies.load import TOKENS, TOKENS_A_SECOND, Load, token
 from benchmarks.replies.platforms import ONE_WAY
 from sandbox.discord.api import limits as discord
-from sandbox.discord.api.message_content import TEXT
+from sandbox.discord.api.message_content import MAX_TEXT_LENGTH
 from sandbox.slack.api import limits as slack
 
 #: From the first word to the last.
@@ -81,14 +81,14 @@ def _slack() -> Rules:
 def _discord() -> Rules:
     edits = discord.RATES["PATCH /channels/{channel}/messages/{message}"]
     posts = discord.RATES["POST /channels/{channel}/messages"]
-    by_edits = Window(edits.calls, edits.seconds, slides=False)
+    by_edits = Window(edits.max_calls, edits.seconds, slides=False)
     return Rules(
         by_edits,
         by_edits,
         True,
-        Window(posts.calls, posts.seconds, slides=False),
+        Window(posts.max_calls, posts.seconds, slides=False),
         None,
-        TEXT,
+        MAX_TEXT_LENGTH,
     )
 
 

@@ -116,7 +116,7 @@ async def _replies(world: World, where: str, desk: ClientSession) -> list[str]:
 
 async def _forwards(world: World, where: str, desk: ClientSession) -> list[str]:
     said = world.discord.messages(where)[-1]
-    await world.discord.forward("ada", said, world.discord.open_dm("ada"))
+    await world.discord.forward_message("ada", said, world.discord.open_dm("ada"))
     desk.speak_as(next(person for person in desk.platform.people if person.name == "ada"))
     return ["ada forwards that to the bot"]
 
@@ -127,12 +127,12 @@ async def _file_holds(world: World, where: str, desk: ClientSession) -> list[str
 
 
 async def _completes(world: World, where: str, desk: ClientSession) -> list[str]:
-    offers = await world.discord.complete("ada", where, "model", "name", "openai")
+    offers = await world.discord.autocomplete_option("ada", where, "model", "name", "openai")
     return [f"ada begins to type  /model openai, and is offered: {', '.join(offers)}"]
 
 
 async def _opens_group(world: World, where: str, desk: ClientSession) -> list[str]:
-    world.discord.channels["weekend"] = world.discord.open_group("weekend", "ada", "grace")
+    world.discord.channels["weekend"] = world.discord.open_group_dm("weekend", "ada", "grace")
     await desk.enter("/channel weekend")
     return ["ada and grace write to each other, where no bot can be; ada has installed the app for herself"]
 

@@ -24,7 +24,7 @@ from sandbox.client.platform import (
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChange, GuildChannel
 from sandbox.discord.interactions.commands import MESSAGE
 from sandbox.discord.state.guild import THREAD_STARTER, DiscordContent
-from sandbox.discord.state.mentions import shown
+from sandbox.discord.state.mentions import replace_ids
 
 #: Characters that the name of a thread may have.
 NAME = 100
@@ -70,7 +70,7 @@ class DiscordPlatform:
         newest: list[tuple[int, ClientLocation]] = []
         for home in self.channels:
             for thread in self._discord.threads(home.channel):
-                if thread.admits(person.id):
+                if thread.is_visible_to(person.id):
                     ids = [thread.id, *(message.id for message in self._discord.messages(thread))]
                     newest.append(
                         (max(map(int, ids)), ClientLocation(home.channel, thread.id, thread.name, threads=home.threads))
@@ -94,7 +94,7 @@ class DiscordPlatform:
             if self._is_forum(place):
                 if files:
                     raise ActionRefusedError("Begin the post with words, and send the file in it.")
-                post = await self._discord.start_post(person.id, place.channel, opening(text, NAME), written)
+                post = await self._discord.start_forum_post(person.id, place.channel, opening(text, NAME), written)
                 return self._message(self._discord.messages(post)[0])
             room = await self._room(person, place)
             return self._message(await self._discord.post_message(person.id, room, written, files=files))
@@ -131,7 +131,7 @@ class DiscordPlatform:
         if text:
             raise ActionRefusedError(f"Discord asks for nothing there: /menu {entry}")
         with talk.refusals():
-            await self._discord.choose(person.id, self._found(person, message), entry)
+            await self._discord.run_message_command(person.id, self._found(person, message), entry)
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
         def changed(change: GuildChange) -> ShownMessage | None:
@@ -227,9 +227,9 @@ class DiscordPlatform:
 
 def _shown(message: DiscordMessage) -> DiscordContent:
     """What it shows; of one that is passed on, under Discord's word for that."""
-    if message.forwards is None:
+    if message.forwarded_message is None:
         return message.content
-    return replace(message.forwards.content, text=f"Forwarded: {message.forwards.content.text}")
+    return replace(message.forwarded_message.content, text=f"Forwarded: {message.forwarded_message.content.text}")
 
 
 def _thread(message: DiscordMessage) -> str | None:
@@ -238,7 +238,7 @@ def _thread(message: DiscordMessage) -> str | None:
 
 
 def _plain(content: DiscordContent, names: Mapping[str, str], buttons: Iterable[str] = ()) -> str:
-    text = "\n".join(filter(None, (shown(text, names) for text in (content.text, *_embedded(content)))))
+    text = "\n".join(filter(None, (replace_ids(text, names) for text in (content.text, *_embedded(content)))))
     return talk.with_extras(text, (attachment.name for attachment in content.attachments), buttons)
 
 

@@ -10,67 +10,71 @@ from aiohttp import web
 from sandbox.discord.api import requests
 from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.faults import DiscordFault, DiscordFaults
-from sandbox.discord.api.limits import DiscordRateLimits, refusal_headers
+from sandbox.discord.api.limits import DiscordRateLimits, rate_limit_headers
 from sandbox.discord.api.requests import ApiRequest, DiscordError, RequestBody
 from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordCallRecord
 
 PREFIX = "/api/v10"
 #: What stands in front of Discord says its name in each answer that came from behind it.
-VIA = {"Via": "1.1 google"}
-_WITHOUT_TOKEN = ("/interactions/", "/webhooks/")
+VIA_HEADER = {"Via": "1.1 google"}
+_PATHS_WITHOUT_TOKEN = ("/interactions/", "/webhooks/")
 
 
 class DiscordRouter:
     def __init__(
         self,
-        journal: DiscordActivityLog,
+        activity_log: DiscordActivityLog,
         faults: DiscordFaults,
         limits: DiscordRateLimits | None,
         api: DiscordRestApi,
         token: str,
     ) -> None:
-        self._journal = journal
+        self._activity_log = activity_log
         self._faults = faults
         self._limits = limits
         self._api = api
         self._token = token
 
-    async def call(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer `/api/v10/...`."""
         path = request.path.removeprefix(PREFIX)
-        found = self._api.match(request.method, path)
+        found = self._api.match_route(request.method, path)
         route, ids = found or (f"{request.method} {path}", {})
         refusal = None
         try:
-            body = await requests.read(request)
+            body = await requests.read_body(request)
         except DiscordError as error:
             body, refusal = RequestBody({}), error
-        call = self._journal.record_call(route, path, body.json, [upload.name for upload in body.uploads])
+        call = self._activity_log.record_call(route, path, body.json, [upload.name for upload in body.uploads])
         await asyncio.sleep(self._faults.latency)
         fault = self._faults.take(route)
         if fault is not None and fault.kind == "delay":
             await asyncio.sleep(fault.seconds)
-        response = self._refused(call, fault) or self._admitted(call, request, ids, body, refusal)
-        self._journal.notify()
+        response = self._apply_fault(call, fault) or self._call_route(call, request, ids, body, refusal)
+        self._activity_log.notify()
         await asyncio.sleep(self._faults.latency)
         if fault is not None and fault.kind == "lose_response" and request.transport is not None:
             call.status = 0
             request.transport.abort()
         return response
 
-    def _refused(self, call: DiscordCallRecord, fault: DiscordFault | None) -> web.Response | None:
+    def _apply_fault(self, call: DiscordCallRecord, fault: DiscordFault | None) -> web.Response | None:
         """The answer to a call that meets a fault and is not to take effect."""
         if fault is None or fault.kind not in ("fail", "rate_limit"):
             return None
         if fault.kind == "fail":
-            return _answer(call, fault.status, {"message": f"{fault.status}: told to fail", "code": fault.code})
-        if not fault.via:
+            return _create_response(
+                call, fault.status, {"message": f"{fault.status}: told to fail", "code": fault.code}
+            )
+        if not fault.has_via_header:
             call.status, call.rate_limited = 429, True
             headers = {"Retry-After": str(int(fault.seconds) + 1)}
             return web.Response(status=429, text="error code: 1015", headers=headers)
-        return _limited(call, fault.seconds, refusal_headers(fault.seconds, fault.scope), fault.scope == "global")
+        return _create_rate_limit_response(
+            call, fault.seconds, rate_limit_headers(fault.seconds, fault.scope), fault.scope == "global"
+        )
 
-    def _admitted(
+    def _call_route(
         self,
         call: DiscordCallRecord,
         request: web.Request,
@@ -79,8 +83,11 @@ class DiscordRouter:
         refusal: DiscordError | None,
     ) -> web.Response:
         """The answer of the route, unless the bot is not known, comes too often or is not understood."""
-        if not call.path.startswith(_WITHOUT_TOKEN) and request.headers.get("Authorization") != f"Bot {self._token}":
-            return _answer(call, 401, {"message": "401: Unauthorized", "code": 0})
+        if (
+            not call.path.startswith(_PATHS_WITHOUT_TOKEN)
+            and request.headers.get("Authorization") != f"Bot {self._token}"
+        ):
+            return _create_response(call, 401, {"message": "401: Unauthorized", "code": 0})
         headers: Mapping[str, str] = {}
         if self._limits is not None:
             verdict = self._limits.acquire(call.route, ids.get("channel", ""))
@@ -88,32 +95,36 @@ class DiscordRouter:
             if "X-RateLimit-Limit" in headers:
                 call.remaining = int(headers["X-RateLimit-Remaining"]), int(headers["X-RateLimit-Limit"])
             if verdict.retry_after is not None:
-                return _limited(call, verdict.retry_after, headers, verdict.scope == "global")
+                return _create_rate_limit_response(call, verdict.retry_after, headers, verdict.scope == "global")
         handler = self._api.routes.get(call.route)
         if handler is None:
-            return _answer(call, 404, {"message": "404: Not Found", "code": 0})
+            return _create_response(call, 404, {"message": "404: Not Found", "code": 0})
         try:
             if refusal is not None:
                 raise refusal
             reply = handler(ApiRequest(ids, request.query, body))
         except DiscordError as error:
-            return _answer(call, error.status, error.body, headers)
-        return _answer(call, reply.status, reply.body, headers)
+            return _create_response(call, error.status, error.body, headers)
+        return _create_response(call, reply.status, reply.body, headers)
 
 
-def _limited(call: DiscordCallRecord, retry_after: float, headers: Mapping[str, str], everywhere: bool) -> web.Response:
+def _create_rate_limit_response(
+    call: DiscordCallRecord, retry_after: float, headers: Mapping[str, str], everywhere: bool
+) -> web.Response:
     call.rate_limited = True
     message = "You are being rate limited."
     body = {"message": message, "retry_after": retry_after, "global": everywhere, "code": 0}
-    return _answer(call, 429, body, headers)
+    return _create_response(call, 429, body, headers)
 
 
-def _answer(call: DiscordCallRecord, status: int, body: Any, headers: Mapping[str, str] | None = None) -> web.Response:
+def _create_response(
+    call: DiscordCallRecord, status: int, body: Any, headers: Mapping[str, str] | None = None
+) -> web.Response:
     """The content type says nothing of a charset, as Discord's; clients compare it whole."""
     call.status, call.response = status, body
     if status >= 400:
         call.code = body["code"]
     if body is None:
-        return web.Response(status=status, headers={**VIA, **(headers or {})})
-    about = {**VIA, "Content-Type": "application/json", **(headers or {})}
+        return web.Response(status=status, headers={**VIA_HEADER, **(headers or {})})
+    about = {**VIA_HEADER, "Content-Type": "application/json", **(headers or {})}
     return web.Response(status=status, body=json.dumps(body).encode(), headers=about)

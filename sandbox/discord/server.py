@@ -62,40 +62,42 @@ class DiscordSandbox(DiscordUserActions):
             rate_limits: whether to refuse what comes too often.
         """
         self._port = port
-        self._journal = DiscordActivityLog()
-        guild = Guild(self._changed, self._thread_begun)
+        self._activity_log = DiscordActivityLog()
+        guild = Guild(self._publish_change, self._publish_thread)
         self.permissions = set(PERMISSIONS)
         self.privileged_intents = set(PRIVILEGED)
         self.bot_token = f"{b64encode(guild.bot.id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
         self.api_url = ""
         self.gateway_url = ""
-        self.calls = self._journal.calls
-        self.events = self._journal.events
-        self.downloads = self._journal.downloads
+        self.calls = self._activity_log.calls
+        self.events = self._activity_log.events
+        self.downloads = self._activity_log.downloads
 
         self._payloads = DiscordPayloads(guild, self.permissions, self.privileged_intents)
         api = DiscordRestApi(guild, self._payloads, self.permissions, self.privileged_intents)
         self.faults = DiscordFaults(api.routes)
         self._gateway = LocalGateway(
-            self._journal,
+            self._activity_log,
             self.faults,
             self._payloads,
             token=self.bot_token,
-            privileged=self.privileged_intents,
+            privileged_intents=self.privileged_intents,
             speed=speed,
         )
         self.sessions = self._gateway.sessions
         events = DiscordEventDispatcher(api, self._gateway)
         chat = MessageRoutes(api, speed)
-        ThreadRoutes(api, chat, events.thread_updated)
+        ThreadRoutes(api, chat, events.dispatch_thread_update)
         self._commands = CommandRegistry(api)
-        super().__init__(guild, events, DiscordInteractions(api, chat, self._commands, self._tell_interaction, speed))
+        super().__init__(
+            guild, events, DiscordInteractions(api, chat, self._commands, self._dispatch_interaction, speed)
+        )
         DirectoryRoutes(api)
         limits = self._limits = DiscordRateLimits(speed) if rate_limits else None
-        door = DiscordRouter(self._journal, self.faults, limits, api, self.bot_token)
+        door = DiscordRouter(self._activity_log, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
-        app.router.add_route("*", PREFIX + "/{path:.*}", door.call)
-        app.router.add_get("/attachments/{channel}/{file}/{name}", DiscordFiles(guild, self._journal).serve)
+        app.router.add_route("*", PREFIX + "/{path:.*}", door.handle)
+        app.router.add_get("/attachments/{channel}/{file}/{name}", DiscordFiles(guild, self._activity_log).serve)
         app.router.add_get("/gateway/", self._gateway.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
@@ -110,7 +112,7 @@ class DiscordSandbox(DiscordUserActions):
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
         address = f"http://127.0.0.1:{self._port}"
-        self._payloads.address = address
+        self._payloads.base_url = address
         self.api_url = address + PREFIX
         self.gateway_url = self._gateway.url = f"ws://127.0.0.1:{self._port}/gateway/"
         return self
@@ -118,15 +120,15 @@ class DiscordSandbox(DiscordUserActions):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._journal.close()
+        self._activity_log.close()
         await self._gateway.stop()
         await self._runner.cleanup()
 
     # The server
 
-    def sign_files(self, seconds: int) -> None:
+    def set_file_url_lifetime(self, seconds: int) -> None:
         """Let the addresses of files that are told from now on be good for so long; some may have expired already."""
-        self._payloads.file_seconds = seconds
+        self._payloads.file_url_seconds = seconds
 
     @property
     def guild_id(self) -> str:
@@ -140,7 +142,7 @@ class DiscordSandbox(DiscordUserActions):
     @property
     def bot_role_id(self) -> str:
         """The role that the bot came with: who mentions it (`<@&...>`) calls the bot."""
-        return self._guild.bot_role
+        return self._guild.bot_role_id
 
     @property
     def commands(self) -> list[Json]:
@@ -154,7 +156,7 @@ class DiscordSandbox(DiscordUserActions):
         ids = None if members is None else {self._user(user).id for user in members} | ({self.bot_id} if bot else set())
         channel = self._guild.add_channel(name, "forum" if forum else "text", ids)
         self.channels[name] = channel
-        self._events.channel(channel)
+        self._events.dispatch_channel_create(channel)
         return channel
 
     @property
@@ -170,21 +172,21 @@ class DiscordSandbox(DiscordUserActions):
         """Let a person's Discord speak another language than `en-US`."""
         self._guild.locales[self._user(user).id] = locale
 
-    def deny(self, user: DiscordUser | str, *permissions: str) -> None:
+    def deny_permissions(self, user: DiscordUser | str, *permissions: str) -> None:
         """Take permissions from a person in the whole server: interactions tell of them."""
-        self._guild.denied.setdefault(self._user(user).id, set()).update(permissions)
+        self._guild.denied_permissions.setdefault(self._user(user).id, set()).update(permissions)
 
-    def expel(self) -> None:
+    def remove_bot(self) -> None:
         """Let the bot be in no server, as it is before it is invited: who connects is told of none."""
-        self._guild.roles.left.add(self.bot_id)
+        self._guild.roles.absent_user_ids.add(self.bot_id)
 
-    def open_group(self, name: str, *users: DiscordUser | str) -> GuildChannel:
+    def open_group_dm(self, name: str, *users: DiscordUser | str) -> GuildChannel:
         """Direct messages of several people: no bot can be in them; people use there what they have installed."""
-        return self._guild.add_group(name, map(self._user, users))
+        return self._guild.add_group_dm(name, map(self._user, users))
 
-    def add_abroad(self, name: str, *users: DiscordUser | str) -> GuildChannel:
+    def add_foreign_channel(self, name: str, *users: DiscordUser | str) -> GuildChannel:
         """A channel of another server, which the bot is not in."""
-        return self._guild.add_abroad(name, map(self._user, users))
+        return self._guild.add_foreign_channel(name, map(self._user, users))
 
     def open_dm(self, user: DiscordUser | str) -> GuildChannel:
         """The direct messages between a person and the bot."""
@@ -192,7 +194,7 @@ class DiscordSandbox(DiscordUserActions):
 
     def messages(self, channel: GuildChannel | str, *, deleted: bool = False) -> list[DiscordMessage]:
         """What stands in a channel or thread, oldest first, ephemeral messages included; what was deleted as well."""
-        return [m for m in self._guild.messages(self._channel(channel)) if deleted or not m.deleted]
+        return [m for m in self._guild.list_messages(self._channel(channel)) if deleted or not m.deleted]
 
     def threads(self, channel: GuildChannel | str) -> list[GuildChannel]:
         """The threads of a channel, or the posts of a forum, archived ones included."""
@@ -203,30 +205,30 @@ class DiscordSandbox(DiscordUserActions):
 
     async def drop_sockets(self) -> None:
         """Cut every connection without a word; the sessions can be resumed."""
-        self._gateway.drop()
+        self._gateway.drop_connections()
 
     async def freeze_sockets(self, session: GatewaySession | None = None) -> None:
         """Let every connection, or that of one session, go dead: it stays open, and nothing comes, not even heartbeats'
         acknowledgements.
         """
-        self._gateway.freeze(session)
+        self._gateway.freeze_connections(session)
 
-    def recommend_shards(self, number: int, *, at_once: int = 1) -> None:
+    def recommend_shards(self, count: int, *, max_concurrency: int = 1) -> None:
         """Let Discord recommend so many shards, and take the beginnings of so many sessions at once."""
-        self._gateway.shards, self._gateway.at_once = number, at_once
+        self._gateway.shards, self._gateway.max_concurrency = count, max_concurrency
 
     async def refresh_sockets(self) -> None:
         """Ask every client to connect anew (op 7), and close its socket some seconds later."""
-        self._gateway.reconnect()
+        self._gateway.request_reconnect()
 
     async def invalidate_sessions(self, *, resumable: bool = False) -> None:
         """Tell every client that its session is invalid (op 9); unless `resumable`, events until the next are lost."""
-        self._gateway.invalidate(resumable=resumable)
+        self._gateway.invalidate_sessions(resumable=resumable)
 
     @property
     def connection_count(self) -> int:
         """How many sessions have a live socket."""
-        return self._gateway.connected
+        return self._gateway.connection_count
 
     @property
     def is_online(self) -> bool:
@@ -237,11 +239,11 @@ class DiscordSandbox(DiscordUserActions):
 
     def changes(self) -> Subscription:
         """All that people see happen from now on; any number of subscribers get all of it."""
-        return self._journal.subscribe()
+        return self._activity_log.subscribe()
 
     async def wait_for_change(self) -> None:
         """Wait until something happens, be it a call."""
-        await self._journal.wait_for_change()
+        await self._activity_log.wait_for_change()
 
     def rate_limit_usage(self) -> list[RateLimitUsage]:
         """What is left of the rate limits that calls have counted in."""
@@ -253,7 +255,7 @@ class DiscordSandbox(DiscordUserActions):
         Raises:
             TimeoutError: it was not within `timeout` seconds; tells what the sandbox has seen.
         """
-        return await self._journal.wait_until(predicate, timeout, self._state)
+        return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
         """Return as soon as a client has a session.
@@ -263,9 +265,9 @@ class DiscordSandbox(DiscordUserActions):
         """
         await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
-    def _state(self) -> str:
+    def _describe_state(self) -> str:
         calls = [f"{c.route} {c.status} {c.code or ''}".rstrip() for c in self.calls[-10:]]
-        said = [f"{m.channel.name}/{m.id}: {m.text[:80]!r}" for m in self._guild.latest(10)]
+        said = [f"{m.channel.name}/{m.id}: {m.text[:80]!r}" for m in self._guild.latest_messages(10)]
         return "\n  ".join(
             [
                 f"{self.connection_count} of {len(self.sessions)} sessions connected, {len(self.events)} events",
@@ -277,13 +279,13 @@ class DiscordSandbox(DiscordUserActions):
 
     # Inside
 
-    def _changed(self, change: GuildChange) -> None:
-        self._journal.publish(change)
-        self._events.change(change)
+    def _publish_change(self, change: GuildChange) -> None:
+        self._activity_log.publish(change)
+        self._events.dispatch_change(change)
 
-    def _thread_begun(self, thread: GuildChannel) -> None:
-        self._events.thread(thread)
+    def _publish_thread(self, thread: GuildChannel) -> None:
+        self._events.dispatch_thread_create(thread)
 
-    def _tell_interaction(self, data: Json, guild_id: str | None) -> bool:
+    def _dispatch_interaction(self, data: Json, guild_id: str | None) -> bool:
         told = self._gateway.dispatch("INTERACTION_CREATE", 0, lambda _: data, guild_id=guild_id)
         return bool(told)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sandbox.discord.api.files import attached
+from sandbox.discord.api.files import create_attachment
 from sandbox.discord.events.dispatcher import DiscordEventDispatcher
 from sandbox.discord.interactions.delivery import DiscordInteractions
 from sandbox.discord.state.guild import (
@@ -41,23 +41,25 @@ class DiscordUserActions:
         """Add a person. Who watches members is told; nobody says so in a channel (see `join`)."""
         user = self._guild.add_user(name, display_name or name.title())
         self.people[name] = user
-        self._events.joined(user)
+        self._events.dispatch_member_add(user)
         return user
 
-    def give_role(self, user: DiscordUser | str, name: str) -> str:
+    def assign_role(self, user: DiscordUser | str, name: str) -> str:
         """Give somebody a role; its id."""
-        return self._guild.roles.give(name, self._user(user).id).id
+        return self._guild.roles.assign(name, self._user(user).id).id
 
-    def leave(self, user: DiscordUser | str) -> None:
+    def leave_guild(self, user: DiscordUser | str) -> None:
         """Let somebody leave the server; he can still write to the bot alone."""
-        self._guild.roles.left.add(self._user(user).id)
+        self._guild.roles.absent_user_ids.add(self._user(user).id)
 
     async def start_private_thread(
         self, user: DiscordUser | str, channel: GuildChannel | str, name: str
     ) -> GuildChannel:
         """Begin a thread that nobody sees but its author, and the bot, which is added to it."""
         author = self._user(user)
-        return self._guild.start_thread(self._place(author, channel), name, author, guests=[self._guild.bot.id])
+        return self._guild.start_thread(
+            self._get_accessible_channel(author, channel), name, author, guest_ids=[self._guild.bot.id]
+        )
 
     async def post_message(
         self,
@@ -77,25 +79,27 @@ class DiscordUserActions:
         Raises:
             ValueError: he may not be there, it is a forum, or the thread is locked.
         """
-        author, place = self._user(user), self._place(self._user(user), channel)
+        author, place = self._user(user), self._get_accessible_channel(self._user(user), channel)
         if place.kind == "forum" or place.locked:
             raise ValueError(f"nobody can write in {place.name}")
         allowed = None if mention else {"parse": ["users", "roles", "everyone"], "replied_user": False}
         content = DiscordContent(
             text,
-            attachments=[attached(name, data) for name, data in (files or {}).items()],
+            attachments=[create_attachment(name, data) for name, data in (files or {}).items()],
             allowed_mentions=allowed,
             stickers=stickers,
             poll=poll,
         )
-        return self._guild.post(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
+        return self._guild.post_message(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
 
-    async def forward(
+    async def forward_message(
         self, user: DiscordUser | str, message: DiscordMessage, channel: GuildChannel | str
     ) -> DiscordMessage:
         """Pass a message on, as it is now."""
         author = self._user(user)
-        return self._guild.post(self._place(author, channel), author, DiscordContent(), forwards=message)
+        return self._guild.post_message(
+            self._get_accessible_channel(author, channel), author, DiscordContent(), forwards=message
+        )
 
     async def edit_message(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
         """Edit one's own message.
@@ -103,14 +107,14 @@ class DiscordUserActions:
         Raises:
             ValueError: it is another's, or gone.
         """
-        self._check_own(user, message)
-        self._guild.update(message, DiscordContent(text, attachments=message.content.attachments))
+        self._check_author(user, message)
+        self._guild.update_message(message, DiscordContent(text, attachments=message.content.attachments))
 
     async def unfurl_link(self, message: DiscordMessage) -> None:
         """Discord shows a preview of a link: the message is updated, and nobody has edited it."""
         embed = {"type": "link", "url": "https://a.example"}
         content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
-        self._guild.update(message, content, edited=False)
+        self._guild.update_message(message, content, edited=False)
 
     async def delete_message(self, user: DiscordUser | str, message: DiscordMessage) -> None:
         """Delete one's own message.
@@ -118,21 +122,21 @@ class DiscordUserActions:
         Raises:
             ValueError: it is another's, or gone.
         """
-        self._check_own(user, message)
-        self._guild.delete(message)
+        self._check_author(user, message)
+        self._guild.delete_message(message)
 
-    async def purge(self, messages: Sequence[DiscordMessage]) -> None:
+    async def delete_messages(self, messages: Sequence[DiscordMessage]) -> None:
         """Delete messages of one channel at once, as a moderator's bot does."""
-        self._guild.delete_together(messages)
-        self._events.deleted_together(messages)
+        self._guild.delete_messages(messages)
+        self._events.dispatch_bulk_delete(messages)
 
     async def delete_channel(self, channel: GuildChannel | str) -> None:
         """Delete a channel with its threads, or a thread."""
         gone = self._channel(channel)
         threads = [thread for thread in self._guild.channels.values() if thread.parent is gone]
-        self._guild.remove(gone)
+        self._guild.remove_channel(gone)
         for place in [*threads, gone]:
-            self._events.channel_deleted(place)
+            self._events.dispatch_channel_delete(place)
         self.channels.pop(gone.name, None)
 
     async def add_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
@@ -151,9 +155,9 @@ class DiscordUserActions:
         """
         if message.thread is not None or message.channel.kind != "text":
             raise ValueError("a thread begins once, from a message in a channel")
-        return self._guild.start_thread(message.channel, name, self._user(user), root=message)
+        return self._guild.start_thread(message.channel, name, self._user(user), first_message=message)
 
-    async def start_post(
+    async def start_forum_post(
         self, user: DiscordUser | str, forum: GuildChannel | str, name: str, text: str
     ) -> GuildChannel:
         """Begin a post in a forum: a thread, whose first message has its id.
@@ -161,26 +165,26 @@ class DiscordUserActions:
         Raises:
             ValueError: it is no forum.
         """
-        author, place = self._user(user), self._place(self._user(user), forum)
+        author, place = self._user(user), self._get_accessible_channel(self._user(user), forum)
         if place.kind != "forum":
             raise ValueError(f"{place.name} is no forum")
         post = self._guild.start_thread(place, name, author)
-        self._guild.post(post, author, DiscordContent(text), id=post.id)
+        self._guild.post_message(post, author, DiscordContent(text), id=post.id)
         return post
 
-    async def archive(self, thread: GuildChannel, *, locked: bool = False) -> None:
+    async def archive_thread(self, thread: GuildChannel, *, locked: bool = False) -> None:
         """Archive a thread; unless it is `locked`, the next message opens it again."""
         thread.archived, thread.locked = True, locked
-        self._events.thread_updated(thread)
+        self._events.dispatch_thread_update(thread)
 
-    async def pin(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
+    async def pin_message(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
         """Pin a message; returns the system message that says so."""
         message.pinned = True
-        return self._guild.post(message.channel, self._user(user), DiscordContent(), type=PIN, reply_to=message)
+        return self._guild.post_message(message.channel, self._user(user), DiscordContent(), type=PIN, reply_to=message)
 
-    async def join(self, name: str) -> DiscordMessage:
+    async def join_guild(self, name: str) -> DiscordMessage:
         """Let a new person come in; returns the system message in `general` that says so."""
-        return self._guild.post(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
+        return self._guild.post_message(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
     async def post_as_bot(
         self, name: str, channel: GuildChannel | str, text: str, *, webhook: bool = False
@@ -189,7 +193,9 @@ class DiscordUserActions:
         bot = self._other_bots.get(name)
         if bot is None:
             bot = self._other_bots[name] = self._guild.add_user(name, name, is_bot=True)
-        return self._guild.post(self._channel(channel), bot, DiscordContent(text), webhook=bot.id if webhook else None)
+        return self._guild.post_message(
+            self._channel(channel), bot, DiscordContent(text), webhook=bot.id if webhook else None
+        )
 
     async def run_command(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, **options: str | float | bool
@@ -203,9 +209,11 @@ class DiscordUserActions:
             ValueError: it is not registered, or has no such option; or he may not be there.
         """
         author = self._user(user)
-        return await self._interactions.give(author, self._place(author, channel), command.removeprefix("/"), options)
+        return await self._interactions.run_command(
+            author, self._get_accessible_channel(author, channel), command.removeprefix("/"), options
+        )
 
-    async def complete(
+    async def autocomplete_option(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, option: str, typed: str
     ) -> list[str]:
         """Begin to type an option of a slash command, and return what the bot offers to complete it.
@@ -215,15 +223,19 @@ class DiscordUserActions:
         """
         author = self._user(user)
         name = command.removeprefix("/")
-        return await self._interactions.complete(author, self._place(author, channel), name, option, typed)
+        return await self._interactions.autocomplete(
+            author, self._get_accessible_channel(author, channel), name, option, typed
+        )
 
-    async def choose(self, user: DiscordUser | str, message: DiscordMessage, command: str) -> list[DiscordMessage]:
+    async def run_message_command(
+        self, user: DiscordUser | str, message: DiscordMessage, command: str
+    ) -> list[DiscordMessage]:
         """Choose a command in the menu of a message, and return, once it is acknowledged, what the person sees for it.
 
         Raises:
             ValueError: it is not registered for such a place.
         """
-        return await self._interactions.choose(self._user(user), message, command)
+        return await self._interactions.run_message_command(self._user(user), message, command)
 
     async def click_button(
         self, user: DiscordUser | str, message: DiscordMessage, custom_id: str
@@ -233,12 +245,12 @@ class DiscordUserActions:
         Raises:
             ValueError: there is no such button, or it is disabled.
         """
-        return await self._interactions.press(self._user(user), message, custom_id)
+        return await self._interactions.click_button(self._user(user), message, custom_id)
 
     def find_file(self, id_: str) -> DiscordAttachment | None:
         """A file that stands in a message."""
         channels = self._guild.channels.values()
-        contents = (message.content for channel in channels for message in self._guild.messages(channel))
+        contents = (message.content for channel in channels for message in self._guild.list_messages(channel))
         return next((file for content in contents for file in content.attachments if file.id == id_), None)
 
     # Inside
@@ -253,12 +265,12 @@ class DiscordUserActions:
             else find_named("channel", channel, self.channels, self._guild.channels)
         )
 
-    def _place(self, user: DiscordUser, channel: GuildChannel | str) -> GuildChannel:
+    def _get_accessible_channel(self, user: DiscordUser, channel: GuildChannel | str) -> GuildChannel:
         place = self._channel(channel)
-        if not place.admits(user.id):
+        if not place.is_visible_to(user.id):
             raise ValueError(f"{user.name} is not in {place.name}")
         return place
 
-    def _check_own(self, user: DiscordUser | str, message: DiscordMessage) -> None:
+    def _check_author(self, user: DiscordUser | str, message: DiscordMessage) -> None:
         if message.deleted or message.author != self._user(user):
             raise ValueError("people edit and delete what they wrote themselves, as long as it stands")

@@ -12,7 +12,7 @@ from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.discord.interactions.commands import MESSAGE, SLASH
 from sandbox.discord.state.activity_log import DiscordCallRecord
 from sandbox.discord.state.guild import JOIN, PIN, THREAD_STARTER
-from sandbox.discord.state.mentions import shown
+from sandbox.discord.state.mentions import replace_ids
 from sandbox.page.markdown import link, of_discord
 from sandbox.page.pane import Json, clock, commands_of, seen, shown_file
 
@@ -129,7 +129,7 @@ class DiscordPane:
             "versions": len(message.versions),
             "ephemeral": message.ephemeral_to is not None,
             "own": message.author.id == me and message.type not in _SYSTEM,
-            "source": shown(content.text, names) if message.author.id == me else "",
+            "source": replace_ids(content.text, names) if message.author.id == me else "",
             "pings": me in message.pings or bool({"everyone", "here"} & message.pings),
             "to": self._quoted(message, names),
             "files": [
@@ -168,8 +168,8 @@ class DiscordPane:
         known, html = self._made.get(message.id, (None, ""))
         if known is not content:
             parts = [of_discord(content.text, names)]
-            if message.forwards is not None:
-                parts.append(f"<blockquote>{of_discord(message.forwards.content.text, names)}</blockquote>")
+            if message.forwarded_message is not None:
+                parts.append(f"<blockquote>{of_discord(message.forwarded_message.content.text, names)}</blockquote>")
             html = "".join([*parts, *(_embed(embed, names) for embed in content.embeds)])
             self._made[message.id] = content, html
         return html

@@ -265,9 +265,9 @@ class Discord:
         await discord.post_as_bot("robot", "general", f"{mention} beep")
         await discord.post_as_bot("hook", "general", f"{mention} beep", webhook=True)
         await discord.edit_message("ada", said, "good morning, all")
-        await discord.pin("ada", said)
-        await discord.join(f"guest-{next(_numbers)}")
-        await discord.start_post("ada", "ideas", f"post {next(_numbers)}", "what if")
+        await discord.pin_message("ada", said)
+        await discord.join_guild(f"guest-{next(_numbers)}")
+        await discord.start_forum_post("ada", "ideas", f"post {next(_numbers)}", "what if")
 
     @property
     def said_by_the_bot(self) -> int:

@@ -58,7 +58,7 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
 
     discord.faults.delay(ANSWER, 60, times=2)
     (asked,) = await discord.run_command("ada", "general", "ask", question="one two three")
-    (about,) = await discord.choose("ada", said, words.ASK_ABOUT)
+    (about,) = await discord.run_message_command("ada", said, words.ASK_ABOUT)
     discord.faults.delay(CALLBACK, SLOW)
     pressing = asyncio.create_task(discord.click_button("ada", request, request.buttons[words.APPROVE]))
     with closing(sqlite3.connect(file, isolation_level=None)) as database:

@@ -258,7 +258,7 @@ async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
         call = f"<@{sandbox.bot_id}> hi"
         asked = await sandbox.post_message("ada", "general", call)
         in_channel = await box.next()
-        post = await sandbox.start_post("ada", "ideas", "a post", call)
+        post = await sandbox.start_forum_post("ada", "ideas", "a post", call)
         in_post = await box.next()
         direct = await sandbox.post_message("ada", sandbox.open_dm("ada"), "hi")
         in_direct = await box.next()

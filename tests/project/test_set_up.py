@@ -112,7 +112,7 @@ async def test_the_discord_setup_page_leads_to_the_documented_check_output(
     written(token, **values)
     lonely, good = shown("set-up-discord.md")
     assert await checked(monkeypatch, DISCORD_API_URL=discord.api_url) == good
-    discord.expel()
+    discord.remove_bot()
     alone = await checked(monkeypatch)
     assert [line.replace(discord.bot_id, "...") for line in alone[: len(lonely)]] == lonely
 

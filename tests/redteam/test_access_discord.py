@@ -53,7 +53,7 @@ async def stands(bot: Bot, said: str) -> list[str]:
 
 
 async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: DiscordSandbox, tmp_path: Path) -> None:
-    role = server.give_role("grace", "banned")
+    role = server.assign_role("grace", "banned")
     rules = AccessRules(block=frozenset({f"role:{role}"}), allow=frozenset({f"guild:{server.guild_id}"}))
     async with running(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
         message = await server.post_message("ada", "general", "this")
@@ -75,10 +75,10 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: Discord
             assert one.ephemeral_to == server.people["grace"]
         for one in (
             *await server.run_command("grace", "general", "ask", question="sesame?"),
-            *await server.choose("grace", message, words.ASK_ABOUT),
+            *await server.run_message_command("grace", message, words.ASK_ABOUT),
         ):
             await says(bot, one, words.NOT_YOU)
-        assert await server.complete("grace", "general", "model", "name", "o") == []
+        assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
         for custom_id in answer.buttons.values():
             assert await server.click_button("grace", answer, custom_id) == []
         await heard(bot)
@@ -107,10 +107,10 @@ async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
 async def test_dms_are_open_to_members_of_allowed_servers_with_their_roles(
     server: DiscordSandbox, tmp_path: Path, *, has_left: bool
 ) -> None:
-    role = server.give_role("ada", "team")
-    server.give_role("linus", "team")
+    role = server.assign_role("ada", "team")
+    server.assign_role("linus", "team")
     if has_left:
-        server.leave("ada")
+        server.leave_guild("ada")
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
         alone = server.open_dm("ada")
@@ -118,7 +118,7 @@ async def test_dms_are_open_to_members_of_allowed_servers_with_their_roles(
         await server.post_message("grace", server.open_dm("grace"), "hello")
         await server.wait_for(lambda: told(bot, "ada") == [words.NOT_YOU if has_left else "heard: hello"])
         await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
-        await server.run_command("ada", server.open_group("group", "ada", "grace"), "help")
+        await server.run_command("ada", server.open_group_dm("group", "ada", "grace"), "help")
         await heard(bot)
 
 
@@ -127,19 +127,21 @@ async def test_by_default_only_members_of_allowed_servers_may_send_dms(
 ) -> None:
     monkeypatch.setenv("DISCORD_GUILD_IDS", server.guild_id)
     rules = configuration.load_settings().access_policy.get_rules("discord")
-    server.leave("ada")
+    server.leave_guild("ada")
     async with running(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
         await bot.says(await server.post_message("grace", server.open_dm("grace"), "hello"), "heard: hello")
         await server.post_message("ada", server.open_dm("ada"), "hello")
         await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
-        (seen,) = await server.run_command("ada", server.open_group("group", "ada", "grace"), "ask", question="may I?")
+        (seen,) = await server.run_command(
+            "ada", server.open_group_dm("group", "ada", "grace"), "ask", question="may I?"
+        )
         await server.wait_for(lambda: seen.text == words.NOT_HERE)
         assert len(await bot.turn_rows()) == 1
 
 
 async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: DiscordSandbox, tmp_path: Path) -> None:
     secret = server.add_channel("secret")
-    secret.category = "4711"
+    secret.category_id = "4711"
     rules = AccessRules(frozenset({"channel:4711", DIRECT_MESSAGES}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
         thread = await server.start_thread("ada", await server.post_message("ada", secret, "root"), "a thread")
@@ -147,12 +149,12 @@ async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: Dis
             await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
-        (seen,) = await server.run_command("ada", server.add_abroad("abroad", "ada"), "ask", question="may I?")
+        (seen,) = await server.run_command("ada", server.add_foreign_channel("abroad", "ada"), "ask", question="may I?")
         await server.wait_for(lambda: seen.text == words.NOT_HERE)
 
 
 async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox, tmp_path: Path) -> None:
-    role = server.give_role("grace", "banned")
+    role = server.assign_role("grace", "banned")
     async with running(server, tmp_path, echo) as bot:
         for user in ("ada", "grace"):
             await bot.says(
@@ -181,7 +183,7 @@ async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox,
 async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
     async with running(server, tmp_path, echo, core=core) as bot:
-        group = server.open_group("us", "ada")
+        group = server.open_group_dm("us", "ada")
         for n in range(3):
             (seen,) = await server.run_command("ada", group, "ask", question=f"question {n}")
             await says(bot, seen, words.ENGLISH(words.TOO_OFTEN, minutes=60) if n else "heard: question 0")
@@ -203,7 +205,7 @@ async def test_each_rate_limited_command_gets_a_private_answer(
 
 
 async def test_a_press_by_an_unresolved_user_is_denied_privately(server: DiscordSandbox, tmp_path: Path) -> None:
-    role = server.give_role("ada", "team")
+    role = server.assign_role("ada", "team")
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     server.set_locale("ada", "ko")
     async with running(server, tmp_path, echo, rules=rules) as bot:

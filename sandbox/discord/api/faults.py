@@ -16,7 +16,7 @@ class DiscordFault:
     code: int = 0
     seconds: float = 0
     scope: Scope = "user"
-    via: bool = True
+    has_via_header: bool = True
 
 
 class DiscordFaults:
@@ -28,8 +28,8 @@ class DiscordFaults:
     def __init__(self, routes: Collection[str]) -> None:
         self.routes = routes
         self._pending = FaultQueue[DiscordFault]()
-        self._handshakes = 0
-        self._resumes = 0
+        self._handshake_refusals = 0
+        self._resume_refusals = 0
         self.latency = 0.0
 
     def fail(self, route: str, times: int = 1, *, status: int = 500, code: int = 0) -> None:
@@ -37,14 +37,16 @@ class DiscordFaults:
         self._add(route, times, DiscordFault("fail", status=status, code=code))
 
     def rate_limit(
-        self, route: str, retry_after: float, times: int = 1, *, scope: Scope = "user", via: bool = True
+        self, route: str, retry_after: float, times: int = 1, *, scope: Scope = "user", has_via_header: bool = True
     ) -> None:
         """Refuse without effect: 429, for so many seconds.
 
         Without `via` it is Cloudflare that refuses, in front of Discord: the header of that name is missing, and
         the body is no JSON.
         """
-        self._add(route, times, DiscordFault("rate_limit", seconds=retry_after, scope=scope, via=via))
+        self._add(
+            route, times, DiscordFault("rate_limit", seconds=retry_after, scope=scope, has_via_header=has_via_header)
+        )
 
     def lose_response(self, route: str, times: int = 1) -> None:
         """Take effect, then close the connection with no answer."""
@@ -56,11 +58,11 @@ class DiscordFaults:
 
     def refuse_handshakes(self, times: int) -> None:
         """Answer the next `n` WebSocket handshakes with 503."""
-        self._handshakes = times
+        self._handshake_refusals = times
 
-    def refuse_resumes(self, n: int) -> None:
+    def refuse_resumes(self, times: int) -> None:
         """Answer the next `n` attempts to resume with an invalid session; what came meanwhile is lost to it."""
-        self._resumes = n
+        self._resume_refusals = times
 
     def set_latency(self, seconds: float) -> None:
         """Let each request, each answer and each event take this long (real seconds); 0 ends it."""
@@ -69,7 +71,7 @@ class DiscordFaults:
     def clear(self) -> None:
         """Take back all that has not happened yet."""
         self._pending.clear()
-        self._handshakes = self._resumes = 0
+        self._handshake_refusals = self._resume_refusals = 0
         self.latency = 0.0
 
     def cancel(self, kind: FaultKind) -> None:
@@ -86,12 +88,12 @@ class DiscordFaults:
 
     def take_handshake_refusal(self) -> bool:
         """Whether this handshake is to be refused."""
-        self._handshakes, refused = max(0, self._handshakes - 1), self._handshakes > 0
+        self._handshake_refusals, refused = max(0, self._handshake_refusals - 1), self._handshake_refusals > 0
         return refused
 
-    def take_resume(self) -> bool:
+    def take_resume_refusal(self) -> bool:
         """Whether this attempt to resume is to be refused."""
-        self._resumes, refused = max(0, self._resumes - 1), self._resumes > 0
+        self._resume_refusals, refused = max(0, self._resume_refusals - 1), self._resume_refusals > 0
         return refused
 
     def _add(self, route: str, times: int, fault: DiscordFault) -> None:

@@ -7,26 +7,26 @@ from aiohttp import web
 
 from sandbox.discord.state.activity_log import DiscordActivityLog
 from sandbox.discord.state.guild import DiscordAttachment, Guild
-from sandbox.discord.state.snowflakes import new_id
+from sandbox.discord.state.snowflakes import create_id
 
 
-def attached(name: str, data: bytes) -> DiscordAttachment:
+def create_attachment(name: str, data: bytes) -> DiscordAttachment:
     """A file as a person sends it: what it is, is told by its name."""
-    return DiscordAttachment(new_id(), name, data, guess_type(name)[0])
+    return DiscordAttachment(create_id(), name, data, guess_type(name)[0])
 
 
 class DiscordFiles:
-    def __init__(self, guild: Guild, journal: DiscordActivityLog) -> None:
+    def __init__(self, guild: Guild, activity_log: DiscordActivityLog) -> None:
         self._guild = guild
-        self._journal = journal
+        self._activity_log = activity_log
 
     async def serve(self, request: web.Request) -> web.Response:
         """Answer `/attachments/{channel}/{file}/{name}`, as long as the file stands and the address is good."""
-        self._journal.download(request.path)
+        self._activity_log.record_download(request.path)
         if int(request.query.get("ex", "0"), 16) <= time():
             return web.Response(status=404, text="This content is no longer available.")
         channel = self._guild.channels.get(request.match_info["channel"])
-        for message in self._guild.messages(channel) if channel else ():
+        for message in self._guild.list_messages(channel) if channel else ():
             for file in () if message.deleted else message.content.attachments:
                 if file.id == request.match_info["file"]:
                     kind = file.content_type or "application/octet-stream"

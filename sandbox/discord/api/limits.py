@@ -17,14 +17,20 @@ Scope = Literal["user", "global", "shared"]
 
 GLOBAL_CALLS, GLOBAL_SECONDS = 50, 1.0
 #: Discord: the endpoints of interactions are outside of the global limit.
-OUTSIDE = ("POST /interactions/", "POST /webhooks/", "PATCH /webhooks/", "GET /webhooks/", "DELETE /webhooks/")
+GLOBALLY_UNLIMITED_ROUTES = (
+    "POST /interactions/",
+    "POST /webhooks/",
+    "PATCH /webhooks/",
+    "GET /webhooks/",
+    "DELETE /webhooks/",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketRate:
     """At most `calls` in a window of `seconds` that begins with the first of them, for each channel."""
 
-    calls: int
+    max_calls: int
     seconds: float
 
 
@@ -41,8 +47,8 @@ RATES: Mapping[str, BucketRate] = {
 
 @dataclass(slots=True)
 class _Window:
-    ends: float = 0.0
-    calls: int = 0
+    ends_at: float = 0.0
+    call_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class RateLimitCheck:
     scope: Scope = "user"
 
 
-def refusal_headers(retry_after: float, scope: Scope) -> dict[str, str]:
+def rate_limit_headers(retry_after: float, scope: Scope) -> dict[str, str]:
     headers = {"Retry-After": str(math.ceil(retry_after)), "X-RateLimit-Scope": scope}
     return headers | ({"X-RateLimit-Global": "true"} if scope == "global" else {})
 
@@ -69,43 +75,47 @@ class DiscordRateLimits:
     def acquire(self, route: str, channel: str) -> RateLimitCheck:
         """Count a call in, or say after how long it may come again."""
         now = time()
-        if not route.startswith(OUTSIDE):
+        if not route.startswith(GLOBALLY_UNLIMITED_ROUTES):
             everything = self._window("", "", now, GLOBAL_SECONDS)
-            if everything.calls >= GLOBAL_CALLS:
-                return self._refuse(everything.ends - now, "global", {})
-            everything.calls += 1
+            if everything.call_count >= GLOBAL_CALLS:
+                return self._refuse(everything.ends_at - now, "global", {})
+            everything.call_count += 1
         rate = RATES.get(route)
         if rate is None:
             return RateLimitCheck({})
         window = self._window(route, channel, now, rate.seconds)
-        full = window.calls >= rate.calls
-        window.calls += not full
+        full = window.call_count >= rate.max_calls
+        window.call_count += not full
         headers = {
-            "X-RateLimit-Limit": str(rate.calls),
-            "X-RateLimit-Remaining": str(rate.calls - window.calls),
-            "X-RateLimit-Reset": f"{window.ends:.3f}",
-            "X-RateLimit-Reset-After": f"{window.ends - now:.3f}",
+            "X-RateLimit-Limit": str(rate.max_calls),
+            "X-RateLimit-Remaining": str(rate.max_calls - window.call_count),
+            "X-RateLimit-Reset": f"{window.ends_at:.3f}",
+            "X-RateLimit-Reset-After": f"{window.ends_at - now:.3f}",
             "X-RateLimit-Bucket": md5(route.encode(), usedforsecurity=False).hexdigest(),
         }
-        return self._refuse(window.ends - now, "user", headers) if full else RateLimitCheck(headers)
+        return self._refuse(window.ends_at - now, "user", headers) if full else RateLimitCheck(headers)
 
     def list_usage(self) -> list[RateLimitUsage]:
         """What is left in each window that lasts, by route and channel; the one for all calls has no route."""
         rates = {"": BucketRate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
         return [
             RateLimitUsage(
-                f"{route} {channel}".strip(), rate.calls - window.calls, rate.calls, rate.seconds, window.ends - time()
+                f"{route} {channel}".strip(),
+                rate.max_calls - window.call_count,
+                rate.max_calls,
+                rate.seconds,
+                window.ends_at - time(),
             )
             for (route, channel), window in self._windows.items()
-            if window.ends > time() and (rate := rates[route])
+            if window.ends_at > time() and (rate := rates[route])
         ]
 
     def _window(self, route: str, channel: str, now: float, seconds: float) -> _Window:
         window = self._windows.setdefault((route, channel), _Window())
-        if window.ends <= now:
-            window.ends, window.calls = now + seconds / self._speed, 0
+        if window.ends_at <= now:
+            window.ends_at, window.call_count = now + seconds / self._speed, 0
         return window
 
     def _refuse(self, retry_after: float, scope: Scope, headers: Mapping[str, str]) -> RateLimitCheck:
         retry_after = max(0.001, round(retry_after, 3))
-        return RateLimitCheck({**headers, **refusal_headers(retry_after, scope)}, retry_after, scope)
+        return RateLimitCheck({**headers, **rate_limit_headers(retry_after, scope)}, retry_after, scope)

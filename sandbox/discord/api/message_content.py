@@ -8,132 +8,138 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sandbox.discord.api.requests import EMPTY_MESSAGE, TOO_LARGE, DiscordError, RequestBody, invalid
-from sandbox.discord.state.components import walked
+from sandbox.discord.api.requests import EMPTY_MESSAGE, REQUEST_TOO_LARGE, DiscordError, RequestBody, create_form_error
+from sandbox.discord.state.components import iterate_components
 from sandbox.discord.state.guild import DiscordAttachment, DiscordContent
-from sandbox.discord.state.snowflakes import new_id
+from sandbox.discord.state.snowflakes import create_id
 
-TEXT = 2000
-EMBEDS, EMBED_TEXT, ALL_EMBEDS_TEXT = 10, 4096, 6000
-ROWS = 5
-FILES, FILE_SIZE = 10, 10 * 2**20
-NONCE = 25
-MENTIONS = 100
+MAX_TEXT_LENGTH = 2000
+MAX_EMBEDS, MAX_EMBED_DESCRIPTION_LENGTH, MAX_EMBEDS_TEXT_LENGTH = 10, 4096, 6000
+MAX_COMPONENTS = 5
+MAX_FILES, MAX_FILE_BYTES = 10, 10 * 2**20
+MAX_NONCE_LENGTH = 25
+MAX_ALLOWED_MENTIONS = 100
 
-_EMBED_SIZES = {"title": 256, "description": EMBED_TEXT}
-_FILE = re.compile(r"files\[(\d+)\]")
+_MAX_EMBED_LENGTHS = {"title": 256, "description": MAX_EMBED_DESCRIPTION_LENGTH}
+_FILE_FIELD = re.compile(r"files\[(\d+)\]")
 
 
-def content_of(body: RequestBody, form: Mapping[str, Any], before: DiscordContent | None = None) -> DiscordContent:
+def parse_content(body: RequestBody, form: Mapping[str, Any], current: DiscordContent | None = None) -> DiscordContent:
     """The content that a request sends, or (`before`) edits a message to: what it does not name stays.
 
     Raises:
         DiscordError: it is too much, not well formed, or nothing.
     """
-    old = before or DiscordContent()
+    old = current or DiscordContent()
     content = DiscordContent(
-        text=_text(form) if "content" in form else old.text,
-        embeds=_embeds(form) if "embeds" in form else old.embeds,
-        components=_components(form) if "components" in form else old.components,
-        attachments=_attachments(body, form, old.attachments),
-        allowed_mentions=_allowed_mentions(form.get("allowed_mentions")),
+        text=_parse_text(form) if "content" in form else old.text,
+        embeds=_parse_embeds(form) if "embeds" in form else old.embeds,
+        components=_parse_components(form) if "components" in form else old.components,
+        attachments=_parse_attachments(body, form, old.attachments),
+        allowed_mentions=_parse_allowed_mentions(form.get("allowed_mentions")),
     )
     if not (content.text.strip() or content.embeds or content.attachments or content.components):
         raise DiscordError(400, EMPTY_MESSAGE, "Cannot send an empty message")
     return content
 
 
-def _text(form: Mapping[str, Any]) -> str:
+def _parse_text(form: Mapping[str, Any]) -> str:
     text = form["content"]
     if text is None:
         return ""
     if not isinstance(text, str):
-        raise invalid("content", "STRING_TYPE_CONVERT", "Could not interpret this as string.")
-    _check_length("content", text, TEXT)
+        raise create_form_error("content", "STRING_TYPE_CONVERT", "Could not interpret this as string.")
+    _check_length("content", text, MAX_TEXT_LENGTH)
     return text
 
 
-def _check_length(field: str, value: Sequence[Any], most: int) -> None:
-    if len(value) > most:
-        raise invalid(field, "BASE_TYPE_MAX_LENGTH", f"Must be {most} or fewer in length.")
+def _check_length(field: str, value: Sequence[Any], max_length: int) -> None:
+    if len(value) > max_length:
+        raise create_form_error(field, "BASE_TYPE_MAX_LENGTH", f"Must be {max_length} or fewer in length.")
 
 
-def _objects(form: Mapping[str, Any], field: str, most: int) -> list[dict[str, Any]]:
+def _parse_objects(form: Mapping[str, Any], field: str, max_length: int) -> list[dict[str, Any]]:
     values = form[field] or []
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise invalid(field, "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType")
-    _check_length(field, values, most)
+        raise create_form_error(field, "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType")
+    _check_length(field, values, max_length)
     return values
 
 
-def _embeds(form: Mapping[str, Any]) -> list[dict[str, Any]]:
-    embeds = _objects(form, "embeds", EMBEDS)
+def _parse_embeds(form: Mapping[str, Any]) -> list[dict[str, Any]]:
+    embeds = _parse_objects(form, "embeds", MAX_EMBEDS)
     total = 0
     for number, embed in enumerate(embeds):
-        for field, most in _EMBED_SIZES.items():
+        for field, most in _MAX_EMBED_LENGTHS.items():
             _check_length(f"embeds.{number}.{field}", str(embed.get(field) or ""), most)
-        total += sum(len(str(embed.get(field) or "")) for field in _EMBED_SIZES)
+        total += sum(len(str(embed.get(field) or "")) for field in _MAX_EMBED_LENGTHS)
         total += sum(len(str(field.get(part))) for field in embed.get("fields") or () for part in ("name", "value"))
         total += len((embed.get("footer") or {}).get("text") or "") + len((embed.get("author") or {}).get("name") or "")
-    if total > ALL_EMBEDS_TEXT:
-        raise invalid("embeds", "MAX_EMBED_SIZE_EXCEEDED", f"Embed size exceeds maximum size of {ALL_EMBEDS_TEXT}")
+    if total > MAX_EMBEDS_TEXT_LENGTH:
+        raise create_form_error(
+            "embeds", "MAX_EMBED_SIZE_EXCEEDED", f"Embed size exceeds maximum size of {MAX_EMBEDS_TEXT_LENGTH}"
+        )
     return embeds
 
 
-def _components(form: Mapping[str, Any]) -> list[dict[str, Any]]:
-    components = _objects(form, "components", ROWS)
-    names = [component["custom_id"] for component in walked(components) if component.get("custom_id")]
+def _parse_components(form: Mapping[str, Any]) -> list[dict[str, Any]]:
+    components = _parse_objects(form, "components", MAX_COMPONENTS)
+    names = [component["custom_id"] for component in iterate_components(components) if component.get("custom_id")]
     if len(set(names)) < len(names):
-        raise invalid("components", "COMPONENT_CUSTOM_ID_DUPLICATED", "Component custom id cannot be duplicated")
+        raise create_form_error(
+            "components", "COMPONENT_CUSTOM_ID_DUPLICATED", "Component custom id cannot be duplicated"
+        )
     if any(len(name) > 100 for name in names):
-        raise invalid("components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+        raise create_form_error("components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
     return components
 
 
-def _attachments(
-    body: RequestBody, form: Mapping[str, Any], old: Sequence[DiscordAttachment]
+def _parse_attachments(
+    body: RequestBody, form: Mapping[str, Any], current: Sequence[DiscordAttachment]
 ) -> list[DiscordAttachment]:
     """The files that come along, after those of the message that the form names, or all if it names none."""
     about = form.get("attachments")
     described = {str(entry.get("id")): entry for entry in about or ()}
-    kept = [file for file in old if about is None or file.id in described]
+    kept = [file for file in current if about is None or file.id in described]
     new = []
     for upload in body.uploads:
-        if len(upload.data) > FILE_SIZE:
-            raise DiscordError(413, TOO_LARGE, "Request entity too large")
-        found = _FILE.fullmatch(upload.field)
+        if len(upload.data) > MAX_FILE_BYTES:
+            raise DiscordError(413, REQUEST_TOO_LARGE, "Request entity too large")
+        found = _FILE_FIELD.fullmatch(upload.field)
         entry = described.get(found[1], {}) if found else {}
         name = entry.get("filename") or upload.name
-        new.append(DiscordAttachment(new_id(), name, upload.data, upload.content_type, entry.get("description")))
-    _check_length("attachments", [*kept, *new], FILES)
+        new.append(DiscordAttachment(create_id(), name, upload.data, upload.content_type, entry.get("description")))
+    _check_length("attachments", [*kept, *new], MAX_FILES)
     return [*kept, *new]
 
 
-def _allowed_mentions(given: Any) -> Mapping[str, Any] | None:
-    if given is None:
+def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
+    if value is None:
         return None
-    if not isinstance(given, dict):
-        raise invalid("allowed_mentions", "MODEL_TYPE_CONVERT", "Only dictionaries may be used in a ModelType")
-    parse = given.get("parse") or []
+    if not isinstance(value, dict):
+        raise create_form_error(
+            "allowed_mentions", "MODEL_TYPE_CONVERT", "Only dictionaries may be used in a ModelType"
+        )
+    parse = value.get("parse") or []
     for kind in ("users", "roles"):
-        listed = given.get(kind) or []
-        _check_length(f"allowed_mentions.{kind}", listed, MENTIONS)
+        listed = value.get(kind) or []
+        _check_length(f"allowed_mentions.{kind}", listed, MAX_ALLOWED_MENTIONS)
         if kind in parse and listed:
             message = f'parse:["{kind}"] and {kind}: [ids...] are mutually exclusive.'
-            raise invalid("allowed_mentions", "MESSAGE_ALLOWED_MENTIONS_PARSE_EXCLUSIVE", message)
+            raise create_form_error("allowed_mentions", "MESSAGE_ALLOWED_MENTIONS_PARSE_EXCLUSIVE", message)
     if unknown := set(parse) - {"users", "roles", "everyone"}:
         message = f"Value must be one of {{'users', 'roles', 'everyone'}}, not {min(unknown)}."
-        raise invalid("allowed_mentions.parse", "BASE_TYPE_CHOICES", message)
-    return given
+        raise create_form_error("allowed_mentions.parse", "BASE_TYPE_CHOICES", message)
+    return value
 
 
-def nonce_of(form: Mapping[str, Any]) -> str | int | None:
+def parse_nonce(form: Mapping[str, Any]) -> str | int | None:
     """The name that the sender gave to the message.
 
     Raises:
         DiscordError: it is too long, or neither text nor number.
     """
     nonce = form.get("nonce")
-    if nonce is not None and (not isinstance(nonce, str | int) or len(str(nonce)) > NONCE):
-        raise invalid("nonce", "NONCE_TYPE_TOO_LONG", f"Nonce must be {NONCE} or fewer in length.")
+    if nonce is not None and (not isinstance(nonce, str | int) or len(str(nonce)) > MAX_NONCE_LENGTH):
+        raise create_form_error("nonce", "NONCE_TYPE_TOO_LONG", f"Nonce must be {MAX_NONCE_LENGTH} or fewer in length.")
     return nonce

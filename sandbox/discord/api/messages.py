@@ -9,27 +9,27 @@ from time import monotonic
 from typing import Any
 
 from sandbox.discord.api.base import DiscordRestApi
-from sandbox.discord.api.message_content import content_of, nonce_of
+from sandbox.discord.api.message_content import parse_content, parse_nonce
 from sandbox.discord.api.requests import (
-    ARCHIVED,
+    CANNOT_EDIT_MESSAGE,
     MISSING_PERMISSIONS,
     NO_CONTENT,
-    NO_MESSAGES_HERE,
-    NOT_THE_AUTHOR,
-    NOT_WITHOUT_HISTORY,
+    NON_TEXT_CHANNEL,
+    REPLY_REQUIRES_HISTORY,
+    THREAD_ARCHIVED,
     THREAD_LOCKED,
     UNKNOWN_EMOJI,
     ApiRequest,
     ApiResponse,
     DiscordError,
-    invalid,
+    create_form_error,
 )
 from sandbox.discord.state.guild import DEFAULT, REPLY, DiscordContent, DiscordMessage, GuildChannel
 from sandbox.discord.state.payloads import Json
 
 #: "A few minutes", in seconds, in which a nonce is known again.
-NONCE_LIFE = 180.0
-MOST_READ = 100
+NONCE_LIFETIME_SECONDS = 180.0
+MAX_HISTORY_MESSAGES = 100
 #: Flags that a bot may set: no previews, no notification, components alone.
 SETTABLE_FLAGS = 1 << 2 | 1 << 12 | 1 << 15
 
@@ -38,30 +38,30 @@ class MessageRoutes:
     def __init__(self, api: DiscordRestApi, speed: float) -> None:
         self._api = api
         self._guild = api.guild
-        self._nonce_life = NONCE_LIFE / speed
+        self._nonce_lifetime_seconds = NONCE_LIFETIME_SECONDS / speed
         self._nonces: dict[tuple[str, str], tuple[float, DiscordMessage]] = {}
         messages = "/channels/{channel}/messages"
         one = messages + "/{message}"
-        api.add(f"POST {messages}", self._post)
-        api.add(f"GET {messages}", self._history)
-        api.add(f"GET {one}", self._read)
-        api.add(f"PATCH {one}", self._edit)
-        api.add(f"DELETE {one}", self._delete)
-        api.add(f"PUT {one}/reactions/{{emoji}}/@me", self._react)
-        api.add(f"DELETE {one}/reactions/{{emoji}}/@me", self._unreact)
-        api.add("POST /channels/{channel}/typing", self._type)
+        api.add_route(f"POST {messages}", self._create_message)
+        api.add_route(f"GET {messages}", self._list_messages)
+        api.add_route(f"GET {one}", self._get_message)
+        api.add_route(f"PATCH {one}", self._edit_message)
+        api.add_route(f"DELETE {one}", self._delete_message)
+        api.add_route(f"PUT {one}/reactions/{{emoji}}/@me", self._add_reaction)
+        api.add_route(f"DELETE {one}/reactions/{{emoji}}/@me", self._remove_reaction)
+        api.add_route("POST /channels/{channel}/typing", self._start_typing)
 
-    def _post(self, request: ApiRequest) -> ApiResponse:
-        channel, form = self._place(request), request.form
-        nonce = nonce_of(form)
-        if form.get("enforce_nonce") and nonce is not None and (known := self._known(channel, nonce)):
-            return ApiResponse(self._shown(known))
-        message = self.post(request, channel, form, nonce=nonce)
+    def _create_message(self, request: ApiRequest) -> ApiResponse:
+        channel, form = self._get_writable_channel(request), request.form
+        nonce = parse_nonce(form)
+        if form.get("enforce_nonce") and nonce is not None and (known := self._find_by_nonce(channel, nonce)):
+            return ApiResponse(self._message_payload(known))
+        message = self.post_as_bot(request, channel, form, nonce=nonce)
         if nonce is not None:
             self._nonces[channel.id, str(nonce)] = (monotonic(), message)
-        return ApiResponse(self._shown(message))
+        return ApiResponse(self._message_payload(message))
 
-    def post(
+    def post_as_bot(
         self, request: ApiRequest, channel: GuildChannel, form: Mapping[str, Any], **details: Any
     ) -> DiscordMessage:
         """Post as the bot what a form says; `details` are the fields of `DiscordMessage`.
@@ -69,83 +69,85 @@ class MessageRoutes:
         Raises:
             DiscordError: the form does not hold, or something in it is not permitted.
         """
-        content = self.permitted(content_of(request.body, form), channel)
+        content = self.apply_permissions(parse_content(request.body, form), channel)
         if reference := form.get("message_reference"):
-            details["reply_to"] = reply_to = self._referred(channel, reference)
+            details["reply_to"] = reply_to = self._find_replied_message(channel, reference)
             details["type"] = REPLY if reply_to else DEFAULT
         flags = int(form.get("flags") or 0) & SETTABLE_FLAGS
-        return self._guild.post(channel, self._guild.bot, content, flags=flags, **details)
+        return self._guild.post_message(channel, self._guild.bot, content, flags=flags, **details)
 
-    def permitted(self, content: DiscordContent, channel: GuildChannel) -> DiscordContent:
+    def apply_permissions(self, content: DiscordContent, channel: GuildChannel) -> DiscordContent:
         """The content, if the bot may send it; `@everyone` calls nobody, if it may not call everybody.
 
         Raises:
             DiscordError: 50013, it has files and the bot may send none.
         """
-        if not channel.is_here:
+        if not channel.is_in_guild:
             return content
         if content.attachments:
-            self._api.check("attach_files")
+            self._api.check_permissions("attach_files")
         if "mention_everyone" in self._api.permissions:
             return content
         allowed = content.allowed_mentions or {"parse": ["users", "roles"], "replied_user": True}
         parse = [kind for kind in allowed.get("parse") or () if kind != "everyone"]
         return replace(content, allowed_mentions={**allowed, "parse": parse})
 
-    def _place(self, request: ApiRequest) -> GuildChannel:
-        channel = self._api.channel(request)
+    def _get_writable_channel(self, request: ApiRequest) -> GuildChannel:
+        channel = self._api.get_channel(request)
         if channel.kind == "forum":
-            raise DiscordError(400, NO_MESSAGES_HERE, "Cannot send messages in a non-text channel")
+            raise DiscordError(400, NON_TEXT_CHANNEL, "Cannot send messages in a non-text channel")
         if not channel.is_dm:
-            self._api.check("send_messages_in_threads" if channel.is_thread else "send_messages")
+            self._api.check_permissions("send_messages_in_threads" if channel.is_thread else "send_messages")
         if channel.locked:
             raise DiscordError(400, THREAD_LOCKED, "This thread is locked")
         return channel
 
-    def _referred(self, channel: GuildChannel, reference: Mapping[str, Any]) -> DiscordMessage | None:
+    def _find_replied_message(self, channel: GuildChannel, reference: Mapping[str, Any]) -> DiscordMessage | None:
         if not channel.is_dm and "read_message_history" not in self._api.permissions:
-            raise DiscordError(400, NOT_WITHOUT_HISTORY, "Cannot reply without permission to read message history")
-        message = self._guild.message(channel, str(reference.get("message_id")))
+            raise DiscordError(400, REPLY_REQUIRES_HISTORY, "Cannot reply without permission to read message history")
+        message = self._guild.find_message(channel, str(reference.get("message_id")))
         if message is None and reference.get("fail_if_not_exists", True):
-            raise invalid("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")
+            raise create_form_error("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")
         return message
 
-    def _known(self, channel: GuildChannel, nonce: str | int) -> DiscordMessage | None:
+    def _find_by_nonce(self, channel: GuildChannel, nonce: str | int) -> DiscordMessage | None:
         posted_at, message = self._nonces.get((channel.id, str(nonce)), (0.0, None))
-        return message if monotonic() - posted_at < self._nonce_life else None
+        return message if monotonic() - posted_at < self._nonce_lifetime_seconds else None
 
-    def _edit(self, request: ApiRequest) -> ApiResponse:
-        channel = self._api.channel(request)
-        message = self._api.message(request, channel)
+    def _edit_message(self, request: ApiRequest) -> ApiResponse:
+        channel = self._api.get_channel(request)
+        message = self._api.get_message(request, channel)
         if message.author != self._guild.bot:
-            raise DiscordError(403, NOT_THE_AUTHOR, "Cannot edit a message authored by another user")
+            raise DiscordError(403, CANNOT_EDIT_MESSAGE, "Cannot edit a message authored by another user")
         if channel.archived:
-            raise DiscordError(400, ARCHIVED, "Thread is archived")
-        content = content_of(request.body, request.form, message.content)
-        self._guild.update(message, self.permitted(content, channel))
-        return ApiResponse(self._shown(message))
+            raise DiscordError(400, THREAD_ARCHIVED, "Thread is archived")
+        content = parse_content(request.body, request.form, message.content)
+        self._guild.update_message(message, self.apply_permissions(content, channel))
+        return ApiResponse(self._message_payload(message))
 
-    def _delete(self, request: ApiRequest) -> ApiResponse:
-        message = self._api.message(request, self._api.channel(request))
+    def _delete_message(self, request: ApiRequest) -> ApiResponse:
+        message = self._api.get_message(request, self._api.get_channel(request))
         if message.author != self._guild.bot:
             raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
-        self._guild.delete(message)
+        self._guild.delete_message(message)
         return NO_CONTENT
 
-    def _read(self, request: ApiRequest) -> ApiResponse:
-        channel = self._api.channel(request, "read_message_history")
-        return ApiResponse(self._shown(self._api.message(request, channel)))
+    def _get_message(self, request: ApiRequest) -> ApiResponse:
+        channel = self._api.get_channel(request, "read_message_history")
+        return ApiResponse(self._message_payload(self._api.get_message(request, channel)))
 
-    def _history(self, request: ApiRequest) -> ApiResponse:
+    def _list_messages(self, request: ApiRequest) -> ApiResponse:
         """Newest first. Discord: `before`, `after` and `around` exclude each other."""
-        channel, query = self._api.channel(request), request.query
+        channel, query = self._api.get_channel(request), request.query
         limit = query.get("limit", "50")
-        if not limit.isdecimal() or not 1 <= int(limit) <= MOST_READ:
-            raise invalid("limit", "NUMBER_TYPE_MAX", f"int value should be less than or equal to {MOST_READ}.")
+        if not limit.isdecimal() or not 1 <= int(limit) <= MAX_HISTORY_MESSAGES:
+            raise create_form_error(
+                "limit", "NUMBER_TYPE_MAX", f"int value should be less than or equal to {MAX_HISTORY_MESSAGES}."
+            )
         most = int(limit)
         if not channel.is_dm and "read_message_history" not in self._api.permissions:
             return ApiResponse([])
-        found = [m for m in self._guild.messages(channel) if self._guild.message(channel, m.id)]
+        found = [m for m in self._guild.list_messages(channel) if self._guild.find_message(channel, m.id)]
         if after := query.get("after"):
             found = [m for m in found if int(m.id) > int(after)][:most]
         elif before := query.get("before"):
@@ -153,30 +155,30 @@ class MessageRoutes:
         elif around := query.get("around"):
             nearest = sorted(found, key=lambda m: abs(int(m.id) - int(around)))[:most]
             found = [m for m in found if m in nearest]
-        return ApiResponse([self._shown(message) for message in reversed(found[-most:])])
+        return ApiResponse([self._message_payload(message) for message in reversed(found[-most:])])
 
-    def _shown(self, message: DiscordMessage) -> Json:
-        content = "message_content" in self._api.privileged or self._api.readable(message)
+    def _message_payload(self, message: DiscordMessage) -> Json:
+        content = "message_content" in self._api.privileged_intents or self._api.is_readable(message)
         return self._api.payloads.message(message, content=content)
 
-    def _react(self, request: ApiRequest) -> ApiResponse:
-        channel = self._api.channel(request, "read_message_history", "add_reactions")
-        message = self._api.message(request, channel)
-        self._guild.add_reaction(message, self._guild.bot, _emoji(request))
+    def _add_reaction(self, request: ApiRequest) -> ApiResponse:
+        channel = self._api.get_channel(request, "read_message_history", "add_reactions")
+        message = self._api.get_message(request, channel)
+        self._guild.add_reaction(message, self._guild.bot, _parse_emoji(request))
         return NO_CONTENT
 
-    def _unreact(self, request: ApiRequest) -> ApiResponse:
-        message = self._api.message(request, self._api.channel(request))
-        self._guild.remove_reaction(message, self._guild.bot, _emoji(request))
+    def _remove_reaction(self, request: ApiRequest) -> ApiResponse:
+        message = self._api.get_message(request, self._api.get_channel(request))
+        self._guild.remove_reaction(message, self._guild.bot, _parse_emoji(request))
         return NO_CONTENT
 
-    def _type(self, request: ApiRequest) -> ApiResponse:
-        self._place(request)
+    def _start_typing(self, request: ApiRequest) -> ApiResponse:
+        self._get_writable_channel(request)
         return NO_CONTENT
 
 
-def _emoji(request: ApiRequest) -> str:
-    emoji = request.ids["emoji"]
+def _parse_emoji(request: ApiRequest) -> str:
+    emoji = request.path_ids["emoji"]
     if emoji.isascii():
         raise DiscordError(400, UNKNOWN_EMOJI, "Unknown Emoji")
     return emoji

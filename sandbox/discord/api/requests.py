@@ -8,16 +8,16 @@ from typing import Any
 from aiohttp import BodyPartReader, web
 
 #: Of one request, in bytes. Discord: docs.discord.com/developers/reference, "Uploading Files".
-REQUEST_SIZE = 25 * 2**20
+MAX_REQUEST_BYTES = 25 * 2**20
 
 # Discord: docs.discord.com/developers/topics/opcodes-and-status-codes, "JSON".
 UNKNOWN_CHANNEL, UNKNOWN_GUILD, UNKNOWN_MEMBER, UNKNOWN_MESSAGE = 10003, 10004, 10007, 10008
 UNKNOWN_USER, UNKNOWN_EMOJI, UNKNOWN_WEBHOOK, UNKNOWN_INTERACTION = 10013, 10014, 10015, 10062
-TOO_LARGE, ALREADY_ACKNOWLEDGED, MISSING_ACCESS = 40005, 40060, 50001
-NOT_THE_AUTHOR, EMPTY_MESSAGE, NOT_TO_THIS_USER, NO_MESSAGES_HERE = 50005, 50006, 50007, 50008
-MISSING_PERMISSIONS, INVALID_WEBHOOK_TOKEN, INVALID_FORM, ARCHIVED = 50013, 50027, 50035, 50083
-MALFORMED, NOT_WITHOUT_HISTORY, THREAD_EXISTS, THREAD_LOCKED = 50109, 160002, 160004, 160005
-TOO_MANY_FOLLOW_UPS, NOT_IN_SUCH_A_CHANNEL = 40094, 50024
+REQUEST_TOO_LARGE, ALREADY_ACKNOWLEDGED, MISSING_ACCESS = 40005, 40060, 50001
+CANNOT_EDIT_MESSAGE, EMPTY_MESSAGE, CANNOT_MESSAGE_USER, NON_TEXT_CHANNEL = 50005, 50006, 50007, 50008
+MISSING_PERMISSIONS, INVALID_WEBHOOK_TOKEN, INVALID_FORM_BODY, THREAD_ARCHIVED = 50013, 50027, 50035, 50083
+INVALID_JSON, REPLY_REQUIRES_HISTORY, THREAD_EXISTS, THREAD_LOCKED = 50109, 160002, 160004, 160005
+TOO_MANY_FOLLOW_UPS, INVALID_CHANNEL_TYPE = 40094, 50024
 
 
 class DiscordError(Exception):
@@ -30,12 +30,12 @@ class DiscordError(Exception):
         self.body: dict[str, Any] = {"message": message, "code": code} | ({"errors": errors} if errors else {})
 
 
-def invalid(field: str, code: str, message: str) -> DiscordError:
+def create_form_error(field: str, code: str, message: str) -> DiscordError:
     """A form that does not hold: 50035, and which field (`a.b.0`) is wrong and why."""
     errors: dict[str, Any] = {"_errors": [{"code": code, "message": message}]}
     for name in reversed(field.split(".")):
         errors = {name: errors}
-    return DiscordError(400, INVALID_FORM, "Invalid Form Body", errors)
+    return DiscordError(400, INVALID_FORM_BODY, "Invalid Form Body", errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class RequestBody:
             DiscordError: 50109, if it is none.
         """
         if not isinstance(self.json, dict):
-            raise DiscordError(400, MALFORMED, "The request body contains invalid JSON.")
+            raise DiscordError(400, INVALID_JSON, "The request body contains invalid JSON.")
         return self.json
 
 
@@ -69,7 +69,7 @@ class RequestBody:
 class ApiRequest:
     """A request as its route sees it: `ids` are the parts of its path, by their names in the route."""
 
-    ids: Mapping[str, str]
+    path_ids: Mapping[str, str]
     query: Mapping[str, str]
     body: RequestBody
 
@@ -89,21 +89,21 @@ class ApiResponse:
 NO_CONTENT = ApiResponse(status=204)
 
 
-async def read(request: web.Request) -> RequestBody:
+async def read_body(request: web.Request) -> RequestBody:
     """Read the body.
 
     Raises:
         DiscordError: it is too large, or no JSON.
     """
-    if (request.content_length or 0) > REQUEST_SIZE:
-        raise DiscordError(413, TOO_LARGE, "Request entity too large")
+    if (request.content_length or 0) > MAX_REQUEST_BYTES:
+        raise DiscordError(413, REQUEST_TOO_LARGE, "Request entity too large")
     try:
         if request.content_type.startswith("multipart/"):
             return await _read_parts(request)
         raw = await request.read()
         return RequestBody(json.loads(raw) if raw else {})
     except ValueError:
-        raise DiscordError(400, MALFORMED, "The request body contains invalid JSON.") from None
+        raise DiscordError(400, INVALID_JSON, "The request body contains invalid JSON.") from None
 
 
 async def _read_parts(request: web.Request) -> RequestBody:

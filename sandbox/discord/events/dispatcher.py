@@ -21,7 +21,7 @@ from sandbox.discord.state.permissions import (
 )
 
 #: Discord: so many sessions may be begun in a day.
-SESSIONS_A_DAY = 1000
+MAX_SESSIONS_PER_DAY = 1000
 
 _MESSAGE_EVENTS = {"posted": "MESSAGE_CREATE", "updated": "MESSAGE_UPDATE"}
 _REACTION_EVENTS = {"reaction_added": "MESSAGE_REACTION_ADD", "reaction_removed": "MESSAGE_REACTION_REMOVE"}
@@ -33,29 +33,29 @@ class DiscordEventDispatcher:
         self._guild = api.guild
         self._payloads = api.payloads
         self._gateway = gateway
-        api.add("GET /gateway", lambda _: ApiResponse({"url": gateway.url}))
-        api.add("GET /gateway/bot", self._gateway_for_bot)
+        api.add_route("GET /gateway", lambda _: ApiResponse({"url": gateway.url}))
+        api.add_route("GET /gateway/bot", self._get_gateway_bot)
 
-    def _gateway_for_bot(self, request: ApiRequest) -> ApiResponse:
+    def _get_gateway_bot(self, request: ApiRequest) -> ApiResponse:
         limit = {
-            "total": SESSIONS_A_DAY,
-            "remaining": max(0, SESSIONS_A_DAY - len(self._gateway.sessions)),
+            "total": MAX_SESSIONS_PER_DAY,
+            "remaining": max(0, MAX_SESSIONS_PER_DAY - len(self._gateway.sessions)),
             "reset_after": 86_400_000,
-            "max_concurrency": self._gateway.at_once,
+            "max_concurrency": self._gateway.max_concurrency,
         }
         return ApiResponse({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
 
-    def change(self, change: GuildChange) -> None:
+    def dispatch_change(self, change: GuildChange) -> None:
         """Tell of a change, if the bot is there to see it. Nobody is told of ephemeral messages."""
         message = change.message
-        if message.ephemeral_to is not None or not self._seen(message.channel):
+        if message.ephemeral_to is not None or not self._is_visible(message.channel):
             return
-        place = self._place(message.channel)
+        place = self._guild_fields(message.channel)
         if name := _MESSAGE_EVENTS.get(change.kind):
             self._gateway.dispatch(
                 name,
                 DM_MESSAGES if message.channel.is_dm else GUILD_MESSAGES,
-                lambda session: self._message(message, content=bool(session.intents & MESSAGE_CONTENT)) | place,
+                lambda session: self._message_payload(message, content=bool(session.intents & MESSAGE_CONTENT)) | place,
                 guild_id=place.get("guild_id"),
             )
         elif change.kind == "deleted":
@@ -63,64 +63,66 @@ class DiscordEventDispatcher:
             intent = DM_MESSAGES if message.channel.is_dm else GUILD_MESSAGES
             self._gateway.dispatch("MESSAGE_DELETE", intent, lambda _: deleted, guild_id=place.get("guild_id"))
         elif name := _REACTION_EVENTS.get(change.kind):
-            self._reaction(name, change, place)
+            self._dispatch_reaction(name, change, place)
 
-    def deleted_together(self, messages: Sequence[DiscordMessage]) -> None:
+    def dispatch_bulk_delete(self, messages: Sequence[DiscordMessage]) -> None:
         """Tell of messages of one channel that were deleted at once."""
         channel = messages[0].channel
-        if self._seen(channel):
-            about = {"ids": [message.id for message in messages], "channel_id": channel.id} | self._place(channel)
-            self._in_guild("MESSAGE_DELETE_BULK", about, GUILD_MESSAGES)
+        if self._is_visible(channel):
+            about = {"ids": [message.id for message in messages], "channel_id": channel.id} | self._guild_fields(
+                channel
+            )
+            self._dispatch_to_guild("MESSAGE_DELETE_BULK", about, GUILD_MESSAGES)
 
-    def thread(self, thread: GuildChannel) -> None:
-        if self._seen(thread):
-            self._in_guild("THREAD_CREATE", self._payloads.channel(thread) | {"newly_created": True})
+    def dispatch_thread_create(self, thread: GuildChannel) -> None:
+        if self._is_visible(thread):
+            self._dispatch_to_guild("THREAD_CREATE", self._payloads.channel(thread) | {"newly_created": True})
 
-    def thread_updated(self, thread: GuildChannel) -> None:
-        if self._seen(thread):
-            self._in_guild("THREAD_UPDATE", self._payloads.channel(thread))
+    def dispatch_thread_update(self, thread: GuildChannel) -> None:
+        if self._is_visible(thread):
+            self._dispatch_to_guild("THREAD_UPDATE", self._payloads.channel(thread))
 
-    def channel(self, channel: GuildChannel) -> None:
-        self._in_guild("CHANNEL_CREATE", self._payloads.channel(channel))
+    def dispatch_channel_create(self, channel: GuildChannel) -> None:
+        self._dispatch_to_guild("CHANNEL_CREATE", self._payloads.channel(channel))
 
-    def channel_deleted(self, channel: GuildChannel) -> None:
+    def dispatch_channel_delete(self, channel: GuildChannel) -> None:
         """Tell of a channel or thread that is gone, if the bot was there to see it."""
-        if not self._seen(channel):
+        if not self._is_visible(channel):
             return
         about = self._payloads.channel(channel)
         if channel.is_thread:
             about = {name: about[name] for name in ("id", "guild_id", "parent_id", "type")}
-        self._in_guild("THREAD_DELETE" if channel.is_thread else "CHANNEL_DELETE", about)
+        self._dispatch_to_guild("THREAD_DELETE" if channel.is_thread else "CHANNEL_DELETE", about)
 
-    def joined(self, user: DiscordUser) -> None:
+    def dispatch_member_add(self, user: DiscordUser) -> None:
         about = self._payloads.member(user) | {"guild_id": self._guild.id}
         self._gateway.dispatch("GUILD_MEMBER_ADD", GUILD_MEMBERS, lambda _: about, guild_id=self._guild.id)
 
-    def _in_guild(self, name: str, about: Json, intent: int = GUILDS) -> None:
+    def _dispatch_to_guild(self, name: str, about: Json, intent: int = GUILDS) -> None:
         self._gateway.dispatch(name, intent, lambda _: about, guild_id=self._guild.id)
 
-    def _seen(self, channel: GuildChannel) -> bool:
-        return channel.admits(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)
+    def _is_visible(self, channel: GuildChannel) -> bool:
+        return channel.is_visible_to(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)
 
-    def _place(self, channel: GuildChannel) -> Json:
+    def _guild_fields(self, channel: GuildChannel) -> Json:
         return {} if channel.is_dm else {"guild_id": self._guild.id}
 
-    def _message(self, message: DiscordMessage, *, content: bool) -> Json:
+    def _message_payload(self, message: DiscordMessage, *, content: bool) -> Json:
         """The message, with the membership of those in it, where there is one."""
-        about = self._payloads.message(message, content=content or self._api.readable(message))
+        about = self._payloads.message(message, content=content or self._api.is_readable(message))
         if message.channel.is_dm:
             return about
         members = {user.id: self._payloads.member(user, with_user=False) for user in self._guild.users.values()}
         about["mentions"] = [user | {"member": members[user["id"]]} for user in about["mentions"]]
-        return about | ({} if message.webhook else {"member": members[message.author.id]})
+        return about | ({} if message.webhook_id else {"member": members[message.author.id]})
 
-    def _reaction(self, name: str, change: GuildChange, place: Json) -> None:
-        message, user = change.message, self._guild.users[change.user or ""]
+    def _dispatch_reaction(self, name: str, change: GuildChange, place: Json) -> None:
+        message, user = change.message, self._guild.users[change.user_id or ""]
         about: Json = {
             "user_id": user.id,
             "channel_id": message.channel.id,
             "message_id": message.id,
-            "emoji": {"id": None, "name": change.reaction},
+            "emoji": {"id": None, "name": change.emoji},
             "burst": False,
             "type": 0,
         } | place

@@ -20,7 +20,14 @@ from aiohttp import WSMsgType, web
 from sandbox.discord.api.faults import DiscordFaults
 from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordEventRecord
 from sandbox.discord.state.payloads import DiscordPayloads, Json
-from sandbox.discord.state.permissions import FLAGS, GUILD_MEMBERS, GUILD_PRESENCES, GUILDS, PRIVILEGED, bits
+from sandbox.discord.state.permissions import (
+    APPLICATION_FLAGS,
+    GUILD_MEMBERS,
+    GUILD_PRESENCES,
+    GUILDS,
+    PRIVILEGED,
+    combine_bits,
+)
 
 # What the client sends is in `Gateway._hear`; this is what it is sent.
 DISPATCH, RECONNECT, INVALID_SESSION, HELLO, ACK = 0, 7, 9, 10, 11
@@ -28,17 +35,17 @@ UNKNOWN_OPCODE, DECODE_ERROR, NOT_AUTHENTICATED, BAD_TOKEN, ALREADY_AUTHENTICATE
 BAD_SEQUENCE, TOO_FAST, INVALID_SHARD, INVALID_INTENTS, DISALLOWED_INTENTS = 4007, 4008, 4010, 4013, 4014
 
 #: In seconds.
-HEARTBEAT_INTERVAL = 41.25
+HEARTBEAT_SECONDS = 41.25
 #: What a client may send: in bytes, and in events for so many seconds.
-FRAME_SIZE = 4096
-FRAMES, FRAMES_SECONDS = 120, 60.0
+MAX_FRAME_BYTES = 4096
+MAX_FRAMES, FRAME_WINDOW_SECONDS = 120, 60.0
 ALL_INTENTS = (1 << 26) - 1
 #: "A few minutes" after its socket a session can be resumed no more; real seconds at any speed.
-SESSION_LIFE = 180.0
+SESSION_LIFETIME_SECONDS = 180.0
 #: From the request to connect anew until the socket is closed.
-CLOSE_AFTER = 10.0
+RECONNECT_CLOSE_SECONDS = 10.0
 #: How long a client that does not answer may hold up the closing of its socket.
-CLOSE_TIMEOUT = 1.0
+CLOSE_TIMEOUT_SECONDS = 1.0
 
 
 class GatewayCloseError(Exception):
@@ -71,16 +78,16 @@ class GatewaySession:
     shard: tuple[int, int]
     properties: Json
     events: list[DiscordEventRecord] = field(default_factory=list)
-    resumes: int = 0
-    heartbeats: int = 0
-    lost_at: float | None = None
+    resume_count: int = 0
+    heartbeat_count: int = 0
+    disconnected_at: float | None = None
     close_code: int | None = None
     status: str = "online"
-    begun_at: float = field(default_factory=monotonic)
+    started_at: float = field(default_factory=monotonic)
 
     @property
-    def expired(self) -> bool:
-        return self.lost_at is not None and monotonic() - self.lost_at > SESSION_LIFE
+    def is_expired(self) -> bool:
+        return self.disconnected_at is not None and monotonic() - self.disconnected_at > SESSION_LIFETIME_SECONDS
 
 
 @dataclass(eq=False, slots=True)
@@ -97,11 +104,11 @@ class GatewayConnection:
     ws: web.WebSocketResponse
     request: web.Request
     compressor: "zlib._Compress | None"
-    frames: asyncio.Queue[tuple[float, Json]] = field(default_factory=asyncio.Queue)
-    heard: deque[float] = field(default_factory=deque)
+    outgoing_frames: asyncio.Queue[tuple[float, Json]] = field(default_factory=asyncio.Queue)
+    frame_times: deque[float] = field(default_factory=deque)
     session: GatewaySession | None = None
-    frozen: bool = False
-    ours: bool = False
+    is_frozen: bool = False
+    is_closed_by_sandbox: bool = False
 
 
 class LocalGateway:
@@ -111,26 +118,26 @@ class LocalGateway:
 
     def __init__(
         self,
-        journal: DiscordActivityLog,
+        activity_log: DiscordActivityLog,
         faults: DiscordFaults,
         payloads: DiscordPayloads,
         *,
         token: str,
-        privileged: set[str],
+        privileged_intents: set[str],
         speed: float,
     ) -> None:
-        self._journal = journal
+        self._activity_log = activity_log
         self._faults = faults
         self._payloads = payloads
         self._token = token
-        self._privileged = privileged
+        self._privileged_intents = privileged_intents
         self._speed = speed
         self._resumable: dict[str, GatewaySession] = {}
         self._connections: list[GatewayConnection] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.sessions: list[GatewaySession] = []
         self.url = ""
-        self.shards = self.at_once = 1
+        self.shards = self.max_concurrency = 1
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -141,12 +148,14 @@ class LocalGateway:
     @property
     def is_online(self) -> bool:
         """Whether people see the bot there: as long as a session of it may come back that is not invisible."""
-        return any(not one.expired and one.status not in ("invisible", "offline") for one in self._resumable.values())
+        return any(
+            not one.is_expired and one.status not in ("invisible", "offline") for one in self._resumable.values()
+        )
 
     @property
-    def connected(self) -> int:
+    def connection_count(self) -> int:
         """How many sessions have a live socket."""
-        return sum(session.lost_at is None for session in self.sessions)
+        return sum(session.disconnected_at is None for session in self.sessions)
 
     # The way out
 
@@ -157,34 +166,34 @@ class LocalGateway:
         told = []
         for session in self._resumable.values():
             number, of = session.shard
-            if session.expired:
+            if session.is_expired:
                 continue
             if (session.intents & intent or not intent) and (int(guild_id or 0) >> 22) % of == number:
-                self._tell(session, name, data(session))
+                self._send_event(session, name, data(session))
                 told.append(session)
         return told
 
-    def _tell(self, session: GatewaySession, name: str, data: Json) -> None:
-        event = self._journal.event(session.id, name, data, len(session.events) + 1)
+    def _send_event(self, session: GatewaySession, name: str, data: Json) -> None:
+        event = self._activity_log.record_event(session.id, name, data, len(session.events) + 1)
         session.events.append(event)
         for connection in self._connections:
             if connection.session is session:
-                self._put_event(connection, event)
+                self._queue_event(connection, event)
 
-    def _put_event(self, connection: GatewayConnection, event: DiscordEventRecord) -> None:
+    def _queue_event(self, connection: GatewayConnection, event: DiscordEventRecord) -> None:
         event.sent_at = monotonic()
-        self._put(connection, DISPATCH, event.data, s=event.sequence, t=event.name)
+        self._queue_frame(connection, DISPATCH, event.data, s=event.sequence, t=event.name)
 
-    def _put(self, connection: GatewayConnection, op: int, data: Any = None, **of_event: Any) -> None:
+    def _queue_frame(self, connection: GatewayConnection, op: int, data: Any = None, **of_event: Any) -> None:
         frame = {"op": op, "d": data, "s": None, "t": None, **of_event}
-        connection.frames.put_nowait((monotonic() + self._faults.latency, frame))
+        connection.outgoing_frames.put_nowait((monotonic() + self._faults.latency, frame))
 
-    async def _write(self, connection: GatewayConnection) -> None:
+    async def _send_frames(self, connection: GatewayConnection) -> None:
         """Send frames one after the other; what is compressed is one stream."""
         while True:
-            due, frame = await connection.frames.get()
+            due, frame = await connection.outgoing_frames.get()
             await asyncio.sleep(max(0.0, due - monotonic()))
-            if connection.frozen:
+            if connection.is_frozen:
                 continue
             text = json.dumps(frame)
             with suppress(ConnectionError):
@@ -200,54 +209,54 @@ class LocalGateway:
         """One WebSocket, from its handshake to its end. Asked for `zstd-stream`, it answers in plain text."""
         if self._faults.take_handshake_refusal():
             return web.Response(status=503)
-        ws = web.WebSocketResponse(timeout=CLOSE_TIMEOUT)
+        ws = web.WebSocketResponse(timeout=CLOSE_TIMEOUT_SECONDS)
         await ws.prepare(request)
         compressor = zlib.compressobj() if request.query.get("compress") == "zlib-stream" else None
         connection = GatewayConnection(ws, request, compressor)
         self._connections.append(connection)
-        interval = int(HEARTBEAT_INTERVAL * 1000 / self._speed)
-        self._put(connection, HELLO, {"heartbeat_interval": interval, "_trace": ["sandbox"]})
-        writer = asyncio.create_task(self._write(connection))
+        interval = int(HEARTBEAT_SECONDS * 1000 / self._speed)
+        self._queue_frame(connection, HELLO, {"heartbeat_interval": interval, "_trace": ["sandbox"]})
+        writer = asyncio.create_task(self._send_frames(connection))
         try:
             async for frame in ws:
-                if frame.type in (WSMsgType.TEXT, WSMsgType.BINARY) and not connection.frozen:
+                if frame.type in (WSMsgType.TEXT, WSMsgType.BINARY) and not connection.is_frozen:
                     try:
-                        self._hear(connection, frame.data)
+                        self._receive_frame(connection, frame.data)
                     except GatewayCloseError as hangup:
                         await self._close(connection, hangup.code)
-                    self._journal.notify()
+                    self._activity_log.notify()
         finally:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
-            if connection.session is not None and not connection.ours:
+            if connection.session is not None and not connection.is_closed_by_sandbox:
                 connection.session.close_code = ws.close_code
                 if ws.close_code in (1000, 1001):
                     self._resumable.pop(connection.session.id, None)
-            self._forget(connection)
+            self._detach(connection)
         return ws
 
-    def _hear(self, connection: GatewayConnection, data: str | bytes) -> None:
+    def _receive_frame(self, connection: GatewayConnection, data: str | bytes) -> None:
         """Take a frame.
 
         Raises:
             Hangup: that is not how one speaks to Discord.
         """
         now = monotonic()
-        connection.heard.append(now)
-        while connection.heard[0] <= now - FRAMES_SECONDS / self._speed:
-            connection.heard.popleft()
-        if len(connection.heard) > FRAMES:
+        connection.frame_times.append(now)
+        while connection.frame_times[0] <= now - FRAME_WINDOW_SECONDS / self._speed:
+            connection.frame_times.popleft()
+        if len(connection.frame_times) > MAX_FRAMES:
             raise GatewayCloseError(TOO_FAST)
         try:
             frame = json.loads(data)
             op, about = frame["op"], frame.get("d")
         except (ValueError, KeyError, TypeError):
             raise GatewayCloseError(DECODE_ERROR) from None
-        if len(data) > FRAME_SIZE:
+        if len(data) > MAX_FRAME_BYTES:
             raise GatewayCloseError(DECODE_ERROR)
-        self._obey(connection, op, about)
+        self._handle_opcode(connection, op, about)
 
-    def _obey(self, connection: GatewayConnection, op: Any, about: Any) -> None:
+    def _handle_opcode(self, connection: GatewayConnection, op: Any, about: Any) -> None:
         """Do what the client asks; voice (4) is heard, and nothing comes of it."""
         match op, about:
             case 1, _:
@@ -263,7 +272,7 @@ class LocalGateway:
             case ((3 | 4 | 8), _) if connection.session is None:
                 raise GatewayCloseError(NOT_AUTHENTICATED)
             case 8, {"guild_id": _}:
-                self._tell_members(connection.session, about)
+                self._send_members(connection.session, about)
             case 3, {"status": str()} if connection.session is not None:
                 connection.session.status = about["status"]
             case 4, _:
@@ -275,8 +284,8 @@ class LocalGateway:
 
     def _heartbeat(self, connection: GatewayConnection) -> None:
         if connection.session is not None:
-            connection.session.heartbeats += 1
-        self._put(connection, ACK)
+            connection.session.heartbeat_count += 1
+        self._queue_frame(connection, ACK)
 
     def _identify(self, connection: GatewayConnection, about: Json) -> None:
         if about["token"] != self._token:
@@ -284,7 +293,7 @@ class LocalGateway:
         intents = about["intents"]
         if intents & ~ALL_INTENTS:
             raise GatewayCloseError(INVALID_INTENTS)
-        if intents & bits(PRIVILEGED, PRIVILEGED) & ~bits(self._privileged, PRIVILEGED):
+        if intents & combine_bits(PRIVILEGED, PRIVILEGED) & ~combine_bits(self._privileged_intents, PRIVILEGED):
             raise GatewayCloseError(DISALLOWED_INTENTS)
         number, of = about.get("shard") or (0, 1)
         if not 0 <= number < of:
@@ -294,8 +303,8 @@ class LocalGateway:
         self.sessions.append(session)
         self._resumable[session.id] = session
         connection.session = session
-        me, guild = self._payloads.me(), self._payloads.guild_created(everybody=bool(intents & GUILD_PRESENCES))
-        here = bool(self._payloads.my_guilds()) and (int(guild["id"]) >> 22) % of == number
+        me, guild = self._payloads.bot_user(), self._payloads.guild_create(all_members=bool(intents & GUILD_PRESENCES))
+        here = bool(self._payloads.bot_guilds()) and (int(guild["id"]) >> 22) % of == number
         ready = {
             "v": 10,
             "user": me,
@@ -303,92 +312,92 @@ class LocalGateway:
             "session_id": session.id,
             "resume_gateway_url": self.url,
             "shard": [number, of],
-            "application": {"id": me["id"], "flags": bits(self._privileged, FLAGS)},
+            "application": {"id": me["id"], "flags": combine_bits(self._privileged_intents, APPLICATION_FLAGS)},
             "private_channels": [],
         }
-        self._tell(session, "READY", ready)
+        self._send_event(session, "READY", ready)
         if here and intents & GUILDS:
-            self._tell(session, "GUILD_CREATE", guild)
+            self._send_event(session, "GUILD_CREATE", guild)
 
     def _resume(self, connection: GatewayConnection, about: Json) -> None:
         if about["token"] != self._token:
             raise GatewayCloseError(BAD_TOKEN)
         session = self._resumable.get(about["session_id"])
-        if session is None or session.expired or self._faults.take_resume():
+        if session is None or session.is_expired or self._faults.take_resume_refusal():
             self._resumable.pop(about["session_id"], None)
-            self._put(connection, INVALID_SESSION, False)
+            self._queue_frame(connection, INVALID_SESSION, False)
             return
         if about["seq"] > len(session.events):
             raise GatewayCloseError(BAD_SEQUENCE)
         for other in list(self._connections):
             if other.session is session:
-                self._forget(other)
+                self._detach(other)
         connection.session = session
-        session.lost_at = None
-        session.resumes += 1
+        session.disconnected_at = None
+        session.resume_count += 1
         for event in session.events[about["seq"] :]:
-            self._put_event(connection, event)
-        self._tell(session, "RESUMED", {})
+            self._queue_event(connection, event)
+        self._send_event(session, "RESUMED", {})
 
-    def _tell_members(self, session: GatewaySession | None, about: Json) -> None:
+    def _send_members(self, session: GatewaySession | None, about: Json) -> None:
         if session is not None and session.intents & GUILD_MEMBERS:
-            guild = self._payloads.guild_created(everybody=True)
+            guild = self._payloads.guild_create(all_members=True)
             chunk = {"guild_id": guild["id"], "members": guild["members"], "chunk_index": 0, "chunk_count": 1}
-            self._tell(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": about.get("nonce")})
+            self._send_event(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": about.get("nonce")})
 
-    def _forget(self, connection: GatewayConnection) -> None:
+    def _detach(self, connection: GatewayConnection) -> None:
         """A socket has died; its session lives on without it."""
         if connection in self._connections:
             self._connections.remove(connection)
             if connection.session is not None:
-                connection.session.lost_at = monotonic()
-            self._journal.notify()
+                connection.session.disconnected_at = monotonic()
+            self._activity_log.notify()
 
     # What may happen to sockets
 
-    def drop(self) -> None:
+    def drop_connections(self) -> None:
         """Cut every connection, without a word."""
         for connection in list(self._connections):
-            connection.ours = True
+            connection.is_closed_by_sandbox = True
             if connection.request.transport is not None:
                 connection.request.transport.abort()
-            self._forget(connection)
+            self._detach(connection)
 
-    def freeze(self, session: GatewaySession | None = None) -> None:
+    def freeze_connections(self, session: GatewaySession | None = None) -> None:
         """Let the line of every connection, or of one session, go dead: open, but nothing comes any more,
         acknowledgements neither.
         """
         for connection in self._connections:
             if session not in (None, connection.session):
                 continue
-            connection.ours = connection.frozen = True
+            connection.is_closed_by_sandbox = connection.is_frozen = True
             if connection.session is not None:
-                connection.session.lost_at = monotonic()
+                connection.session.disconnected_at = monotonic()
 
-    def reconnect(self) -> None:
+    def request_reconnect(self) -> None:
         """Ask every client to connect anew, and close its socket some seconds later."""
         for connection in self._connections:
-            self._put(connection, RECONNECT)
-            self._own(self._close_later(connection))
+            self._queue_frame(connection, RECONNECT)
+            self._start_task(self._close_later(connection))
 
-    def invalidate(self, *, resumable: bool) -> None:
+    def invalidate_sessions(self, *, resumable: bool) -> None:
         """Tell every client that its session is invalid; unless it is `resumable`, it is gone."""
         for connection in self._connections:
-            self._put(connection, INVALID_SESSION, resumable)
+            self._queue_frame(connection, INVALID_SESSION, resumable)
             if connection.session is not None and not resumable:
                 self._resumable.pop(connection.session.id, None)
-                connection.session.lost_at = monotonic()
+                connection.session.disconnected_at = monotonic()
                 connection.session = None
 
     async def _close_later(self, connection: GatewayConnection) -> None:
-        await asyncio.sleep(CLOSE_AFTER / self._speed)
+        await asyncio.sleep(RECONNECT_CLOSE_SECONDS / self._speed)
         await self._close(connection, 4000)
 
     async def _close(self, connection: GatewayConnection, code: int) -> None:
-        connection.ours = True
+        connection.is_closed_by_sandbox = True
         await connection.ws.close(code=code)
 
-    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

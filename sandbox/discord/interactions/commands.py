@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.discord.api.base import DiscordRestApi
-from sandbox.discord.api.requests import ApiRequest, ApiResponse, invalid
+from sandbox.discord.api.requests import ApiRequest, ApiResponse, create_form_error
 from sandbox.discord.state.guild import GuildChannel
 from sandbox.discord.state.payloads import Json
-from sandbox.discord.state.snowflakes import new_id
+from sandbox.discord.state.snowflakes import create_id
 
 SLASH, USER, MESSAGE = 1, 2, 3
 #: Of each type, for an app; and what a slash command may have.
-MOST = {SLASH: 100, USER: 15, MESSAGE: 15}
-OPTIONS, CHOICES = 25, 25
+MAX_COMMANDS = {SLASH: 100, USER: 15, MESSAGE: 15}
+MAX_OPTIONS, MAX_CHOICES = 25, 25
 
-_NAME = re.compile(r"[-_'\w]{1,32}")
+_NAME_PATTERN = re.compile(r"[-_'\w]{1,32}")
 
 
 class CommandRegistry:
@@ -29,68 +29,78 @@ class CommandRegistry:
         self._guild = api.guild
         self.registered: dict[str | None, list[Json]] = {}
         for place in ("/applications/{application}/commands", "/applications/{application}/guilds/{guild}/commands"):
-            api.add(f"PUT {place}", self._register)
-            api.add(f"GET {place}", self._list)
+            api.add_route(f"PUT {place}", self._replace_commands)
+            api.add_route(f"GET {place}", self._list_commands)
 
-    def _register(self, request: ApiRequest) -> ApiResponse:
+    def _replace_commands(self, request: ApiRequest) -> ApiResponse:
         """Replace all commands."""
         self._api.check_guild(request)
-        place, given = request.ids.get("guild"), request.body.json
-        if not isinstance(given, list) or len(given) > sum(MOST.values()):
-            raise invalid("_errors", "BASE_TYPE_MAX_LENGTH", f"Must be {sum(MOST.values())} or fewer in length.")
+        place, create_command_data = request.path_ids.get("guild"), request.body.json
+        if not isinstance(create_command_data, list) or len(create_command_data) > sum(MAX_COMMANDS.values()):
+            raise create_form_error(
+                "_errors", "BASE_TYPE_MAX_LENGTH", f"Must be {sum(MAX_COMMANDS.values())} or fewer in length."
+            )
         known = {(command["type"], command["name"]): command["id"] for command in self.registered.get(place, [])}
         registered: dict[tuple[int, str], Json] = {}
-        for number, command in enumerate(given):
+        for number, command in enumerate(create_command_data):
             type_, name = command.get("type") or SLASH, str(command.get("name"))
-            _check(number, type_, command)
+            _check_command(number, type_, command)
             if (type_, name) in registered:
-                raise invalid(f"{number}.name", "APPLICATION_COMMANDS_DUPLICATE_NAME", "Names must be unique.")
+                raise create_form_error(
+                    f"{number}.name", "APPLICATION_COMMANDS_DUPLICATE_NAME", "Names must be unique."
+                )
             registered[type_, name] = {
                 "default_member_permissions": None,
                 "description": "",
                 "nsfw": False,
                 **{field: value for field, value in command.items() if value is not None},
-                "id": known.get((type_, name)) or new_id(),
+                "id": known.get((type_, name)) or create_id(),
                 "application_id": self._guild.bot.id,
-                "version": new_id(),
+                "version": create_id(),
                 "type": type_,
             } | ({"guild_id": place} if place else {})
-        for type_, most in MOST.items():
+        for type_, most in MAX_COMMANDS.items():
             if sum(kind == type_ for kind, _ in registered) > most:
-                raise invalid("_errors", "APPLICATION_COMMAND_TOO_MANY", f"There are at most {most} of type {type_}.")
+                raise create_form_error(
+                    "_errors", "APPLICATION_COMMAND_TOO_MANY", f"There are at most {most} of type {type_}."
+                )
         self.registered[place] = list(registered.values())
         return ApiResponse(self.registered[place])
 
-    def _list(self, request: ApiRequest) -> ApiResponse:
+    def _list_commands(self, request: ApiRequest) -> ApiResponse:
         """Discord: in all languages, if that is asked for."""
         self._api.check_guild(request)
-        registered = self.registered.get(request.ids.get("guild"), [])
+        registered = self.registered.get(request.path_ids.get("guild"), [])
         is_whole = request.query.get("with_localizations") in ("1", "true", "True")
-        return ApiResponse(registered if is_whole else [_in_one_language(command) for command in registered])
+        return ApiResponse(registered if is_whole else [_remove_localizations(command) for command in registered])
 
-    def find(self, type_: int, name: str, channel: GuildChannel) -> Json:
+    def find_command(self, type_: int, name: str, channel: GuildChannel) -> Json:
         """The command as it can be used there.
 
         Raises:
             ValueError: it is not registered, or not for such a place.
         """
         everywhere, here = self.registered.get(None, []), self.registered.get(self._guild.id, [])
-        usable = [*here, *everywhere] if channel.is_here else everywhere
+        usable = [*here, *everywhere] if channel.is_in_guild else everywhere
         for command in usable:
             contexts, installs = command.get("contexts"), command.get("integration_types") or [0]
-            fits = (contexts is None or channel.context in contexts) and (channel.is_reached or 1 in installs)
+            fits = (contexts is None or channel.interaction_context in contexts) and (
+                channel.has_bot_access or 1 in installs
+            )
             if fits and (command["type"], command["name"]) == (type_, name):
                 return command
         raise ValueError(f"there is no command {'/' if type_ == SLASH else ''}{name} in {channel.name}")
 
 
-def _in_one_language(about: Any) -> Any:
+def _remove_localizations(about: Any) -> Any:
     if isinstance(about, dict):
-        return {name: _in_one_language(part) for name, part in about.items() if not name.endswith("_localizations")}
-    return [_in_one_language(part) for part in about] if isinstance(about, list) else about
+        return {
+            name: _remove_localizations(part) for name, part in about.items() if not name.endswith("_localizations")
+        }
+    return [_remove_localizations(part) for part in about] if isinstance(about, list) else about
 
 
-def given(command: Json, options: Mapping[str, Any], *, focused: str = "") -> Json:
+def create_command_data(command: Json, options: Mapping[str, Any], *, focused: str = "") -> Json:
     """What the bot is told of a slash command: its options as a person gave them, one of them perhaps `focused` yet.
 
     Raises:
@@ -114,27 +124,29 @@ def given(command: Json, options: Mapping[str, Any], *, focused: str = "") -> Js
     return data
 
 
-def _check(number: int, type_: int, command: Mapping[str, Any]) -> None:
+def _check_command(number: int, type_: int, command: Mapping[str, Any]) -> None:
     name, description = str(command.get("name")), command.get("description") or ""
     if type_ == SLASH:
         _check_names(str(number), command)
     elif description:
         message = "Context menu commands cannot have description"
-        raise invalid(f"{number}.description", "APPLICATION_COMMAND_INVALID_DESCRIPTION", message)
+        raise create_form_error(f"{number}.description", "APPLICATION_COMMAND_INVALID_DESCRIPTION", message)
     elif not 1 <= len(name) <= 32:
-        raise invalid(f"{number}.name", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 32 in length.")
+        raise create_form_error(f"{number}.name", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 32 in length.")
     options = command.get("options") or []
-    if len(options) > OPTIONS:
-        raise invalid(f"{number}.options", "BASE_TYPE_MAX_LENGTH", f"Must be {OPTIONS} or fewer in length.")
+    if len(options) > MAX_OPTIONS:
+        raise create_form_error(
+            f"{number}.options", "BASE_TYPE_MAX_LENGTH", f"Must be {MAX_OPTIONS} or fewer in length."
+        )
     needed = [bool(option.get("required")) for option in options]
     if sorted(needed, reverse=True) != needed:
         message = "Required options must be placed before non-required options"
-        raise invalid(f"{number}.options", "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", message)
+        raise create_form_error(f"{number}.options", "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", message)
     for place, option in enumerate(options):
         _check_names(f"{number}.options.{place}", option)
         choices = option.get("choices") or []
-        if len(choices) > CHOICES or (choices and option.get("autocomplete")):
-            raise invalid(
+        if len(choices) > MAX_CHOICES or (choices and option.get("autocomplete")):
+            raise create_form_error(
                 f"{number}.options.{place}.choices", "BASE_TYPE_MAX_LENGTH", "25 at most, and none to complete"
             )
 
@@ -150,10 +162,10 @@ def _check_names(field: str, about: Mapping[str, Any]) -> None:
 
 
 def _check_name(field: str, name: str) -> None:
-    if not _NAME.fullmatch(name) or name != name.lower():
-        raise invalid(field, "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid")
+    if not _NAME_PATTERN.fullmatch(name) or name != name.lower():
+        raise create_form_error(field, "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid")
 
 
 def _check_description(field: str, description: str) -> None:
     if not 1 <= len(description) <= 100:
-        raise invalid(field, "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+        raise create_form_error(field, "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")

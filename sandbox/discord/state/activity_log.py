@@ -54,7 +54,7 @@ class DiscordEventRecord:
     name: str
     data: dict[str, Any]
     sequence: int
-    at: float
+    created_at: float
     sent_at: float | None = None
 
 
@@ -73,11 +73,11 @@ class DiscordActivityLog(watch.ChangeFeed[GuildChange]):
         self.notify()
         return call
 
-    def download(self, path: str) -> None:
+    def record_download(self, path: str) -> None:
         self.downloads.append(path)
         self.notify()
 
-    def event(self, session_id: str, name: str, data: dict[str, Any], sequence: int) -> DiscordEventRecord:
+    def record_event(self, session_id: str, name: str, data: dict[str, Any], sequence: int) -> DiscordEventRecord:
         event = DiscordEventRecord(session_id, name, data, sequence, monotonic())
         self.events.append(event)
         self.notify()

@@ -10,14 +10,14 @@ from sandbox.discord.state.guild import DiscordContent
 Json = dict[str, Any]
 
 
-def besides(said: DiscordContent) -> Json:
+def create_extra_fields(content: DiscordContent) -> Json:
     """What a message has that is neither text nor a file."""
     about: Json = {}
-    if said.stickers:
-        names = enumerate(said.stickers, 1)
+    if content.stickers:
+        names = enumerate(content.stickers, 1)
         about["sticker_items"] = [{"id": str(number), "name": name, "format_type": 1} for number, name in names]
-    if said.poll:
-        question, *answers = said.poll
+    if content.poll:
+        question, *answers = content.poll
         about["poll"] = {
             "question": {"text": question},
             "answers": [
@@ -31,7 +31,7 @@ def besides(said: DiscordContent) -> Json:
     return about
 
 
-def numbered(components: Sequence[Mapping[str, Any]]) -> list[Json]:
+def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
     """Components with an id each, as Discord gives them where the app gave none."""
     numbers = count(1)
 
@@ -44,8 +44,8 @@ def numbered(components: Sequence[Mapping[str, Any]]) -> list[Json]:
     return [one(component) for component in components]
 
 
-def walked(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def iterate_components(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The components, and all within them."""
     for component in components:
         yield component
-        yield from walked(component.get("components", ()))
+        yield from iterate_components(component.get("components", ()))

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Literal
 
-from sandbox.discord.state.mentions import MentionParser, mentions, shown
+from sandbox.discord.state.mentions import MessageMentions, parse_mentions, replace_ids
 from sandbox.discord.state.roles import Roles
-from sandbox.discord.state.snowflakes import new_id
+from sandbox.discord.state.snowflakes import create_id
 
 ChangeKind = Literal["posted", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
 ChannelKind = Literal["text", "forum", "thread", "dm", "group"]
@@ -47,16 +47,16 @@ class GuildChannel:
     name: str
     kind: ChannelKind
     members: set[str] | None = None
-    abroad: str | None = None
+    foreign_guild_id: str | None = None
     parent: "GuildChannel | None" = None
-    user: DiscordUser | None = None
-    owner: str | None = None
+    dm_user: DiscordUser | None = None
+    owner_id: str | None = None
     participants: set[str] = field(default_factory=set)
-    category: str | None = None
+    category_id: str | None = None
     is_private: bool = False
     archived: bool = False
     locked: bool = False
-    auto_archive: int = 1440
+    auto_archive_minutes: int = 1440
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -68,21 +68,21 @@ class GuildChannel:
         return self.kind == "thread"
 
     @property
-    def is_here(self) -> bool:
+    def is_in_guild(self) -> bool:
         """Whether it belongs to the server."""
-        return self.kind in ("text", "forum", "thread") and self.abroad is None
+        return self.kind in ("text", "forum", "thread") and self.foreign_guild_id is None
 
     @property
-    def is_reached(self) -> bool:
+    def has_bot_access(self) -> bool:
         """Whether the bot can be there. Elsewhere it is used by people who have installed it for themselves."""
-        return self.kind != "group" and self.abroad is None
+        return self.kind != "group" and self.foreign_guild_id is None
 
     @property
-    def context(self) -> int:
+    def interaction_context(self) -> int:
         """Discord: where an interaction comes from: a server, direct messages with the bot, any others."""
         return {"dm": 1, "group": 2}.get(self.kind, 0)
 
-    def admits(self, user_id: str) -> bool:
+    def is_visible_to(self, user_id: str) -> bool:
         place = self.parent or self
         sees = not self.is_private or user_id in self.participants
         return sees and (place.members is None or user_id in place.members)
@@ -130,7 +130,7 @@ class MessageOrigin:
     interaction_id: str
     type: int
     user: DiscordUser
-    target: "DiscordMessage | None" = None
+    target_message: "DiscordMessage | None" = None
 
 
 @dataclass(eq=False, slots=True)
@@ -153,16 +153,16 @@ class DiscordMessage:
     channel: GuildChannel
     author: DiscordUser
     content: DiscordContent
-    mentioned: MentionParser
+    parse_mentions: MessageMentions
     versions: list[DiscordMessageVersion]
     type: int = DEFAULT
     flags: int = 0
     nonce: str | int | None = None
     reply_to: "DiscordMessage | None" = None
-    forwards: "DiscordMessage | None" = None
+    forwarded_message: "DiscordMessage | None" = None
     ephemeral_to: DiscordUser | None = None
     origin: MessageOrigin | None = None
-    webhook: str | None = None
+    webhook_id: str | None = None
     thread: GuildChannel | None = None
     pinned: bool = False
     deleted: bool = False
@@ -202,29 +202,29 @@ class GuildChange:
 
     kind: ChangeKind
     message: DiscordMessage
-    user: str | None = None
-    reaction: str | None = None
+    user_id: str | None = None
+    emoji: str | None = None
 
 
 class Guild:
     """The state. Each change of it is told to `on_change`, each new thread to `on_thread`."""
 
     def __init__(self, on_change: Callable[[GuildChange], None], on_thread: Callable[[GuildChannel], None]) -> None:
-        self._tell = on_change
-        self._tell_of_thread = on_thread
-        self.id = new_id()
-        self.bot = DiscordUser(new_id(), "parley", "Parley", is_bot=True)
+        self._on_change = on_change
+        self._on_thread = on_thread
+        self.id = create_id()
+        self.bot = DiscordUser(create_id(), "parley", "Parley", is_bot=True)
         #: Discord: a bot comes with a role of its own, of the same name.
-        self.bot_role = new_id()
+        self.bot_role_id = create_id()
         #: Discord: a role of the same id as the server is `@everyone`.
         self.users: dict[str, DiscordUser] = {self.bot.id: self.bot}
-        self.roles = Roles(new_id)
+        self.roles = Roles(create_id)
         self.channels: dict[str, GuildChannel] = {}
         self.owner: DiscordUser | None = None
         #: The server's language; and by id, that of people who have another one, and what people may not do there.
         self.locale = "en-US"
         self.locales: dict[str, str] = {}
-        self.denied: dict[str, set[str]] = {}
+        self.denied_permissions: dict[str, set[str]] = {}
         self._messages: dict[str, dict[str, DiscordMessage]] = {}
 
     # People and places
@@ -232,7 +232,7 @@ class Guild:
     def add_user(self, name: str, display_name: str, *, is_bot: bool = False) -> DiscordUser:
         if any(user.name == name for user in self.users.values()):
             raise ValueError(f"there is a user named {name} already")
-        user = DiscordUser(new_id(), name, display_name, is_bot)
+        user = DiscordUser(create_id(), name, display_name, is_bot)
         self.users[user.id] = user
         self.owner = self.owner or user
         return user
@@ -240,21 +240,23 @@ class Guild:
     def add_channel(self, name: str, kind: ChannelKind, members: Iterable[str] | None) -> GuildChannel:
         if any(c.name == name and c.kind in ("text", "forum") for c in self.channels.values()):
             raise ValueError(f"there is a channel named {name} already")
-        return self._add(GuildChannel(new_id(), name, kind, members=None if members is None else set(members)))
+        return self._add(GuildChannel(create_id(), name, kind, members=None if members is None else set(members)))
 
-    def add_group(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
+    def add_group_dm(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
         """Direct messages of several people."""
-        return self._add(GuildChannel(new_id(), name, "group", members={user.id for user in users}))
+        return self._add(GuildChannel(create_id(), name, "group", members={user.id for user in users}))
 
-    def add_abroad(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
+    def add_foreign_channel(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
         """A channel of another server, in which these people are and the bot is not."""
-        return self._add(GuildChannel(new_id(), name, "text", members={user.id for user in users}, abroad=new_id()))
+        return self._add(
+            GuildChannel(create_id(), name, "text", members={user.id for user in users}, foreign_guild_id=create_id())
+        )
 
     def open_dm(self, user: DiscordUser) -> GuildChannel:
         """The direct messages between `user` and the bot; the same ones each time."""
-        found = next((channel for channel in self.channels.values() if channel.user == user), None)
+        found = next((channel for channel in self.channels.values() if channel.dm_user == user), None)
         return found or self._add(
-            GuildChannel(new_id(), user.name, "dm", members={user.id, self.bot.id}, user=user),
+            GuildChannel(create_id(), user.name, "dm", members={user.id, self.bot.id}, dm_user=user),
         )
 
     def start_thread(
@@ -263,37 +265,39 @@ class Guild:
         name: str,
         owner: DiscordUser,
         *,
-        root: DiscordMessage | None = None,
-        guests: Sequence[str] = (),
-        auto_archive: int = 1440,
+        first_message: DiscordMessage | None = None,
+        guest_ids: Sequence[str] = (),
+        auto_archive_minutes: int = 1440,
     ) -> GuildChannel:
         """Begin a thread, of a message (then it has the message's id) or of the channel itself: with `guests`, one that
         nobody else sees.
         """
         thread = GuildChannel(
-            root.id if root else new_id(),
+            first_message.id if first_message else create_id(),
             name,
             "thread",
             parent=parent,
-            owner=owner.id,
-            participants={owner.id, *guests},
-            is_private=bool(guests),
-            auto_archive=auto_archive,
+            owner_id=owner.id,
+            participants={owner.id, *guest_ids},
+            is_private=bool(guest_ids),
+            auto_archive_minutes=auto_archive_minutes,
         )
         self._add(thread)
-        self._tell_of_thread(thread)
-        if root is not None:
-            root.thread = thread
-            root.flags |= HAS_THREAD
-            self._tell(GuildChange("updated", root))
-            self.post(thread, root.author, DiscordContent(), type=THREAD_STARTER, reply_to=root)
+        self._on_thread(thread)
+        if first_message is not None:
+            first_message.thread = thread
+            first_message.flags |= HAS_THREAD
+            self._on_change(GuildChange("updated", first_message))
+            self.post_message(
+                thread, first_message.author, DiscordContent(), type=THREAD_STARTER, reply_to=first_message
+            )
         return thread
 
-    def threads(self) -> list[GuildChannel]:
+    def list_active_threads(self) -> list[GuildChannel]:
         """All threads that are not archived."""
         return [channel for channel in self.channels.values() if channel.is_thread and not channel.archived]
 
-    def remove(self, channel: GuildChannel) -> None:
+    def remove_channel(self, channel: GuildChannel) -> None:
         """Delete a channel with all that is in it; a channel's threads go with it."""
         for gone in [channel, *(thread for thread in self.channels.values() if thread.parent is channel)]:
             del self.channels[gone.id]
@@ -312,58 +316,58 @@ class Guild:
 
     # What was said
 
-    def message(self, channel: GuildChannel, message_id: str) -> DiscordMessage | None:
+    def find_message(self, channel: GuildChannel, message_id: str) -> DiscordMessage | None:
         """The message as anyone may find it: neither a deleted nor an ephemeral one."""
         message = self._messages[channel.id].get(message_id)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
-    def messages(self, channel: GuildChannel) -> list[DiscordMessage]:
+    def list_messages(self, channel: GuildChannel) -> list[DiscordMessage]:
         """All that was ever posted there, oldest first."""
         return list(self._messages[channel.id].values())
 
-    def latest(self, number: int) -> list[DiscordMessage]:
+    def latest_messages(self, number: int) -> list[DiscordMessage]:
         """The newest messages of the whole server, oldest first."""
         everything = (message for messages in self._messages.values() for message in messages.values())
         return sorted(everything, key=lambda message: int(message.id))[-number:]
 
-    def post(
+    def post_message(
         self, channel: GuildChannel, author: DiscordUser, content: DiscordContent, **details: Any
     ) -> DiscordMessage:
         """Post a message; `details` are the fields of `DiscordMessage`.
 
         The first message of a forum's post has the post's id: give it as `id`.
         """
-        details.setdefault("id", new_id())
-        mentioned = self._mentioned(content, details.get("reply_to"), details.get("type", DEFAULT))
+        details.setdefault("id", create_id())
+        mentioned = self._parse_mentions(content, details.get("reply_to"), details.get("type", DEFAULT))
         message = DiscordMessage(
             channel=channel,
             author=author,
             content=content,
-            mentioned=mentioned,
-            versions=[self._version(content, mentioned)],
+            parse_mentions=mentioned,
+            versions=[self._create_version(content, mentioned)],
             **details,
         )
         self._messages[channel.id][message.id] = message
         if channel.is_thread:
             channel.participants.add(author.id)
             channel.archived = False
-        self._tell(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
+        self._on_change(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
         return message
 
-    def update(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
+    def update_message(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
         """Replace what it says; `edited`: whether people see "(edited)" beside it."""
         message.content = content
-        message.mentioned = self._mentioned(content, message.reply_to, message.type)
-        message.versions.append(self._version(content, message.mentioned))
+        message.parse_mentions = self._parse_mentions(content, message.reply_to, message.type)
+        message.versions.append(self._create_version(content, message.parse_mentions))
         if edited:
             message.edited_at = datetime.now(UTC)
-        self._tell(GuildChange("updated", message))
+        self._on_change(GuildChange("updated", message))
 
-    def delete(self, message: DiscordMessage) -> None:
+    def delete_message(self, message: DiscordMessage) -> None:
         message.deleted = True
-        self._tell(GuildChange("deleted", message))
+        self._on_change(GuildChange("deleted", message))
 
-    def delete_together(self, messages: Iterable[DiscordMessage]) -> None:
+    def delete_messages(self, messages: Iterable[DiscordMessage]) -> None:
         for message in messages:
             message.deleted = True
 
@@ -371,7 +375,7 @@ class Guild:
         users = message.reactions.setdefault(emoji, [])
         if user.id not in users:
             users.append(user.id)
-            self._tell(GuildChange("reaction_added", message, user.id, emoji))
+            self._on_change(GuildChange("reaction_added", message, user.id, emoji))
 
     def remove_reaction(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> bool:
         """Take a reaction back; False if there was none."""
@@ -381,14 +385,14 @@ class Guild:
         users.remove(user.id)
         if not users:
             del message.reactions[emoji]
-        self._tell(GuildChange("reaction_removed", message, user.id, emoji))
+        self._on_change(GuildChange("reaction_removed", message, user.id, emoji))
         return True
 
-    def _mentioned(self, content: DiscordContent, reply_to: DiscordMessage | None, type_: int) -> MentionParser:
+    def _parse_mentions(self, content: DiscordContent, reply_to: DiscordMessage | None, type_: int) -> MessageMentions:
         author = reply_to.author.id if reply_to and type_ == REPLY else None
-        return mentions(content.text, content.allowed_mentions, self.users, reply_to=author)
+        return parse_mentions(content.text, content.allowed_mentions, self.users, reply_to=author)
 
-    def _version(self, content: DiscordContent, mentioned: MentionParser) -> DiscordMessageVersion:
-        names = {user.id: user.display_name for user in self.users.values()} | {self.bot_role: self.bot.display_name}
+    def _create_version(self, content: DiscordContent, mentioned: MessageMentions) -> DiscordMessageVersion:
+        names = {user.id: user.display_name for user in self.users.values()} | {self.bot_role_id: self.bot.display_name}
         names |= {channel.id: channel.name for channel in self.channels.values()}
-        return DiscordMessageVersion(shown(content.text, names), mentioned.pings, monotonic())
+        return DiscordMessageVersion(replace_ids(content.text, names), mentioned.pings, monotonic())

@@ -12,12 +12,12 @@ from typing import Any
 
 _USER = re.compile(r"<@!?(\d+)>")
 _ROLE = re.compile(r"<@&(\d+)>")
-_ALL = re.compile(r"@(everyone|here)\b")
-_SHOWN = re.compile(r"<(@!?|@&|#)(\d+)>")
+_EVERYONE = re.compile(r"@(everyone|here)\b")
+_ANY_MENTION = re.compile(r"<(@!?|@&|#)(\d+)>")
 
 
 @dataclass(frozen=True, slots=True)
-class MentionParser:
+class MessageMentions:
     """Whom a message calls: ids of users (in the order of the text) and roles, and `everyone` or `here`."""
 
     users: tuple[str, ...] = ()
@@ -29,9 +29,9 @@ class MentionParser:
         return frozenset(self.users) | frozenset(self.roles) | self.everyone
 
 
-def mentions(
+def parse_mentions(
     text: str, allowed: Mapping[str, Any] | None, known: Container[str], *, reply_to: str | None = None
-) -> MentionParser:
+) -> MessageMentions:
     """Whom `text` calls, under `allowed`.
 
     Args:
@@ -45,23 +45,23 @@ def mentions(
     parse = allowed.get("parse") or []
     users = [found for found in _USER.findall(text) if found in known]
     if "users" not in parse:
-        users = [user for user in users if user in _ids(allowed, "users")]
+        users = [user for user in users if user in _listed_ids(allowed, "users")]
     if reply_to is not None and allowed.get("replied_user"):
         users.append(reply_to)
-    roles = [role for role in _ROLE.findall(text) if "roles" in parse or role in _ids(allowed, "roles")]
-    everyone = frozenset(_ALL.findall(text)) if "everyone" in parse else frozenset[str]()
-    return MentionParser(tuple(dict.fromkeys(users)), tuple(dict.fromkeys(roles)), everyone)
+    roles = [role for role in _ROLE.findall(text) if "roles" in parse or role in _listed_ids(allowed, "roles")]
+    everyone = frozenset(_EVERYONE.findall(text)) if "everyone" in parse else frozenset[str]()
+    return MessageMentions(tuple(dict.fromkeys(users)), tuple(dict.fromkeys(roles)), everyone)
 
 
-def _ids(allowed: Mapping[str, Any], kind: str) -> set[str]:
+def _listed_ids(allowed: Mapping[str, Any], kind: str) -> set[str]:
     return {str(given) for given in allowed.get(kind) or []}
 
 
-def shown(text: str, names: Mapping[str, str]) -> str:
+def replace_ids(text: str, names: Mapping[str, str]) -> str:
     """The text with names in place of ids, as people see it; what is unknown stays as it is."""
 
     def named(found: re.Match[str]) -> str:
         name = names.get(found[2])
         return found[0] if name is None else f"{'#' if found[1] == '#' else '@'}{name}"
 
-    return _SHOWN.sub(named, text)
+    return _ANY_MENTION.sub(named, text)

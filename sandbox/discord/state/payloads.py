@@ -9,7 +9,7 @@ from time import time
 from typing import Any
 from urllib.parse import quote
 
-from sandbox.discord.state.components import besides, numbered
+from sandbox.discord.state.components import assign_component_ids, create_extra_fields
 from sandbox.discord.state.guild import (
     REPLY,
     THREAD_STARTER,
@@ -19,9 +19,9 @@ from sandbox.discord.state.guild import (
     Guild,
     GuildChannel,
 )
-from sandbox.discord.state.permissions import FLAGS, PERMISSIONS, bits
+from sandbox.discord.state.permissions import APPLICATION_FLAGS, PERMISSIONS, combine_bits
 from sandbox.discord.state.roles import Role
-from sandbox.discord.state.snowflakes import EPOCH
+from sandbox.discord.state.snowflakes import EPOCH_MILLISECONDS
 
 Json = dict[str, Any]
 
@@ -30,13 +30,13 @@ PRIVATE_THREAD = 12
 GUILD_NAME = "Sandbox"
 
 
-def iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
+def format_timestamp(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
 
 
-def created(snowflake: str) -> str:
+def format_snowflake_time(snowflake: str) -> str:
     """When the thing of that id was made."""
-    return datetime.fromtimestamp(((int(snowflake) >> 22) + EPOCH) / 1000, UTC).isoformat()
+    return datetime.fromtimestamp(((int(snowflake) >> 22) + EPOCH_MILLISECONDS) / 1000, UTC).isoformat()
 
 
 class DiscordPayloads:
@@ -47,12 +47,12 @@ class DiscordPayloads:
         file_seconds: for how long the address of a file is good that is told from now on.
     """
 
-    def __init__(self, guild: Guild, permissions: set[str], privileged: set[str]) -> None:
+    def __init__(self, guild: Guild, permissions: set[str], privileged_intents: set[str]) -> None:
         self._guild = guild
         self._permissions = permissions
-        self._privileged = privileged
-        self.address = "http://127.0.0.1"
-        self.file_seconds = 86_400
+        self._privileged_intents = privileged_intents
+        self.base_url = "http://127.0.0.1"
+        self.file_url_seconds = 86_400
 
     # People
 
@@ -70,7 +70,7 @@ class DiscordPayloads:
             "primary_guild": None,
         }
 
-    def me(self) -> Json:
+    def bot_user(self) -> Json:
         return self.user(self._guild.bot) | {
             "verified": True,
             "mfa_enabled": False,
@@ -82,11 +82,11 @@ class DiscordPayloads:
 
     def member(self, user: DiscordUser, *, with_user: bool = True) -> Json:
         return {
-            "roles": [self._guild.bot_role] if user == self._guild.bot else self._guild.roles.of(user.id),
+            "roles": [self._guild.bot_role_id] if user == self._guild.bot else self._guild.roles.list_ids(user.id),
             "nick": None,
             "avatar": None,
             "banner": None,
-            "joined_at": created(user.id),
+            "joined_at": format_snowflake_time(user.id),
             "premium_since": None,
             "communication_disabled_until": None,
             "deaf": False,
@@ -97,7 +97,7 @@ class DiscordPayloads:
 
     def application(self) -> Json:
         guild = self._guild
-        flags = bits(self._privileged, FLAGS)
+        flags = combine_bits(self._privileged_intents, APPLICATION_FLAGS)
         return {
             "id": guild.bot.id,
             "name": guild.bot.display_name,
@@ -126,28 +126,28 @@ class DiscordPayloads:
     # Places
 
     def channel(self, channel: GuildChannel) -> Json:
-        messages = self._guild.messages(channel)
+        messages = self._guild.list_messages(channel)
         about: Json = {
             "id": channel.id,
             "type": PRIVATE_THREAD if channel.is_private else CHANNEL_TYPES[channel.kind],
             "last_message_id": messages[-1].id if messages else None,
             "flags": 0,
         }
-        if channel.user is not None:
-            return about | {"recipients": [self.user(channel.user)]}
+        if channel.dm_user is not None:
+            return about | {"recipients": [self.user(channel.dm_user)]}
         if channel.kind == "group":
             people = [self._guild.users[user] for user in sorted(channel.members or ())]
             owner = {"name": channel.name, "icon": None, "owner_id": people[0].id}
             return about | owner | {"recipients": [self.user(user) for user in people]}
-        guild_id = channel.abroad or self._guild.id
+        guild_id = channel.foreign_guild_id or self._guild.id
         about |= {"guild_id": guild_id, "name": channel.name, "rate_limit_per_user": 0}
         if channel.parent is not None:
-            return about | self._of_thread(channel, channel.parent)
+            return about | self._thread_fields(channel, channel.parent)
         about |= {
             "position": list(self._guild.channels).index(channel.id) if channel.id in self._guild.channels else 0,
             "permission_overwrites": self._overwrites(channel),
             "nsfw": False,
-            "parent_id": channel.category,
+            "parent_id": channel.category_id,
             "topic": None,
         }
         if channel.kind == "forum":
@@ -159,28 +159,28 @@ class DiscordPayloads:
             }
         return about
 
-    def _of_thread(self, thread: GuildChannel, parent: GuildChannel) -> Json:
-        number = sum(message.type != THREAD_STARTER for message in self._guild.messages(thread))
+    def _thread_fields(self, thread: GuildChannel, parent: GuildChannel) -> Json:
+        number = sum(message.type != THREAD_STARTER for message in self._guild.list_messages(thread))
         bot = self._guild.bot.id
         joined = {"member": self.thread_member(thread, bot)} if bot in thread.participants else {}
         return {
             "parent_id": parent.id,
-            "owner_id": thread.owner,
+            "owner_id": thread.owner_id,
             "message_count": number,
             "total_message_sent": number,
             "member_count": len(thread.participants),
             "thread_metadata": {
                 "archived": thread.archived,
-                "auto_archive_duration": thread.auto_archive,
-                "archive_timestamp": iso(thread.created_at),
-                "create_timestamp": iso(thread.created_at),
+                "auto_archive_duration": thread.auto_archive_minutes,
+                "archive_timestamp": format_timestamp(thread.created_at),
+                "create_timestamp": format_timestamp(thread.created_at),
                 "locked": thread.locked,
             },
         } | joined
 
     @staticmethod
     def thread_member(thread: GuildChannel, user_id: str) -> Json:
-        return {"id": thread.id, "user_id": user_id, "join_timestamp": iso(thread.created_at), "flags": 0}
+        return {"id": thread.id, "user_id": user_id, "join_timestamp": format_timestamp(thread.created_at), "flags": 0}
 
     def _overwrites(self, channel: GuildChannel) -> list[Json]:
         if channel.members is None:
@@ -211,7 +211,11 @@ class DiscordPayloads:
             "features": ["COMMUNITY"] if guild.locale != "en-US" else [],  # Discord: others cannot choose a language
             "emojis": [],
             "stickers": [],
-            "roles": [self._everyone(), self._bot_role(), *map(self._role, self._guild.roles.all.values())],
+            "roles": [
+                self._everyone_role(),
+                self._bot_role(),
+                *map(self._role_payload, self._guild.roles.by_name.values()),
+            ],
             "afk_timeout": 300,
             "widget_enabled": False,
             "max_members": 500_000,
@@ -222,18 +226,18 @@ class DiscordPayloads:
             "nsfw": False,
         }
 
-    def my_guilds(self) -> list[Json]:
+    def bot_guilds(self) -> list[Json]:
         """The server as one of those that the bot is in, unless it was not invited."""
-        if self._guild.bot.id in self._guild.roles.left:
+        if self._guild.bot.id in self._guild.roles.absent_user_ids:
             return []
         about = {name: value for name, value in self.guild().items() if name in ("id", "name", "icon", "banner")}
-        return [about | {"owner": False, "permissions": self.allowed(), "features": []}]
+        return [about | {"owner": False, "permissions": self.bot_permissions(), "features": []}]
 
-    def _everyone(self) -> Json:
+    def _everyone_role(self) -> Json:
         return {
             "id": self._guild.id,
             "name": "@everyone",
-            "permissions": self.allowed(),
+            "permissions": self.bot_permissions(),
             "position": 0,
             "color": 0,
             "colors": {"primary_color": 0, "secondary_color": None, "tertiary_color": None},
@@ -247,34 +251,36 @@ class DiscordPayloads:
 
     def _bot_role(self) -> Json:
         bot = self._guild.bot
-        about = {"id": self._guild.bot_role, "name": bot.display_name, "position": 1, "managed": True}
-        return self._everyone() | about | {"tags": {"bot_id": bot.id}}
+        about = {"id": self._guild.bot_role_id, "name": bot.display_name, "position": 1, "managed": True}
+        return self._everyone_role() | about | {"tags": {"bot_id": bot.id}}
 
-    def _role(self, role: Role) -> Json:
-        return self._everyone() | {"id": role.id, "name": role.name, "position": 2, "permissions": "0"}
+    def _role_payload(self, role: Role) -> Json:
+        return self._everyone_role() | {"id": role.id, "name": role.name, "position": 2, "permissions": "0"}
 
-    def allowed(self) -> str:
+    def bot_permissions(self) -> str:
         """The bot's permissions."""
-        return str(bits(self._permissions, PERMISSIONS))
+        return str(combine_bits(self._permissions, PERMISSIONS))
 
-    def may(self, user: DiscordUser) -> str:
+    def user_permissions(self, user: DiscordUser) -> str:
         """A person's permissions."""
-        return str(bits(PERMISSIONS.keys() - self._guild.denied.get(user.id, set()), PERMISSIONS))
+        return str(combine_bits(PERMISSIONS.keys() - self._guild.denied_permissions.get(user.id, set()), PERMISSIONS))
 
-    def guild_created(self, *, everybody: bool) -> Json:
+    def guild_create(self, *, all_members: bool) -> Json:
         """The server as the gateway tells of it, with those who are in it (`everybody`) or the bot alone."""
         guild = self._guild
-        people = guild.users.values() if everybody else [guild.bot]
-        public = [channel for channel in guild.channels.values() if channel.is_here and not channel.is_thread]
+        people = guild.users.values() if all_members else [guild.bot]
+        public = [channel for channel in guild.channels.values() if channel.is_in_guild and not channel.is_thread]
         return self.guild() | {
-            "joined_at": created(guild.bot.id),
+            "joined_at": format_snowflake_time(guild.bot.id),
             "large": False,
             "unavailable": False,
             "member_count": len(guild.users),
             "voice_states": [],
             "members": [self.member(user) for user in people],
             "channels": [self.channel(channel) for channel in public],
-            "threads": [self.channel(thread) for thread in guild.threads() if thread.admits(guild.bot.id)],
+            "threads": [
+                self.channel(thread) for thread in guild.list_active_threads() if thread.is_visible_to(guild.bot.id)
+            ],
             "presences": [],
             "stage_instances": [],
             "guild_scheduled_events": [],
@@ -283,7 +289,7 @@ class DiscordPayloads:
 
     # Messages
 
-    def message(self, message: DiscordMessage, *, content: bool = True, quoting: bool = True) -> Json:
+    def message(self, message: DiscordMessage, *, content: bool = True, with_reference: bool = True) -> Json:
         """A message; without `content`, as an app sees it that may not read it."""
         said = message.content
         about: Json = {
@@ -292,41 +298,41 @@ class DiscordPayloads:
             "channel_id": message.channel.id,
             "author": self.user(message.author),
             "content": said.text if content else "",
-            "mentions": [self.user(self._guild.users[user]) for user in message.mentioned.users],
-            "mention_roles": list(message.mentioned.roles),
-            "mention_everyone": bool(message.mentioned.everyone),
+            "mentions": [self.user(self._guild.users[user]) for user in message.parse_mentions.users],
+            "mention_roles": list(message.parse_mentions.roles),
+            "mention_everyone": bool(message.parse_mentions.everyone),
             "attachments": [self.attachment(message.channel, file) for file in said.attachments] if content else [],
             "embeds": [{"type": "rich", **embed} for embed in said.embeds] if content else [],
-            "components": numbered(said.components) if content else [],
-            "timestamp": iso(message.posted_at),
-            "edited_timestamp": iso(message.edited_at),
+            "components": assign_component_ids(said.components) if content else [],
+            "timestamp": format_timestamp(message.posted_at),
+            "edited_timestamp": format_timestamp(message.edited_at),
             "flags": message.flags,
             "pinned": message.pinned,
             "tts": False,
         }
         if content:
-            about |= besides(said)
-        if message.forwards is not None:
-            about |= self._forwarded(message.forwards, content=content)
+            about |= create_extra_fields(said)
+        if message.forwarded_message is not None:
+            about |= self._forward_fields(message.forwarded_message, content=content)
         if message.nonce is not None:
             about["nonce"] = message.nonce
         if message.reactions:
             about["reactions"] = [self._reaction(emoji, users) for emoji, users in message.reactions.items()]
         if message.thread is not None:
             about["thread"] = self.channel(message.thread)
-        if message.webhook is not None:
-            about["webhook_id"] = message.webhook
+        if message.webhook_id is not None:
+            about["webhook_id"] = message.webhook_id
         if message.origin is not None:
-            about |= self._origin(message)
+            about |= self._interaction_fields(message)
         if message.reply_to is not None:
-            about |= self._reference(message, message.reply_to, content=content, quoting=quoting)
+            about |= self._reply_fields(message, message.reply_to, content=content, with_reference=with_reference)
         return about
 
-    def _forwarded(self, message: DiscordMessage, *, content: bool) -> Json:
+    def _forward_fields(self, message: DiscordMessage, *, content: bool) -> Json:
         """Discord: what was passed on, as it was then, and not by whom it was said."""
-        place = {"guild_id": self._guild.id} if message.channel.is_here else {}
+        place = {"guild_id": self._guild.id} if message.channel.is_in_guild else {}
         kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "components", "timestamp")
-        whole = self.message(message, content=content, quoting=False)
+        whole = self.message(message, content=content, with_reference=False)
         snapshot = {name: whole[name] for name in (*kept, "edited_timestamp", "flags")}
         return {
             "message_reference": {"type": 1, "channel_id": message.channel.id, "message_id": message.id} | place,
@@ -335,8 +341,8 @@ class DiscordPayloads:
 
     def attachment(self, channel: GuildChannel, file: DiscordAttachment) -> Json:
         now = int(time())  # Discord: an address is signed, and expires
-        signed = f"ex={now + self.file_seconds:x}&is={now:x}&hm={file.id}"
-        url = f"{self.address}/attachments/{channel.id}/{file.id}/{quote(file.name)}?{signed}&"
+        signed = f"ex={now + self.file_url_seconds:x}&is={now:x}&hm={file.id}"
+        url = f"{self.base_url}/attachments/{channel.id}/{file.id}/{quote(file.name)}?{signed}&"
         about: Json = {
             "id": file.id,
             "filename": file.name,
@@ -350,15 +356,17 @@ class DiscordPayloads:
             about["description"] = file.description
         return about
 
-    def _reference(self, message: DiscordMessage, to: DiscordMessage, *, content: bool, quoting: bool) -> Json:
-        place = {"guild_id": self._guild.id} if to.channel.is_here else {}
+    def _reply_fields(
+        self, message: DiscordMessage, to: DiscordMessage, *, content: bool, with_reference: bool
+    ) -> Json:
+        place = {"guild_id": self._guild.id} if to.channel.is_in_guild else {}
         about: Json = {"message_reference": {"type": 0, "channel_id": to.channel.id, "message_id": to.id} | place}
-        if quoting and message.type in (REPLY, THREAD_STARTER):
-            quoted = None if to.deleted else self.message(to, content=content, quoting=False)
+        if with_reference and message.type in (REPLY, THREAD_STARTER):
+            quoted = None if to.deleted else self.message(to, content=content, with_reference=False)
             about["referenced_message"] = quoted
         return about
 
-    def _origin(self, message: DiscordMessage) -> Json:
+    def _interaction_fields(self, message: DiscordMessage) -> Json:
         if message.origin is None:
             return {}
         return {
@@ -367,14 +375,14 @@ class DiscordPayloads:
                 "id": message.origin.interaction_id,
                 "type": message.origin.type,
                 "user": self.user(message.origin.user),
-                "authorizing_integration_owners": self.owners(message.origin.user, message.channel),
+                "authorizing_integration_owners": self.integration_owners(message.origin.user, message.channel),
             }
-            | ({"target_message_id": message.origin.target.id} if message.origin.target else {}),
+            | ({"target_message_id": message.origin.target_message.id} if message.origin.target_message else {}),
         }
 
-    def owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
+    def integration_owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
         """Who has installed the app: the server (of direct messages with it: none), or the person for himself."""
-        if not channel.is_reached:
+        if not channel.has_bot_access:
             return {"1": user.id}
         return {"0": "0" if channel.is_dm else self._guild.id}
 

@@ -30,8 +30,12 @@ PRIVILEGED: Mapping[str, int] = {
     "message_content": MESSAGE_CONTENT,
 }
 #: Which flag of the application tells that an intent is on, for an app that is in few servers.
-FLAGS: Mapping[str, int] = {"guild_presences": 1 << 13, "guild_members": 1 << 15, "message_content": 1 << 19}
+APPLICATION_FLAGS: Mapping[str, int] = {
+    "guild_presences": 1 << 13,
+    "guild_members": 1 << 15,
+    "message_content": 1 << 19,
+}
 
 
-def bits(names: Iterable[str], table: Mapping[str, int]) -> int:
+def combine_bits(names: Iterable[str], table: Mapping[str, int]) -> int:
     return sum(table[name] for name in set(names))

@@ -21,15 +21,15 @@ class Roles:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self.all: dict[str, Role] = {}
-        self.left = set[str]()
+        self.by_name: dict[str, Role] = {}
+        self.absent_user_ids = set[str]()
 
-    def give(self, name: str, user: str) -> Role:
+    def assign(self, name: str, user: str) -> Role:
         """Give somebody a role, which is made if there is none of that name."""
-        role = self.all.setdefault(name, Role(self._new_id(), name))
+        role = self.by_name.setdefault(name, Role(self._new_id(), name))
         role.members.add(user)
         return role
 
-    def of(self, user: str) -> list[str]:
+    def list_ids(self, user: str) -> list[str]:
         """The ids of somebody's."""
-        return [role.id for role in self.all.values() if user in role.members]
+        return [role.id for role in self.by_name.values() if user in role.members]

@@ -3,7 +3,7 @@
 from time import time
 
 #: What Discord counts its milliseconds from: the first second of 2015.
-EPOCH = 1_420_070_400_000
+EPOCH_MILLISECONDS = 1_420_070_400_000
 
 
 class _Snowflakes:
@@ -12,8 +12,8 @@ class _Snowflakes:
 
     def __call__(self) -> str:
         """A snowflake: the milliseconds since `EPOCH` in its upper bits; each is greater than the one before."""
-        self._last = max(self._last + 1, int(time() * 1000) - EPOCH << 22)
+        self._last = max(self._last + 1, int(time() * 1000) - EPOCH_MILLISECONDS << 22)
         return str(self._last)
 
 
-new_id = _Snowflakes()
+create_id = _Snowflakes()

@@ -116,7 +116,7 @@ async def test_a_second_process_on_a_sqlite_file_names_the_owner_and_stops(
 async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
     start: Start, postgres: str, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
-    discord.recommend_shards(2, at_once=2)
+    discord.recommend_shards(2, max_concurrency=2)
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
     one = await start(**settings)
     (tmp_path / "other").mkdir()

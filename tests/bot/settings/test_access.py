@@ -96,7 +96,7 @@ def test_an_id_that_is_allowed_and_blocked_is_an_error(monkeypatch: pytest.Monke
 
 async def test_check_names_ids_that_the_platforms_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     async with SlackSandbox() as slack, DiscordSandbox() as server:
-        group, role = slack.add_user_group("team", ["ada"]).id, server.give_role("ada", "team")
+        group, role = slack.add_user_group("team", ["ada"]).id, server.assign_role("ada", "team")
         known_in_slack = f"{slack.people['ada'].id},{slack.channels['general'].id},{group},dm,{slack.team_id}"
         known = f"user:{server.people['ada'].id},channel:{server.channels['general'].id},role:{role},dm"
         tokens = {

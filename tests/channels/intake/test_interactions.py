@@ -175,7 +175,7 @@ async def test_a_private_answer_stays_private_after_its_token_expired(
 ) -> None:
     async with sandbox_of("discord") as server:
         await _left(server, tmp_path, monkeypatch, name)
-        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)
+        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         async with talking(server, tmp_path, "two") as talk:
             await gone(talk.bot)
             assert [one.text for one in talk.replies()][1:] == [PRIVATE_COMMANDS[name]]
@@ -186,7 +186,7 @@ async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monk
     call = CallTool("look", {"password": "hunter2hunter2"})
     async with sandbox_of("discord") as server:
         await _left(server, tmp_path, monkeypatch, "export", call, core={"tools": [look]})
-        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)
+        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         async with talking(server, tmp_path, "two") as talk:
             await gone(talk.bot)
             await server.wait_for(talk.files)

@@ -247,7 +247,7 @@ async def archived(talk: Talk) -> None:
     if isinstance(talk, SlackTalk):
         talk.channel.archived = True
     elif isinstance(talk, DiscordTalk):
-        await talk.sandbox.archive(talk.place)
+        await talk.sandbox.archive_thread(talk.place)
 
 
 async def missing_permission(talk: Talk, name: str) -> None:

@@ -49,7 +49,7 @@ async def test_channels_that_are_mentioned_have_their_names(desk: ClientSession,
 
 async def test_what_is_passed_on_is_seen_where_it_goes(desk: ClientSession, server: DiscordSandbox) -> None:
     said = await server.post_message("grace", "general", "the disk is **full**")
-    await server.forward("ada", said, "random")
+    await server.forward_message("ada", said, "random")
     await enter(desk, "/channel random")
     assert here(desk) == ["ada: Forwarded: the disk is **full**"]
 

@@ -65,7 +65,7 @@ def button() -> discord.ui.View:
 
 async def walk_through_the_events(server: DiscordSandbox) -> None:
     server.add_user("alan")
-    await server.join("edsger")
+    await server.join_guild("edsger")
     server.add_channel("late")
     mention = f"<@{server.bot_id}> see <#{server.channels['random'].id}>, @everyone"
     for channel in (server.channels["general"], server.open_dm("ada")):
@@ -73,18 +73,18 @@ async def walk_through_the_events(server: DiscordSandbox) -> None:
         reply = await server.post_message("ada", channel, "more", reply_to=root)
         await server.edit_message("ada", reply, mention)
         await server.add_reaction("ada", reply, "👋")
-        await server.pin("ada", root)
+        await server.pin_message("ada", root)
         await server.delete_message("ada", reply)
     root = await server.post_message("ada", "general", "a root")
     thread = await server.start_thread("ada", root, "a thread")
     await server.post_message("grace", thread, "in it")
-    await server.archive(thread)
-    await server.start_post("ada", "ideas", "a post", "what if")
+    await server.archive_thread(thread)
+    await server.start_forum_post("ada", "ideas", "a post", "what if")
     await server.post_as_bot("robot", "general", "beep")
     await server.post_as_bot("hook", "general", "beep", webhook=True)
     await server.unfurl_link(root)
-    await server.purge([await server.post_message("ada", "general", "spam") for _ in range(2)])
-    await server.delete_channel(await server.start_post("ada", "ideas", "to go", "what if"))
+    await server.delete_messages([await server.post_message("ada", "general", "spam") for _ in range(2)])
+    await server.delete_channel(await server.start_forum_post("ada", "ideas", "to go", "what if"))
     await server.delete_channel("late")
 
 
@@ -148,11 +148,13 @@ async def walk_through_the_interactions(server: DiscordSandbox) -> None:
         seen = await server.run_command("ada", channel, "/reset", why="so")
         await server.wait_for(lambda seen=seen: len(seen) == 2 and seen[0].deleted)  # type: ignore[misc]
         await server.run_command("ada", channel, "/hello")
-        assert await server.complete("ada", channel, "/hello", "what", "w") == ["w"]
-        assert await server.choose("grace", await server.post_message("ada", channel, "this"), "Ask about this")
-    for channel in (server.open_group("us", "ada", "grace"), server.add_abroad("there", "ada")):
+        assert await server.autocomplete_option("ada", channel, "/hello", "what", "w") == ["w"]
+        assert await server.run_message_command(
+            "grace", await server.post_message("ada", channel, "this"), "Ask about this"
+        )
+    for channel in (server.open_group_dm("us", "ada", "grace"), server.add_foreign_channel("there", "ada")):
         await server.run_command("ada", channel, "/hello", what="w")
-        await server.choose("ada", await server.post_message("ada", channel, "this"), "Ask about this")
+        await server.run_message_command("ada", await server.post_message("ada", channel, "this"), "Ask about this")
     shown = next(m for m in server.messages("general") if m.content.components and m.author.is_bot)
     await server.click_button("ada", shown, "stop")
     await server.wait_for(lambda: shown.text == "pressed")

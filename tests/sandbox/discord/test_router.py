@@ -90,7 +90,7 @@ async def test_a_429_with_via_is_tried_again_by_the_client(server: DiscordSandbo
 
 
 async def test_a_429_without_via_is_cloudflares_and_ends_the_call(server: DiscordSandbox, bot: Bot) -> None:
-    server.faults.rate_limit(POST, 0.1, via=False)
+    server.faults.rate_limit(POST, 0.1, has_via_header=False)
     with pytest.raises(discord.HTTPException) as refused:
         await bot.place(server, "general").send("hello")
     assert refused.value.status == 429

@@ -68,7 +68,7 @@ async def test_nobody_speaks_where_he_is_not(server: DiscordSandbox) -> None:
     with pytest.raises(ValueError, match="grace is not in secret"):
         await server.post_message("grace", "secret", "hello")
     with pytest.raises(ValueError, match="general is no forum"):
-        await server.start_post("ada", "general", "a post", "no forum")
+        await server.start_forum_post("ada", "general", "a post", "no forum")
 
 
 async def test_what_is_unknown_or_there_already_is_named(server: DiscordSandbox) -> None:

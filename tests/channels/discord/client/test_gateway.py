@@ -65,7 +65,7 @@ async def test_no_session_is_started_when_none_is_left(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sandbox.discord.events.dispatcher.SESSIONS_A_DAY", 0)
+        patch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 0)
         async with running(server, tmp_path, echo, connect=False) as bot:
             starting = asyncio.create_task(bot.channel.start())
             await until(
@@ -75,7 +75,7 @@ async def test_no_session_is_started_when_none_is_left(
                 )
             )
             assert server.sessions == []
-            patch.setattr("sandbox.discord.events.dispatcher.SESSIONS_A_DAY", 1000)
+            patch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1000)
             await starting
             await answers(bot)
 
@@ -117,7 +117,7 @@ async def test_a_message_while_the_socket_is_lost_is_answered_once(tmp_path: Pat
                 server.faults.refuse_handshakes(1)
                 await server.drop_sockets()
         await answers(bot)
-        await server.wait_for(lambda: server.sessions[0].resumes == 1)
+        await server.wait_for(lambda: server.sessions[0].resume_count == 1)
         await answers(bot, "and now?")
         assert len(server.sessions) == 1
         assert len(await bot.inbox_rows()) == 2

@@ -21,9 +21,9 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
     monkeypatch.setattr(channel_module, "IDENTIFY_SECONDS", 0.5)
     server.recommend_shards(3)
     async with running(server, tmp_path, echo) as bot:
-        begun = sorted(server.sessions, key=lambda session: session.begun_at)
+        begun = sorted(server.sessions, key=lambda session: session.started_at)
         assert sorted(session.shard for session in begun) == [(0, 3), (1, 3), (2, 3)]
-        assert [b.begun_at - a.begun_at > 0.2 for a, b in pairwise(begun)] == [True, True]
+        assert [b.started_at - a.started_at > 0.2 for a, b in pairwise(begun)] == [True, True]
         assert len([call for call in server.calls if call.route == f"PUT {COMMANDS}"]) == 1
 
         in_guild = await bot.collect_events("ada", "general", "one")
@@ -55,7 +55,7 @@ async def test_only_the_silent_shard_is_reconnected(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(gateway, "SILENCE_SECONDS", 600.0)  # discord.py does not notice it
     monkeypatch.setattr(shards, "HEARTBEAT_SECONDS", 0.5)
     async with discord_of(speed=400) as server:
-        server.recommend_shards(2, at_once=2)
+        server.recommend_shards(2, max_concurrency=2)
         async with running(server, tmp_path, echo) as bot:
             first = await bot.collect_events("ada", "general", "none")
             await bot.says(first, "heard: Ada Lovelace: none")
@@ -63,20 +63,20 @@ async def test_only_the_silent_shard_is_reconnected(tmp_path: Path, monkeypatch:
             deaf, other = sorted(server.sessions, key=lambda session: session.shard[0] != number)
             await server.freeze_sockets(deaf)
             question = await bot.collect_events("ada", "general", "one")
-            since, beats = time.time(), other.heartbeats
-            await server.wait_for(lambda: other.heartbeats > beats + 5)
+            since, beats = time.time(), other.heartbeat_count
+            await server.wait_for(lambda: other.heartbeat_count > beats + 5)
             assert bot.channel.last_event_at() < since
             await bot.channel.reconnect()
             await bot.says(question, "heard: Ada Lovelace: one")
             await until(lambda: bot.channel.last_event_at() > since)
             assert [session.shard for session in server.sessions[2:]] == [deaf.shard]
-            assert (other.lost_at, other.resumes) == (None, 0)
+            assert (other.disconnected_at, other.resume_count) == (None, 0)
 
 
 async def test_no_shard_starts_a_session_that_would_leave_none_for_another(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sandbox.discord.events.dispatcher.SESSIONS_A_DAY", 1)
+    monkeypatch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1)
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.5)
     async with running(server, tmp_path, echo, connect=False, shards=2) as bot:
         with pytest.raises(SettingsError, match="no connection to the gateway"):

@@ -77,7 +77,7 @@ async def test_each_question_in_a_channel_is_answered_in_a_new_thread(server: Di
         assert len(bot.said_to_bot()) == 1
         direct = await server.post_message("ada", server.open_dm("ada"), "hello")
         await bot.says(direct, "heard: hello")
-        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
+        post = await server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} one")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
         assert len(bot.calls(THREAD)) == 2
 
@@ -182,7 +182,7 @@ async def test_a_free_channel_needs_no_mention_unless_for_others(server: Discord
     async with running(server, tmp_path, echo, free_channels=free) as bot:
         first = await server.post_message("ada", "general", "one")
         await bot.says(first, "heard: Ada Lovelace: one")
-        post = await server.start_post("ada", "ideas", "a post", "two")
+        post = await server.start_forum_post("ada", "ideas", "a post", "two")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: two")
         await server.post_message("ada", "general", f"<@{server.people['grace'].id}> what do you think?")
         await server.post_message("grace", "general", "good", reply_to=first)
@@ -262,7 +262,7 @@ async def test_a_reply_unarchives_a_thread_and_reports_a_locked_one(
         thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
         question = await bot.collect_events("ada", thread, "one")
         await bot.says(question, "half,")
-        await server.archive(thread, locked=is_locked)
+        await server.archive_thread(thread, locked=is_locked)
         go_on.set()
         if is_locked:
             place = server.open_dm("ada")

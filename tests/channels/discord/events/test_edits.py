@@ -61,7 +61,7 @@ async def test_a_question_that_is_deleted_while_queued_is_not_answered(server: D
         second, third = [await bot.collect_events("ada", "general", text) for text in ("two", "three")]
         await server.wait_for(lambda: second.reactions and third.reactions)
         await server.delete_message("ada", second)
-        await server.purge([third])
+        await server.delete_messages([third])
         outcomes = [None, "deleted", "deleted"]
         await bot.database.until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
         go_on.set()
@@ -123,7 +123,7 @@ async def test_edits_without_a_change_or_a_known_message_do_nothing(server: Disc
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
-        await server.pin("ada", question)
+        await server.pin_message("ada", question)
         await server.edit_message("ada", question, f"{bot.mention}  one ")
         await server.delete_message("ada", other)
         assert await nothing_was_heard(bot)

@@ -17,7 +17,7 @@ from channels.intake.backfill import Backfill
 from channels.settings import BackfillLimits
 from core.inbox.watermarks import ActivePlace
 from sandbox.discord import DiscordSandbox, GuildChannel
-from sandbox.discord.api.limits import OUTSIDE
+from sandbox.discord.api.limits import GLOBALLY_UNLIMITED_ROUTES
 from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, until
 
 GUILD = "GET /guilds/{guild}"
@@ -49,7 +49,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
         root = await bot.collect_events("ada", "general", "one")
         direct = server.open_dm("ada")
         await server.post_message("ada", direct, "hello")
-        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} what if")
+        post = await server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} what if")
         talk = await server.start_thread("grace", await server.post_message("grace", "general", "a root"), "a talk")
         followed = await server.start_thread("ada", root, "a thread")
         await bot.says(await bot.collect_events("ada", followed, "one"), "heard: Ada Lovelace: one")
@@ -60,7 +60,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
     await bot.collect_events("ada", "general", "two")
     await server.post_message("linus", "general", f"<@&{server.bot_role_id}> three")
     await server.post_message("ada", followed, "on")
-    await server.archive(followed)
+    await server.archive_thread(followed)
     await server.post_message("ada", post, "and if")
     await bot.collect_events("grace", talk, "you")
     await server.post_message("ada", direct, "back?", files={"plan.pdf": b"%PDF"})
@@ -112,7 +112,9 @@ async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
             await looked_back(bot, caplog)
             await bot.at_rest(80)
             await bot.settled(40)
-        counted = [call.received_at for call in server.calls[began:] if not call.route.startswith(OUTSIDE)]
+        counted = [
+            call.received_at for call in server.calls[began:] if not call.route.startswith(GLOBALLY_UNLIMITED_ROUTES)
+        ]
         assert not [call.route for call in server.calls if call.status == 429]
         assert max(sum(at <= later < at + 1 for later in counted) for at in counted) <= GLOBAL_WINDOW.calls
 

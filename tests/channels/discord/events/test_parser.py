@@ -48,7 +48,7 @@ async def test_each_channel_thread_and_post_is_a_session(server: DiscordSandbox,
         root = await bot.collect_events("ada", "general", "in the channel")
         await bot.says(root, "heard: Ada Lovelace: in the channel")
         thread = await server.start_thread("ada", root, "a thread")
-        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} in the post")
+        post = await server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} in the post")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: in the post")
         assert bot.said_to_bot() == ["Ada Lovelace: in the post"]
         await bot.says(await bot.collect_events("ada", thread, "in the thread"), "heard: Ada Lovelace: in the thread")
@@ -72,7 +72,7 @@ async def test_the_bot_follows_only_threads_in_which_it_has_answered(server: Dis
         silent = await server.start_thread("ada", root, "silent")
         await server.post_message("ada", silent, "not for the bot either")
         assert await nothing_was_heard(bot)
-        followed = await server.start_post("ada", "ideas", "a post", f"{bot.mention} two")
+        followed = await server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} two")
         await bot.says(server.messages(followed)[0], "heard: Ada Lovelace: two")
         await bot.says(await server.post_message("ada", followed, "three"), "heard: Ada Lovelace: three")
 
@@ -115,7 +115,7 @@ async def test_without_the_intent_only_mentions_are_answered(
     server.privileged_intents.clear()
     async with running(server, tmp_path, echo) as bot:
         assert "the message content intent is off: in threads the bot sees only mentions" in caplog.text
-        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
+        post = await server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} one")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
         await server.post_message("ada", post, "two")
         assert await nothing_was_heard(bot)
@@ -126,8 +126,8 @@ async def test_messages_for_others_start_no_turn(server: DiscordSandbox, tmp_pat
     async with running(server, tmp_path, echo) as bot:
         said = await server.post_message("ada", "general", "not for the bot, @everyone")
         await server.edit_message("ada", said, "not for the bot, @here")
-        await server.pin("ada", said)
-        await server.join("edsger")
+        await server.pin_message("ada", said)
+        await server.join_guild("edsger")
         await server.post_as_bot("robot", "general", f"{bot.mention} beep")
         await server.post_as_bot("hook", "general", f"{bot.mention} beep", webhook=True)
         await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
@@ -137,9 +137,9 @@ async def test_messages_for_others_start_no_turn(server: DiscordSandbox, tmp_pat
 
 async def post_asleep(bot: Bot) -> GuildChannel:
     """One in which the bot has answered, and that was archived since."""
-    post = await bot.server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
+    post = await bot.server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} one")
     await bot.says(bot.server.messages(post)[0], "heard: Ada Lovelace: one")
-    await bot.server.archive(post)
+    await bot.server.archive_thread(post)
     return post
 
 
@@ -177,8 +177,8 @@ async def test_a_thread_that_cannot_be_fetched_is_logged(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        post = await server.start_post("ada", "ideas", "a post", "one")
-        await server.archive(post)
+        post = await server.start_forum_post("ada", "ideas", "a post", "one")
+        await server.archive_thread(post)
         server.faults.fail(GET_CHANNEL, status=403, code=50001)
         await bot.collect_events("ada", post, "two")
         await until(lambda: "the author of a message could not be resolved" in caplog.text)

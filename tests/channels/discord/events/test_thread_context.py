@@ -61,7 +61,7 @@ async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: Discor
 
 async def test_a_forum_post_brings_its_first_message(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, lambda _: "ok") as bot:
-        post = await server.start_post("grace", "ideas", "Printer", "It does not print")
+        post = await server.start_forum_post("grace", "ideas", "Printer", "It does not print")
         await bot.collect_events("ada", post, "what to do?")
         await bot.settled(1)
         assert bot.said_to_model() == [f"{HEAD}\n> Grace Hopper: It does not print\n{END}\n\nAda Lovelace: what to do?"]
@@ -76,7 +76,7 @@ async def test_quoted_and_forwarded_messages_are_context(server: DiscordSandbox,
             f"{QUOTED}\n> Grace Hopper: lunch?\n>     [files: menu.pdf]\n{END}\n\nAda Lovelace: what is this?"
         ]
         room = server.open_dm("ada")
-        await server.forward("ada", told, room)
+        await server.forward_message("ada", told, room)
         await bot.settled(2)
         nothing = "[Ada Lovelace called you without saying anything]"
         passed = f"{PASSED}\n> somebody: lunch?\n>     [files: menu.pdf]\n{END}"

@@ -69,8 +69,8 @@ async def test_an_export_is_a_private_file(server: DiscordSandbox, tmp_path: Pat
 async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        assert await server.complete("ada", "general", "model", "name", "OTH") == [MODELS[1]]
-        assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
+        assert await server.autocomplete_option("ada", "general", "model", "name", "OTH") == [MODELS[1]]
+        assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
         seen = await server.run_command("ada", "general", "model", name=MODELS[1])
         await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
         assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in await said_of(
@@ -82,13 +82,13 @@ async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandb
     fixed, free = AgentProfile("parley", MODELS[:1]), AgentProfile("free", MODELS, selectable_at=None)
     core = {"agents": AgentRouter("parley", {"parley": fixed, "free": free})}
     async with running(server, tmp_path, echo, core=core) as bot:
-        assert await server.complete("ada", "general", "model", "name", "") == [MODELS[0]]
+        assert await server.autocomplete_option("ada", "general", "model", "name", "") == [MODELS[0]]
         await told(
             bot,
             await server.run_command("ada", "general", "agent", name="free"),
             ENGLISH(words.AGENT_CHOSEN, agent="free"),
         )
-        assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
+        assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
         seen = await server.run_command("ada", "general", "model", name=MODELS[1])
         await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
         shown = await said_of(bot, await server.run_command("ada", "general", "model"))
@@ -106,24 +106,24 @@ async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp
 @pytest.mark.parametrize("lacking", ["view_channel", "send_messages"])
 async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, tmp_path: Path, lacking: str) -> None:
     async with running(server, tmp_path, echo) as bot:
-        server.deny("grace", lacking)
+        server.deny_permissions("grace", lacking)
         said = await server.post_message("ada", "general", "this")
         for seen in (
             await server.run_command("grace", "general", "reset"),
             await server.run_command("grace", "general", "ask", question="why?"),
-            await server.choose("grace", said, words.ASK_ABOUT),
+            await server.run_message_command("grace", said, words.ASK_ABOUT),
         ):
             await told(bot, seen, words.NOT_FOR_YOU)
-        assert await server.complete("grace", "general", "model", "name", "o") == []
+        assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
         assert await bot.inbox_rows() == []
 
 
 async def test_a_thread_has_a_permission_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
-        server.deny("grace", "send_messages")
+        server.deny_permissions("grace", "send_messages")
         await told(bot, await server.run_command("grace", thread, "stop"), words.NOTHING_TO_RESET)
-        server.deny("grace", "send_messages_in_threads")
+        server.deny_permissions("grace", "send_messages_in_threads")
         await told(bot, await server.run_command("grace", thread, "stop"), words.NOT_FOR_YOU)
 
 
@@ -160,13 +160,13 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
     server.privileged_intents.clear()
     async with running(server, tmp_path, echo) as bot:
         said = await server.post_message("grace", "general", "the sky\nis green")
-        (shown,) = await server.choose("ada", said, words.ASK_ABOUT)
+        (shown,) = await server.run_message_command("ada", said, words.ASK_ABOUT)
         await bot.says(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
         (read,) = bot.said_to_model()
         assert "What the next message is about" in read
         assert f"> Grace Hopper: the sky\n>     is green\n{QUOTE_END}" in read
         server.set_locale("grace", "ko")
-        (again,) = await server.choose("grace", said, words.ASK_ABOUT)
+        (again,) = await server.run_message_command("grace", said, words.ASK_ABOUT)
         await bot.says(again, f"heard: Grace Hopper: {words.messages_for('ko')(words.ABOUT_THIS)}")
         link = f"https://discord.com/channels/{server.guild_id}/{said.channel.id}/{said.id}"
         assert shown.content.text == f"> the sky is green\n-# {link}"
@@ -174,8 +174,8 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
 
 async def test_an_empty_message_cannot_be_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        pinned = await server.pin("ada", await server.post_message("ada", "general", "this"))
-        await told(bot, await server.choose("ada", pinned, words.ASK_ABOUT), words.NOTHING_TO_READ)
+        pinned = await server.pin_message("ada", await server.post_message("ada", "general", "this"))
+        await told(bot, await server.run_message_command("ada", pinned, words.ASK_ABOUT), words.NOTHING_TO_READ)
 
 
 async def test_a_question_that_cannot_be_stored_is_reported_privately(
@@ -205,7 +205,9 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
             await told(bot, await server.run_command("ada", "general", "ask", question="two"), refusal)
         await told(
             bot,
-            await server.choose("ada", await server.post_message("ada", "general", "this"), words.ASK_ABOUT),
+            await server.run_message_command(
+                "ada", await server.post_message("ada", "general", "this"), words.ASK_ABOUT
+            ),
             refusal,
         )
         await bot.collect_events("ada", "general", "three")
@@ -232,9 +234,9 @@ async def test_where_the_bot_cannot_write_the_answer_is_ephemeral(
 ) -> None:
     match where:
         case "group":
-            place = server.open_group("us", "ada", "grace")
+            place = server.open_group_dm("us", "ada", "grace")
         case "abroad":
-            place = server.add_abroad("there", "ada", "grace")
+            place = server.add_foreign_channel("there", "ada", "grace")
         case _:
             place = server.channels["general"]
             server.permissions.discard("send_messages")
@@ -243,9 +245,9 @@ async def test_where_the_bot_cannot_write_the_answer_is_ephemeral(
         await told(bot, seen, "heard: one")
         await bot.settled(1)
         said = await server.post_message("grace", place, "the sky is green")
-        await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
+        await told(bot, await server.run_message_command("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 2
-        await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
+        await told(bot, await server.run_message_command("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 1
         assert bot.calls(POST) == []
         await told(bot, await server.run_command("ada", place, "reset"), words.RESET_DONE)
@@ -258,7 +260,7 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
     monkeypatch.setattr(answers, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))  # it is not slow
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
     async with running(server, tmp_path, story, most_messages=most_messages) as bot:
-        seen = await server.run_command("ada", server.open_group("us", "ada"), "ask", question="a story")
+        seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="a story")
         await server.wait_for(lambda: len(seen) == shown and seen[-1].content.attachments)
         assert [one.ephemeral_to is not None for one in seen] == [True] * shown
         assert seen[-1].content.attachments[0].data.decode() == story
@@ -269,7 +271,7 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
 
 async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], "whole"):
-        group = server.open_group("us", "ada")
+        group = server.open_group_dm("us", "ada")
         (answer,) = await server.run_command("ada", group, "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
         assert list(answer.buttons) == [words.STOP]
@@ -287,7 +289,7 @@ async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.") as bot:
-        (answer,) = await server.run_command("ada", server.open_group("us", "ada"), "ask", question="one")
+        (answer,) = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
         await bot.restarted()
         await server.wait_for(lambda: answer.text == "All of it.")
@@ -298,9 +300,9 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half"), Pause(go_on), Say("!")]) as bot:
-        (answer,) = await server.run_command("ada", server.open_group("us", "ada"), "ask", question="one")
+        (answer,) = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
-        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)
+        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         go_on.set()
         await until(lambda: "the reply cannot be shown: RefusedError: answer: 50027" in caplog.text)
         assert (await bot.settled(1))[0].state == "failed"
@@ -309,14 +311,14 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
 async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         server.faults.fail(ANSWER, status=503)
-        seen = await server.run_command("ada", server.open_group("us", "ada"), "ask", question="one")
+        seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
         await told(bot, seen, "heard: one")
 
 
 async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        group = server.open_group("us", "ada")
+        group = server.open_group_dm("us", "ada")
         await told(bot, await server.run_command("ada", group, "ask", question="two"), "heard: two")
     missed = await bot.collect_events("ada", "general", "three")
     async with running(server, tmp_path, echo) as bot:

@@ -110,7 +110,7 @@ async def test_a_confirmation_with_a_transient_failure_is_retried(
     async with running(server, tmp_path, echo) as bot:
         match fault:
             case "rate_limit":
-                server.faults.rate_limit(ANSWER, 0.1, via=False)
+                server.faults.rate_limit(ANSWER, 0.1, has_via_header=False)
             case "status":
                 server.faults.fail(ANSWER, status=503)
             case _:

@@ -149,7 +149,7 @@ async def test_a_deleted_question_is_answered_without_a_reference(on: Shown) -> 
 async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
     on = Shown(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
-    await server.archive(thread)
+    await server.archive_thread(thread)
     assert await on.show("half and half", "more")
     assert on.texts == ["half and half", "more"]
     assert not thread.archived
@@ -158,7 +158,7 @@ async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: Dis
 async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
     on = Shown(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
-    await server.archive(thread, locked=True)
+    await server.archive_thread(thread, locked=True)
     with pytest.raises(SurfaceError, match=r"^edit: 160005$"):
         await on.show("half and half")
 
@@ -168,7 +168,7 @@ async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordA
 
 async def test_stream_updates_are_dropped_during_a_rate_limit(on: Shown) -> None:
     await on.show("…", priority=Priority.PROGRESS)
-    on.server.faults.rate_limit(PATCH, 0.1, via=False)  # discord.py does not try it again
+    on.server.faults.rate_limit(PATCH, 0.1, has_via_header=False)  # discord.py does not try it again
     begun = asyncio.get_running_loop().time()
     assert not await on.show("a", priority=Priority.STREAM_UPDATE)
     assert not await on.show("a b", priority=Priority.STREAM_UPDATE)

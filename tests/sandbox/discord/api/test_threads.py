@@ -43,7 +43,7 @@ async def test_a_bots_thread_is_begun_once(server: DiscordSandbox, bot: Bot) -> 
 
 
 async def test_a_forums_post_is_a_thread_whose_first_message_has_its_id(server: DiscordSandbox, bot: Bot) -> None:
-    post = await server.start_post("ada", "ideas", "a post", "what if")
+    post = await server.start_forum_post("ada", "ideas", "a post", "what if")
     heard = await bot.next_message()
     assert isinstance(heard.channel, discord.Thread)
     assert isinstance(heard.channel.parent, discord.ForumChannel)
@@ -62,13 +62,13 @@ async def test_an_archived_thread_opens_with_the_next_message_unless_it_is_locke
     thread = await sent.create_thread(name="details")
     said = await thread.send("in here")
     (begun,) = server.threads("general")
-    await server.archive(begun)
+    await server.archive_thread(begun)
     with pytest.raises(discord.HTTPException) as refused:
         await said.edit(content="changed")
     assert refused.value.code == 50083
     await thread.send("again")
     assert not begun.archived
-    await server.archive(begun, locked=True)
+    await server.archive_thread(begun, locked=True)
     with pytest.raises(discord.HTTPException):
         await thread.send("again")
     with pytest.raises(ValueError, match="nobody can write"):
@@ -76,7 +76,7 @@ async def test_an_archived_thread_opens_with_the_next_message_unless_it_is_locke
 
 
 async def test_threads_that_were_there_before_come_with_the_server(server: DiscordSandbox, connect: Connect) -> None:
-    post = await server.start_post("ada", "ideas", "a post", "what if")
+    post = await server.start_forum_post("ada", "ideas", "a post", "what if")
     bot = await connect(server)
     assert [str(thread.id) for thread in bot.guilds[0].threads] == [post.id]
 
@@ -122,7 +122,7 @@ async def test_a_thread_is_archived_and_opened_again_by_whoever_may_write_in_it(
     assert refused.value.code == 50083
     await thread.edit(archived=False)
     await answer.edit(content="done")
-    await server.archive(started, locked=True)
+    await server.archive_thread(started, locked=True)
     with pytest.raises(discord.Forbidden):
         await thread.edit(archived=False)
 
@@ -142,13 +142,13 @@ async def test_what_is_deleted_is_told_and_gone(server: DiscordSandbox, bot: Bot
     for listener in (on_raw_bulk_message_delete, on_raw_thread_delete, on_guild_channel_delete):
         bot.event(listener)
     said = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
-    await server.purge(said[:2])
+    await server.delete_messages(said[:2])
     assert server.messages("general") == said[2:]
     random = server.channels["random"]
     thread = await server.start_thread("ada", await server.post_message("ada", random, "a root"), "a thread")
     heard = bot.place(server, "random")
     await server.delete_channel("random")
-    general, post = server.channels["general"], await server.start_post("ada", "ideas", "a post", "what if")
+    general, post = server.channels["general"], await server.start_forum_post("ada", "ideas", "a post", "what if")
     await server.delete_channel(post)
     with pytest.raises(discord.NotFound) as gone:
         await heard.send("anybody?")

@@ -45,7 +45,7 @@ async def test_the_bot_comes_with_a_role_that_can_be_mentioned(server: DiscordSa
 async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None:
     async with DiscordSandbox(speed=1000) as server:
         bot = await connect(server)
-        await server.wait_for(lambda: server.sessions[0].heartbeats >= 3)
+        await server.wait_for(lambda: server.sessions[0].heartbeat_count >= 3)
         assert bot.latency < 1
         await bot.close()
 
@@ -60,7 +60,7 @@ async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: 
     await server.post_message("ada", "general", "after")
     assert await hear(bot, 2) == ["meanwhile", "after"]
     (session,) = server.sessions
-    assert session.resumes == 1
+    assert session.resume_count == 1
 
 
 async def test_who_is_asked_to_connect_anew_resumes(server: DiscordSandbox, bot: Bot) -> None:
@@ -106,7 +106,7 @@ async def test_an_invalid_session_is_resumed_only_where_that_is_said(server: Dis
 async def test_a_session_that_was_left_alone_too_long_cannot_be_resumed(
     server: DiscordSandbox, bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox.discord.events.gateway.SESSION_LIFE", -1)
+    monkeypatch.setattr("sandbox.discord.events.gateway.SESSION_LIFETIME_SECONDS", -1)
     await server.drop_sockets()
     await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
     assert bot.told == ["ready"]
@@ -169,8 +169,8 @@ async def test_a_bot_hears_itself_edits_deletions_other_bots_and_the_system(serv
     sent = await bot.place(server, "general").send("mine")
     await sent.edit(content="mine, changed")
     await sent.delete()
-    await server.join("alan")
-    await server.pin("ada", await server.post_message("ada", "general", "hello"))
+    await server.join_guild("alan")
+    await server.pin_message("ada", await server.post_message("ada", "general", "hello"))
     await server.post_as_bot("robot", "general", "beep")
     await server.post_as_bot("hook", "general", "beep", webhook=True)
     told = [event.name for event in server.events if event.name.startswith("MESSAGE")]

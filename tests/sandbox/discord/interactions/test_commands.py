@@ -43,11 +43,11 @@ class Commanded(Bot):
 
 async def test_an_option_is_completed_while_it_is_typed(server: DiscordSandbox, connect: Connect) -> None:
     await connect(server, bot=Commanded())
-    assert await server.complete("ada", "general", "/model", "name", "ge") == ["gemini", "geni"]
+    assert await server.autocomplete_option("ada", "general", "/model", "name", "ge") == ["gemini", "geni"]
     assert server.messages("general") == []
     for command, option in (("/model", "how"), ("/other", "name")):
         with pytest.raises(ValueError, match=r"does not complete|no command"):
-            await server.complete("ada", "general", command, option, "x")
+            await server.autocomplete_option("ada", "general", command, option, "x")
     with pytest.raises(ValueError, match="needs the option name"):
         await server.run_command("ada", "general", "/model")
 
@@ -58,7 +58,7 @@ async def test_a_command_in_a_menu_is_told_the_message_without_the_intent(
     bot = Commanded()
     await connect(server, bot=bot)
     said = await server.post_message("grace", "general", "a secret of mine")
-    (seen,) = await server.choose("ada", said, "Ask about this")
+    (seen,) = await server.run_message_command("ada", said, "Ask about this")
     await server.wait_for(lambda: seen.text == "grace said a secret of mine")
     assert seen.ephemeral_to == server.people["ada"]
 
@@ -69,9 +69,9 @@ async def test_an_interaction_tells_languages_and_what_the_person_may_do(
     bot = Commanded()
     server.locale = "ko"
     server.set_locale("ada", "fr")
-    server.deny("ada", "send_messages")
+    server.deny_permissions("ada", "send_messages")
     await connect(server, bot=bot)
-    await server.choose("ada", await server.post_message("ada", "general", "this"), "Ask about this")
+    await server.run_message_command("ada", await server.post_message("ada", "general", "this"), "Ask about this")
     (asked,) = bot.asked
     assert (asked.locale, asked.guild_locale) == (discord.Locale.french, discord.Locale.korean)
     assert not asked.permissions.send_messages
@@ -85,8 +85,14 @@ async def test_where_a_person_has_installed_it_the_app_has_its_interactions_and_
 ) -> None:
     bot = Commanded()
     await connect(server, bot=bot)
-    place = server.open_group("us", "ada", "grace") if where == "group" else server.add_abroad("there", "ada", "grace")
-    (seen,) = await server.choose("ada", await server.post_message("grace", place, "hello"), "Ask about this")
+    place = (
+        server.open_group_dm("us", "ada", "grace")
+        if where == "group"
+        else server.add_foreign_channel("there", "ada", "grace")
+    )
+    (seen,) = await server.run_message_command(
+        "ada", await server.post_message("grace", place, "hello"), "Ask about this"
+    )
     await server.wait_for(lambda: seen.text == "grace said hello")
     (asked,) = bot.asked
     assert asked.is_user_integration()

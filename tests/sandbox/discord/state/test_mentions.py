@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.discord.state.mentions import MentionParser, mentions, shown
+from sandbox.discord.state.mentions import MessageMentions, parse_mentions, replace_ids
 
 KNOWN = {"1", "2", "3"}
 texts = st.lists(st.sampled_from(["<@1>", "<@!2>", "<@9>", "<@&7>", "@everyone", "@here", "<#1>", "word", "@1"])).map(
@@ -13,13 +13,13 @@ texts = st.lists(st.sampled_from(["<@1>", "<@!2>", "<@9>", "<@&7>", "@everyone",
 
 @given(texts)
 def test_nothing_allowed_calls_nobody(text: str) -> None:
-    assert mentions(text, {"parse": []}, KNOWN, reply_to="3").pings == frozenset()
+    assert parse_mentions(text, {"parse": []}, KNOWN, reply_to="3").pings == frozenset()
 
 
 @given(texts, st.sets(st.sampled_from(["users", "roles", "everyone"])))
 def test_what_is_allowed_calls_no_more_than_the_default(text: str, parse: set[str]) -> None:
-    default = mentions(text, None, KNOWN)
-    allowed = mentions(text, {"parse": sorted(parse)}, KNOWN)
+    default = parse_mentions(text, None, KNOWN)
+    allowed = parse_mentions(text, {"parse": sorted(parse)}, KNOWN)
     assert allowed.users == (default.users if "users" in parse else ())
     assert allowed.roles == (default.roles if "roles" in parse else ())
     assert allowed.everyone == (default.everyone if "everyone" in parse else frozenset())
@@ -27,15 +27,15 @@ def test_what_is_allowed_calls_no_more_than_the_default(text: str, parse: set[st
 
 @given(texts, st.sets(st.sampled_from(sorted(KNOWN))))
 def test_of_those_listed_the_mentioned_are_called(text: str, listed: set[str]) -> None:
-    default = mentions(text, None, KNOWN)
-    assert set(mentions(text, {"users": sorted(listed)}, KNOWN).users) == listed & set(default.users)
+    default = parse_mentions(text, None, KNOWN)
+    assert set(parse_mentions(text, {"users": sorted(listed)}, KNOWN).users) == listed & set(default.users)
 
 
 def test_each_is_called_once_in_the_order_of_the_text() -> None:
-    found = mentions("<@2> <@1> <@!2> <@9> <@&7> <@&7> @here", None, KNOWN, reply_to="3")
-    assert found == MentionParser(("2", "1", "3"), ("7",), frozenset({"here"}))
+    found = parse_mentions("<@2> <@1> <@!2> <@9> <@&7> <@&7> @here", None, KNOWN, reply_to="3")
+    assert found == MessageMentions(("2", "1", "3"), ("7",), frozenset({"here"}))
 
 
 def test_people_see_names_where_they_are_known() -> None:
     names = {"1": "Ada", "4": "general"}
-    assert shown("<@1> <@!1> <#4> <@9>", names) == "@Ada @Ada #general <@9>"
+    assert replace_ids("<@1> <@!1> <#4> <@9>", names) == "@Ada @Ada #general <@9>"
