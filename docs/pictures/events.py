@@ -45,8 +45,8 @@ class World:
     bot: Bot
 
 
-async def _opens_direct(world: World, where: str, desk: ClientSession) -> list[str]:
-    desk.speak_as(next(person for person in desk.platform.people if person.name == "grace"))
+async def _opens_direct(world: World, where: str, client: ClientSession) -> list[str]:
+    client.switch_user(next(person for person in client.platform.people if person.name == "grace"))
     await world.slack.open_home("grace")
     channel = world.slack.open_dm("grace")
     await world.slack.wait_for(lambda: channel.prompts, timeout=WITHIN)
@@ -54,7 +54,7 @@ async def _opens_direct(world: World, where: str, desk: ClientSession) -> list[s
     return ["grace opens the direct messages; Slack suggests:", *prompts]
 
 
-async def _asks_about_names(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _asks_about_names(world: World, where: str, client: ClientSession) -> list[str]:
     slack = world.slack
     group, channel = slack.add_user_group("oncall", ["ada", "grace"]), slack.channels["launch"]
     text = (
@@ -64,13 +64,13 @@ async def _asks_about_names(world: World, where: str, desk: ClientSession) -> li
     return ["ada types  @parley who is in @oncall? @grace asks in #launch"]
 
 
-async def _robot_calls(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _robot_calls(world: World, where: str, client: ClientSession) -> list[str]:
     await world.slack.post_as_bot("robot", where, f"<@{world.slack.bot_user_id}> hello?")
     return ["a robot calls the bot:  @parley hello?"]
 
 
-async def _robot_answers(world: World, where: str, desk: ClientSession) -> list[str]:
-    slack, said = world.slack, desk.said
+async def _robot_answers(world: World, where: str, client: ClientSession) -> list[str]:
+    slack, said = world.slack, client.last_sent
     assert said is not None
     for answers in [*range(2, LOOP_LIMIT + 2), LOOP_LIMIT + 1]:
         await slack.post_as_bot("robot", where, f"<@{slack.bot_user_id}> hello!", thread_ts=said.id)
@@ -88,8 +88,8 @@ def _ended(slack: SlackSandbox, where: str) -> list[SlackMessage]:
     return [one for one in slack.messages(where) if one.bot_id == slack.bot_id and one.buttons.keys() - {"Stop"}]
 
 
-async def _tells_session(world: World, where: str, desk: ClientSession) -> list[str]:
-    said = desk.said
+async def _tells_session(world: World, where: str, client: ClientSession) -> list[str]:
+    said = client.last_sent
     assert said is not None
     found = next(m for m in world.slack.messages(said.channel) if m.ts == said.id)
     await world.slack.wait_for(lambda: (s := world.slack.find_session(found)) and s.status == "active")
@@ -98,56 +98,56 @@ async def _tells_session(world: World, where: str, desk: ClientSession) -> list[
     return [f"Slack calls the conversation “{session.title}”; it was {session.statuses[0]}."]
 
 
-async def _goes_on(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _goes_on(world: World, where: str, client: ClientSession) -> list[str]:
     world.held.set()
     return []
 
 
-async def _model_read(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _model_read(world: World, where: str, client: ClientSession) -> list[str]:
     read = [text for role, text in world.model.asked[-1].messages if role == "user"]
     return ["what the model reads:", *(f"    {line}" for line in "\n".join(read).splitlines())]
 
 
-async def _replies(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _replies(world: World, where: str, client: ClientSession) -> list[str]:
     (said,) = world.discord.messages(where)
     await world.discord.post_message("ada", where, f"<@{world.discord.bot_id}> is that bad?", reply_to=said)
     return ["ada replies to that:  @parley is that bad?"]
 
 
-async def _forwards(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _forwards(world: World, where: str, client: ClientSession) -> list[str]:
     said = world.discord.messages(where)[-1]
     await world.discord.forward_message("ada", said, world.discord.open_dm("ada"))
-    desk.speak_as(next(person for person in desk.platform.people if person.name == "ada"))
+    client.switch_user(next(person for person in client.platform.people if person.name == "ada"))
     return ["ada forwards that to the bot"]
 
 
-async def _file_holds(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _file_holds(world: World, where: str, client: ClientSession) -> list[str]:
     data = world.discord.messages(where)[-1].content.attachments[0].data
     return ["", "what is in the file:", *(f"    {line}" for line in data.decode().splitlines()), ""]
 
 
-async def _completes(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _completes(world: World, where: str, client: ClientSession) -> list[str]:
     offers = await world.discord.autocomplete_option("ada", where, "model", "name", "openai")
     return [f"ada begins to type  /model openai, and is offered: {', '.join(offers)}"]
 
 
-async def _opens_group(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _opens_group(world: World, where: str, client: ClientSession) -> list[str]:
     world.discord.channels["weekend"] = world.discord.open_group_dm("weekend", "ada", "grace")
-    await desk.enter("/channel weekend")
+    await client.run_line("/channel weekend")
     return ["ada and grace write to each other, where no bot can be; ada has installed the app for herself"]
 
 
-async def _may_not_write(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _may_not_write(world: World, where: str, client: ClientSession) -> list[str]:
     world.discord.permissions.discard("send_messages")
     return ["somebody takes from the bot that it may write"]
 
 
-async def _may_write(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _may_write(world: World, where: str, client: ClientSession) -> list[str]:
     world.discord.permissions.add("send_messages")
     return []
 
 
-async def _notifies(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _notifies(world: World, where: str, client: ClientSession) -> list[str]:
     names = {person.id: name for name, person in world.discord.people.items()}
     lines = []
     for message in world.discord.messages(where):
@@ -158,28 +158,28 @@ async def _notifies(world: World, where: str, desk: ClientSession) -> list[str]:
     return ["whom Discord notifies:", *lines]
 
 
-async def _intent_off(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _intent_off(world: World, where: str, client: ClientSession) -> list[str]:
     world.discord.privileged_intents.discard("message_content")
     return []
 
 
-async def _intent_on(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _intent_on(world: World, where: str, client: ClientSession) -> list[str]:
     world.discord.privileged_intents.add("message_content")
     return []
 
 
-async def _stops(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _stops(world: World, where: str, client: ClientSession) -> list[str]:
     await world.bot.stop()
     await world.discord.wait_for(lambda: not world.discord.is_online, timeout=WITHIN)
     return ["the bot is stopped; Discord shows it offline"]
 
 
-async def _starts(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _starts(world: World, where: str, client: ClientSession) -> list[str]:
     await world.bot.start()
     return ["the bot is started again"]
 
 
-async def _renews_socket(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _renews_socket(world: World, where: str, client: ClientSession) -> list[str]:
     slack = world.slack
     stood = slack.connection_count
     await slack.refresh_sockets()
@@ -187,12 +187,12 @@ async def _renews_socket(world: World, where: str, desk: ClientSession) -> list[
     return [f"Slack holds {stood} sockets to the bot, and has them made anew"]
 
 
-async def _verifies(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _verifies(world: World, where: str, client: ClientSession) -> list[str]:
     await world.slack.request_url.verify(world.bot.address + EVENTS_PATH)
     return [f"Slack asks {ADDRESS}{EVENTS_PATH} for the value of challenge, gets it, and takes the address"]
 
 
-async def _stranger_calls(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _stranger_calls(world: World, where: str, client: ClientSession) -> list[str]:
     async with (
         aiohttp.ClientSession() as session,
         session.post(world.bot.address + EVENTS_PATH, json={"type": "event_callback"}) as answer,
@@ -203,7 +203,7 @@ async def _stranger_calls(world: World, where: str, desk: ClientSession) -> list
 def _installs(name: str) -> Callable[[World, str, ClientSession], Awaitable[list[str]]]:
     """Install the app in a workspace, as one does with a browser."""
 
-    async def install(world: World, where: str, desk: ClientSession) -> list[str]:
+    async def install(world: World, where: str, client: ClientSession) -> list[str]:
         workspace = world.slack if name == "Sandbox" else world.partner
         async with aiohttp.ClientSession() as session:
             async with session.get(world.bot.address + INSTALL_PATH, allow_redirects=False) as answer:
@@ -222,7 +222,7 @@ def _installs(name: str) -> Callable[[World, str, ClientSession], Awaitable[list
     return install
 
 
-async def _asks_in_partner(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _asks_in_partner(world: World, where: str, client: ClientSession) -> list[str]:
     partner = world.partner
     asked = await partner.post_message("ada", "general", f"<@{partner.bot_user_id}> who is on call?")
 
@@ -233,7 +233,7 @@ async def _asks_in_partner(world: World, where: str, desk: ClientSession) -> lis
     return ["", "in Partner:", "  ada: @parley who is on call?", f"      parley: {thread()[-1]}"]
 
 
-async def _uninstalls(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _uninstalls(world: World, where: str, client: ClientSession) -> list[str]:
     known = len(world.slack.envelopes)
     world.partner.uninstall()
     await world.slack.wait_for(
@@ -242,13 +242,13 @@ async def _uninstalls(world: World, where: str, desk: ClientSession) -> list[str
     return ["", "in Partner, the app is removed"]
 
 
-async def _asks_in_vain(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _asks_in_vain(world: World, where: str, client: ClientSession) -> list[str]:
     await world.partner.post_message("ada", "general", f"<@{world.partner.bot_user_id}> are you still there?")
     await world.slack.wait_for(lambda: all(e.acknowledged_at for e in world.slack.envelopes), timeout=WITHIN)
     return ["  ada: @parley are you still there?"]
 
 
-async def _comes_from_outside(world: World, where: str, desk: ClientSession) -> list[str]:
+async def _comes_from_outside(world: World, where: str, client: ClientSession) -> list[str]:
     mira = world.slack.add_user("mira", team_id="T0PARTNER")
     world.slack.channels[where].members.add(mira.id)
     return [f"#{where} is shared with another organisation, of which mira is"]

@@ -16,7 +16,7 @@ from docs.pictures.events import EVENTS, WITHIN, World
 from docs.pictures.scene import CHANNEL, Scene, Setup
 from docs.pictures.stage import ROOT, bot, lay
 from sandbox.client.discord import DiscordPlatform
-from sandbox.client.platform import ClientLocation, ShownMessage
+from sandbox.client.platform import ClientLocation, ClientMessage
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
@@ -64,14 +64,14 @@ class _Stage:
 
     def __init__(self, scene: Scene, world: World) -> None:
         self._world = world
-        self._desks = TerminalSessions([SlackPlatform(world.slack), DiscordPlatform(world.discord)])
+        self._sessions = TerminalSessions([SlackPlatform(world.slack), DiscordPlatform(world.discord)])
         self._lines: list[str] = []
         self._scene = scene
 
     async def play(self) -> str:
-        await self._desks.enter(f"/{self._scene.platform}")
+        await self._sessions.run_line(f"/{self._scene.platform}")
         if self._scene.where:
-            await self._desks.enter(f"/channel {self._scene.where}")
+            await self._sessions.run_line(f"/channel {self._scene.where}")
         for line in filter(None, map(str.strip, self._scene.script.splitlines())):
             sign, _, rest = line.partition(" ")
             if sign in ("~", "-"):
@@ -79,7 +79,7 @@ class _Stage:
             elif sign in ("=", "*"):
                 await self._show(at_rest=sign == "=")
             elif sign == "+":
-                self._lines += await EVENTS[rest](self._world, self._scene.where, self._desks.desk)
+                self._lines += await EVENTS[rest](self._world, self._scene.where, self._sessions.current)
             elif sign == "$":
                 self._lines += [f"$ {rest}", *(await self._world.bot.run(rest)).splitlines()]
             elif sign == ">":
@@ -92,7 +92,7 @@ class _Stage:
         return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
     async def _types(self, who: str, line: str) -> None:
-        told = await self._desks.enter(f"/as {who}") or await self._desks.enter(line)
+        told = await self._sessions.run_line(f"/as {who}") or await self._sessions.run_line(line)
         self._lines += [f"{who} types  {line}", *([f"  ({told})"] if told else [])]
 
     async def _sees(self, words: re.Pattern[str], *, is_there: bool) -> None:
@@ -102,26 +102,26 @@ class _Stage:
     async def _show(self, *, at_rest: bool) -> None:
         if at_rest:
             await self._sees(PASSING, is_there=False)
-        desk = self._desks.desk
-        self._lines += ["", f"{desk.home().name}, as {desk.speaker.name} sees it:", *self._seen(), ""]
+        session = self._sessions.current
+        self._lines += ["", f"{session.get_home_place().name}, as {session.user.name} sees it:", *self._seen(), ""]
 
     def _seen(self) -> list[str]:
-        desk = self._desks.desk
-        home, seen = desk.home(), list[str]()
-        for message in desk.platform.messages(home, desk.speaker):
+        session = self._sessions.current
+        home, seen = session.get_home_place(), list[str]()
+        for message in session.platform.list_messages(home, session.user):
             seen += _format_message(message, "  ")
-            if message.replies:
-                thread = desk.platform.messages(ClientLocation(home.channel, message.id), desk.speaker)
+            if message.reply_count:
+                thread = session.platform.list_messages(ClientLocation(home.channel, message.id), session.user)
                 seen += [line for reply in thread[1:] for line in _format_message(reply, "      ")]
         return seen
 
 
-def _format_message(message: ShownMessage, indent: str) -> Iterator[str]:
+def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
     """Yield a message as lines: author, audience, quoted message, content and reactions."""
-    only = " (nobody else sees this)" if message.only_for else ""
-    edited = " (edited)" if message.edited and not message.by_bot else ""
+    only = " (nobody else sees this)" if message.ephemeral_to else ""
+    edited = " (edited)" if message.is_edited and not message.is_from_bot else ""
     to = f" (in reply to {message.reply_to.author})" if message.reply_to else ""
-    first, *more = message.plain.splitlines() or [""]
+    first, *more = message.plain_text.splitlines() or [""]
     yield f"{indent}{message.author}{only}{to}: {first}{'' if more else edited}"
     yield from (f"{indent}    {line}" for line in more)
     if message.reactions:

@@ -9,17 +9,17 @@ from dataclasses import replace
 
 from sandbox.client import markdown
 from sandbox.client import updates as talk
-from sandbox.client.options import options_of
+from sandbox.client.options import parse_options
 from sandbox.client.platform import (
-    NOTHING,
+    NO_FILES,
     ActionRefusedError,
     ClientEvent,
     ClientLocation,
+    ClientMessage,
+    ClientReaction,
     PlatformUser,
-    ShownMessage,
-    ShownReaction,
     ThreadSupport,
-    opening,
+    shorten_text,
 )
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChange, GuildChannel
 from sandbox.discord.interactions.commands import MESSAGE
@@ -27,25 +27,25 @@ from sandbox.discord.state.guild import THREAD_STARTER, DiscordContent
 from sandbox.discord.state.mentions import replace_ids
 
 #: Characters that the name of a thread may have.
-NAME = 100
+MAX_THREAD_NAME_LENGTH = 100
 
 
 class DiscordPlatform:
     """A `Platform` over a `DiscordSandbox`."""
 
     name = "Discord"
-    bot = "parley"
+    bot_name = "parley"
 
     def __init__(self, discord: DiscordSandbox) -> None:
         self._discord = discord
-        self._texts = talk.MarkdownCache()
+        self._markdown_cache = talk.MarkdownCache()
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         return self._discord.connection_count > 0
 
-    async def connects_within(self, seconds: float) -> bool:
-        return await talk.connects_within(self._discord, seconds)
+    async def wait_until_connected(self, seconds: float) -> bool:
+        return await talk.wait_until_connected(self._discord, seconds)
 
     @property
     def people(self) -> Sequence[PlatformUser]:
@@ -57,101 +57,112 @@ class DiscordPlatform:
             ClientLocation(
                 channel.id,
                 name=f"#{channel.name}",
-                threads=ThreadSupport.ALL if channel.kind == "forum" else ThreadSupport.SOME,
+                thread_support=ThreadSupport.ALL if channel.kind == "forum" else ThreadSupport.SOME,
             )
             for channel in self._discord.channels.values()
         ]
 
-    def direct(self, person: PlatformUser) -> ClientLocation:
+    def get_dm(self, person: PlatformUser) -> ClientLocation:
         channel = self._discord.open_dm(person.id)
-        return ClientLocation(channel.id, name=f"@{self.bot}", direct=True, threads=ThreadSupport.NONE)
+        return ClientLocation(channel.id, name=f"@{self.bot_name}", is_dm=True, thread_support=ThreadSupport.NONE)
 
-    def threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
+    def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
         newest: list[tuple[int, ClientLocation]] = []
         for home in self.channels:
             for thread in self._discord.threads(home.channel):
                 if thread.is_visible_to(person.id):
                     ids = [thread.id, *(message.id for message in self._discord.messages(thread))]
                     newest.append(
-                        (max(map(int, ids)), ClientLocation(home.channel, thread.id, thread.name, threads=home.threads))
+                        (
+                            max(map(int, ids)),
+                            ClientLocation(home.channel, thread.id, thread.name, thread_support=home.thread_support),
+                        )
                     )
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
 
-    def messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ShownMessage]:
+    def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
         rooms: list[GuildChannel | str] = [place.channel, *self._discord.threads(place.channel)]
-        found = sorted((m for room in rooms for m in self._seen(room, person)), key=lambda message: int(message.id))
+        found = sorted(
+            (m for room in rooms for m in self._visible_messages(room, person)), key=lambda message: int(message.id)
+        )
         replies: dict[str, list[DiscordMessage]] = {}
         for message in found:
-            if (thread := _thread(message)) is not None:
+            if (thread := _thread_id(message)) is not None:
                 replies.setdefault(thread, []).append(message)
-        return talk.standing_in(place, [self._message(message, replies.get(message.id, ())) for message in found])
+        return talk.filter_by_place(
+            place, [self._convert_message(message, replies.get(message.id, ())) for message in found]
+        )
 
     async def post_message(
-        self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
-    ) -> ShownMessage:
-        written = talk.mentioning(text, self._names)
-        with talk.refusals():
+        self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
+    ) -> ClientMessage:
+        written = talk.encode_mentions(text, self._names_by_id)
+        with talk.report_refusals():
             if self._is_forum(place):
                 if files:
                     raise ActionRefusedError("Begin the post with words, and send the file in it.")
-                post = await self._discord.start_forum_post(person.id, place.channel, opening(text, NAME), written)
-                return self._message(self._discord.messages(post)[0])
-            room = await self._room(person, place)
-            return self._message(await self._discord.post_message(person.id, room, written, files=files))
+                post = await self._discord.start_forum_post(
+                    person.id, place.channel, shorten_text(text, MAX_THREAD_NAME_LENGTH), written
+                )
+                return self._convert_message(self._discord.messages(post)[0])
+            room = await self._get_or_start_channel(person, place)
+            return self._convert_message(await self._discord.post_message(person.id, room, written, files=files))
 
-    async def edit_message(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
-        with talk.refusals():
+    async def edit_message(self, person: PlatformUser, message: ClientMessage, text: str) -> None:
+        with talk.report_refusals():
             await self._discord.edit_message(
-                person.id, self._found(person, message), talk.mentioning(text, self._names)
+                person.id, self._find_message(person, message), talk.encode_mentions(text, self._names_by_id)
             )
 
-    async def delete_message(self, person: PlatformUser, message: ShownMessage) -> None:
-        with talk.refusals():
-            await self._discord.delete_message(person.id, self._found(person, message))
+    async def delete_message(self, person: PlatformUser, message: ClientMessage) -> None:
+        with talk.report_refusals():
+            await self._discord.delete_message(person.id, self._find_message(person, message))
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if self._is_forum(place):
             raise ActionRefusedError("A forum holds posts alone: go to one of them to use a command.")
-        with talk.refusals():
+        with talk.report_refusals():
             command = next((command for command in self._discord.commands if command["name"] == name), None)
             if command is None:
                 raise ActionRefusedError(f"There is no command /{name}.")
-            room = await self._room(person, place)
-            await self._discord.run_command(person.id, room, name, **options_of(command, text))
+            room = await self._get_or_start_channel(person, place)
+            await self._discord.run_command(person.id, room, name, **parse_options(command, text))
 
-    async def click_button(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
-        with talk.refusals():
-            await self._discord.click_button(person.id, self._found(person, message), button)
+    async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
+        with talk.report_refusals():
+            await self._discord.click_button(person.id, self._find_message(person, message), button)
 
     @property
-    def menu(self) -> Sequence[str]:
+    def menu_entries(self) -> Sequence[str]:
         return [command["name"] for command in self._discord.commands if command.get("type") == MESSAGE]
 
-    async def choose(self, person: PlatformUser, message: ShownMessage, entry: str, text: str) -> None:
+    async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
         if text:
             raise ActionRefusedError(f"Discord asks for nothing there: /menu {entry}")
-        with talk.refusals():
-            await self._discord.run_message_command(person.id, self._found(person, message), entry)
+        with talk.report_refusals():
+            await self._discord.run_message_command(person.id, self._find_message(person, message), entry)
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
-        def changed(change: GuildChange) -> ShownMessage | None:
-            return None if change.message.type == THREAD_STARTER else self._message(change.message)
+        def changed(change: GuildChange) -> ClientMessage | None:
+            return None if change.message.type == THREAD_STARTER else self._convert_message(change.message)
 
-        return talk.happenings(self._discord.changes(), changed)
+        return talk.client_events(self._discord.changes(), changed)
 
     @property
-    def _thinking(self) -> str:
+    def _thinking_text(self) -> str:
         """What Discord shows as long as an answer is deferred."""
-        return f"{self.bot} is thinking…"
+        return f"{self.bot_name} is thinking…"
 
     @property
-    def _names(self) -> dict[str, str]:
+    def _names_by_id(self) -> dict[str, str]:
         people = {user.id: user.name for user in self._discord.people.values()}
-        return people | {self._discord.bot_id: self.bot}
+        return people | {self._discord.bot_id: self.bot_name}
 
-    def _found(self, person: PlatformUser, message: ShownMessage) -> DiscordMessage:
+    def _find_message(self, person: PlatformUser, message: ClientMessage) -> DiscordMessage:
         """Raises ValueError."""
-        found = next((m for m in self._seen(message.thread or message.channel, person) if m.id == message.id), None)
+        found = next(
+            (m for m in self._visible_messages(message.thread or message.channel, person) if m.id == message.id), None
+        )
         if found is None:
             raise ValueError("the message is gone")
         return found
@@ -162,7 +173,7 @@ class DiscordPlatform:
             c.id == place.channel and c.kind == "forum" for c in self._discord.channels.values()
         )
 
-    async def _room(self, person: PlatformUser, place: ClientLocation) -> GuildChannel | str:
+    async def _get_or_start_channel(self, person: PlatformUser, place: ClientLocation) -> GuildChannel | str:
         """Discord's channel for a place; a thread is begun if it is not there yet.
 
         Raises:
@@ -173,13 +184,13 @@ class DiscordPlatform:
         for thread in self._discord.threads(place.channel):
             if thread.id == place.thread:
                 return thread
-        root = next((m for m in self._seen(place.channel, person) if m.id == place.thread), None)
+        root = next((m for m in self._visible_messages(place.channel, person) if m.id == place.thread), None)
         if root is None:
             raise ValueError("the message is gone that the thread would begin with")
-        name = opening(_plain(root.content, self._names), NAME)
+        name = shorten_text(_plain_text(root.content, self._names_by_id), MAX_THREAD_NAME_LENGTH)
         return await self._discord.start_thread(person.id, root, name)
 
-    def _seen(self, channel: GuildChannel | str, person: PlatformUser) -> list[DiscordMessage]:
+    def _visible_messages(self, channel: GuildChannel | str, person: PlatformUser) -> list[DiscordMessage]:
         """What stands in the channel, or the thread, as far as the person sees it."""
         return [
             message
@@ -187,61 +198,65 @@ class DiscordPlatform:
             if message.type != THREAD_STARTER and (message.ephemeral_to is None or message.ephemeral_to.id == person.id)
         ]
 
-    def _message(
+    def _convert_message(
         self, message: DiscordMessage, replies: Iterable[DiscordMessage] = (), *, alone: bool = False
-    ) -> ShownMessage:
-        newest = [self._message(reply) for reply in replies]
+    ) -> ClientMessage:
+        newest = [self._convert_message(reply) for reply in replies]
         reply_to = None if alone else message.reply_to
         parent = message.channel.parent or message.channel
-        names = self._names | {channel.id: channel.name for channel in self._discord.channels.values()}
-        return ShownMessage(
+        names = self._names_by_id | {channel.id: channel.name for channel in self._discord.channels.values()}
+        return ClientMessage(
             id=message.id,
             channel=parent.id,
             author=names.get(message.author.id, message.author.name),
-            by_bot=message.author.id == self._discord.bot_id,
+            is_from_bot=message.author.id == self._discord.bot_id,
             sent_at=message.posted_at.timestamp(),
-            text=self._texts.of(message.id, message.content, lambda: self._markdown(message, names)),
-            plain=self._thinking if message.loading else _plain(_shown(message), names, message.buttons),
-            thread=_thread(message),
+            markdown=self._markdown_cache.get_or_render(
+                message.id, message.content, lambda: self._render_markdown(message, names)
+            ),
+            plain_text=self._thinking_text
+            if message.loading
+            else _plain_text(_visible_content(message), names, message.buttons),
+            thread=_thread_id(message),
             revision=len(message.versions) - 1,
-            edited=message.edited,
-            only_for=message.ephemeral_to.id if message.ephemeral_to else None,
-            pending=message.loading,
-            reply_to=self._message(reply_to, alone=True) if reply_to else None,
-            reactions=tuple(ShownReaction(emoji, len(users)) for emoji, users in message.reactions.items()),
-            replies=len(newest),
-            newest=newest[-1] if newest else None,
+            is_edited=message.edited,
+            ephemeral_to=message.ephemeral_to.id if message.ephemeral_to else None,
+            is_pending=message.loading,
+            reply_to=self._convert_message(reply_to, alone=True) if reply_to else None,
+            reactions=tuple(ClientReaction(emoji, len(users)) for emoji, users in message.reactions.items()),
+            reply_count=len(newest),
+            newest_reply=newest[-1] if newest else None,
             buttons=message.buttons,
             has_files=bool(message.content.attachments),
         )
 
-    def _markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
+    def _render_markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
         """The text, and below it what else the message holds; buttons are no text."""
         if message.loading:
-            return f"*{self._thinking}*"
-        content = _shown(message)
-        parts = [markdown.from_discord(text, names) for text in (content.text, *_embedded(content))]
+            return f"*{self._thinking_text}*"
+        content = _visible_content(message)
+        parts = [markdown.convert_discord(text, names) for text in (content.text, *_embed_texts(content))]
         parts += [f"`[file {attachment.name}]`" for attachment in content.attachments]
         return "\n\n".join(filter(None, parts))
 
 
-def _shown(message: DiscordMessage) -> DiscordContent:
+def _visible_content(message: DiscordMessage) -> DiscordContent:
     """What it shows; of one that is passed on, under Discord's word for that."""
     if message.forwarded_message is None:
         return message.content
     return replace(message.forwarded_message.content, text=f"Forwarded: {message.forwarded_message.content.text}")
 
 
-def _thread(message: DiscordMessage) -> str | None:
+def _thread_id(message: DiscordMessage) -> str | None:
     channel = message.channel
     return channel.id if channel.is_thread and channel.id != message.id else None
 
 
-def _plain(content: DiscordContent, names: Mapping[str, str], buttons: Iterable[str] = ()) -> str:
-    text = "\n".join(filter(None, (replace_ids(text, names) for text in (content.text, *_embedded(content)))))
-    return talk.with_extras(text, (attachment.name for attachment in content.attachments), buttons)
+def _plain_text(content: DiscordContent, names: Mapping[str, str], buttons: Iterable[str] = ()) -> str:
+    text = "\n".join(filter(None, (replace_ids(text, names) for text in (content.text, *_embed_texts(content)))))
+    return talk.append_extras(text, (attachment.name for attachment in content.attachments), buttons)
 
 
-def _embedded(content: DiscordContent) -> list[str]:
+def _embed_texts(content: DiscordContent) -> list[str]:
     texts = (text for embed in content.embeds for text in (embed.get("title"), embed.get("description")))
     return [str(text) for text in texts if text]

@@ -13,18 +13,20 @@ _ANGLE = re.compile(r"<(?:(@[!&]?|#)(\d+)|a?(:\w+:)\d+|(/[^:<>\n]+):\d+|t:(-?\d{
 _UNDERLINED = re.compile(r"(?<![\w\\])__(?=\S)(.+?\S|\S)__(?!\w)", re.DOTALL)
 _LANGUAGE = re.compile(r"[\w+#.-]*\n")
 #: What means something in CommonMark and nothing to Discord: tables, images, rules, small headings, `>` with no space.
-_FOREIGN = re.compile(
+_COMMONMARK_ONLY = re.compile(
     r"(?m)\||!(?=\[)|^[ \t]*(?:[-=](?=[-= \t]*$)|[*_](?=[*_ \t]{2,}$)|#(?=#{3,})|>(?! |>> ))",
 )
 
 
-def from_discord(text: str, names: Mapping[str, str]) -> str:
+def convert_discord(text: str, names: Mapping[str, str]) -> str:
     """What Discord makes of `text`; `names` are those of the users, channels and roles, by their ids."""
     pieces = _CODE.split(text)
-    return "".join(_code(piece) if index % 2 else _prose(piece, names) for index, piece in enumerate(pieces))
+    return "".join(
+        _convert_code(piece) if index % 2 else _convert_prose(piece, names) for index, piece in enumerate(pieces)
+    )
 
 
-def _code(text: str) -> str:
+def _convert_code(text: str) -> str:
     if not text.startswith("```"):
         return text
     inner = text.removeprefix("```").removesuffix("```")
@@ -33,9 +35,9 @@ def _code(text: str) -> str:
     return f"\n```{inner.removesuffix(chr(10))}\n```\n"
 
 
-def _prose(text: str, names: Mapping[str, str]) -> str:
-    text = _FOREIGN.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", text)
-    text = _ANGLE.sub(lambda found: _angle(found, names), text)
+def _convert_prose(text: str, names: Mapping[str, str]) -> str:
+    text = _COMMONMARK_ONLY.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", text)
+    text = _ANGLE.sub(lambda found: _convert_angle(found, names), text)
     text = _UNDERLINED.sub(r"*\1*", text)
     text = re.sub(r"(?m)^-# (.+)$", r"*\1*", text)
     # `>` quotes its own line and no more, `>>>` all that follows.
@@ -44,7 +46,7 @@ def _prose(text: str, names: Mapping[str, str]) -> str:
     return re.sub(r"(?<=\S)\n(?=\S)", "  \n", text)
 
 
-def _angle(found: re.Match[str], names: Mapping[str, str]) -> str:
+def _convert_angle(found: re.Match[str], names: Mapping[str, str]) -> str:
     sign, key, emoji, command, seconds, address = found.groups()
     if sign is not None:
         return f"**{'#' if sign == '#' else '@'}{names.get(key, key)}**"

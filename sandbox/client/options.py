@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Value = str | float | bool
+OptionValue = str | float | bool
 
 
-def options_of(command: Mapping[str, Any], text: str) -> dict[str, Value]:
+def parse_options(command: Mapping[str, Any], text: str) -> dict[str, OptionValue]:
     """`name:value name:value`, as Discord's own line has it; what stands before any name is for the first option.
 
     Raises:
@@ -21,19 +21,19 @@ def options_of(command: Mapping[str, Any], text: str) -> dict[str, Value]:
         if not types:
             raise ValueError(f"/{command['name']} takes no options")
         given = {next(iter(types)): first} | given
-    return {name: _value(name, types[name], typed.strip()) for name, typed in given.items()}
+    return {name: _parse_value(name, types[name], typed.strip()) for name, typed in given.items()}
 
 
 # Discord: docs.discord.com/developers/interactions/application-commands, "Application Command Option Type".
-_READ: Mapping[int, tuple[str, Callable[[str], Value]]] = {
+_PARSERS: Mapping[int, tuple[str, Callable[[str], OptionValue]]] = {
     4: ("a whole number", int),
     5: ("true or false", lambda typed: {"true": True, "false": False}[typed.casefold()]),
     10: ("a number", float),
 }
 
 
-def _value(name: str, type_: int, typed: str) -> Value:
-    what, read = _READ.get(type_, ("text", str))
+def _parse_value(name: str, type_: int, typed: str) -> OptionValue:
+    what, read = _PARSERS.get(type_, ("text", str))
     try:
         return read(typed)
     except (ValueError, KeyError):

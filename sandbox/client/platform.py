@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 #: No files come along.
-NOTHING: Mapping[str, bytes] = MappingProxyType({})
+NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class ClientLocation:
     channel: str
     thread: str | None = None
     name: str = field(default="", compare=False)
-    direct: bool = field(default=False, compare=False)
-    threads: ThreadSupport = field(default=ThreadSupport.SOME, compare=False)
+    is_dm: bool = field(default=False, compare=False)
+    thread_support: ThreadSupport = field(default=ThreadSupport.SOME, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ShownReaction:
+class ClientReaction:
     emoji: str
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class ShownMessage:
+class ClientMessage:
     """A message as it stands now.
 
     Attributes:
@@ -74,24 +74,24 @@ class ShownMessage:
     id: str
     channel: str
     author: str
-    by_bot: bool
+    is_from_bot: bool
     sent_at: float
-    text: str
-    plain: str
+    markdown: str
+    plain_text: str
     thread: str | None = None
     revision: int = 0
-    edited: bool = False
-    only_for: str | None = None
-    pending: bool = False
-    reply_to: "ShownMessage | None" = None
-    reactions: tuple[ShownReaction, ...] = ()
-    replies: int = 0
-    newest: "ShownMessage | None" = None
+    is_edited: bool = False
+    ephemeral_to: str | None = None
+    is_pending: bool = False
+    reply_to: "ClientMessage | None" = None
+    reactions: tuple[ClientReaction, ...] = ()
+    reply_count: int = 0
+    newest_reply: "ClientMessage | None" = None
     buttons: Mapping[str, str] = field(default_factory=dict)
     has_files: bool = False
 
 
-class HappeningKind(Enum):
+class ClientEventKind(Enum):
     POSTED = "posted"
     UPDATED = "updated"
     DELETED = "deleted"
@@ -102,8 +102,8 @@ class HappeningKind(Enum):
 class ClientEvent:
     """Something changed: `message` is how it stands after that (before it, if it was deleted)."""
 
-    kind: HappeningKind
-    message: ShownMessage
+    kind: ClientEventKind
+    message: ClientMessage
 
 
 class ActionRefusedError(Exception):
@@ -119,16 +119,16 @@ class ClientPlatform(Protocol):
         ...
 
     @property
-    def bot(self) -> str:
+    def bot_name(self) -> str:
         """The bot's name, without a sign."""
         ...
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether the bot hears what is said."""
         ...
 
-    async def connects_within(self, seconds: float) -> bool:
+    async def wait_until_connected(self, seconds: float) -> bool:
         """Wait until the bot hears what is said; False if it does not."""
         ...
 
@@ -140,21 +140,21 @@ class ClientPlatform(Protocol):
         """The places that everyone shares."""
         ...
 
-    def direct(self, person: PlatformUser) -> ClientLocation:
+    def get_dm(self, person: PlatformUser) -> ClientLocation:
         """Where the person speaks with the bot alone."""
         ...
 
-    def threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
+    def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
         """The threads that the person can see, the one with the newest reply first."""
         ...
 
-    def messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ShownMessage]:
+    def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
         """What the person sees in the place, oldest first; a thread begins with its first message."""
         ...
 
     async def post_message(
-        self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
-    ) -> ShownMessage:
+        self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
+    ) -> ClientMessage:
         """Say it as it was typed; `@name` mentions whoever has that name. The first words of a thread begin it.
 
         Args:
@@ -165,7 +165,7 @@ class ClientPlatform(Protocol):
         """
         ...
 
-    async def edit_message(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
+    async def edit_message(self, person: PlatformUser, message: ClientMessage, text: str) -> None:
         """Let one's own message say something else, as it was typed.
 
         Raises:
@@ -173,7 +173,7 @@ class ClientPlatform(Protocol):
         """
         ...
 
-    async def delete_message(self, person: PlatformUser, message: ShownMessage) -> None:
+    async def delete_message(self, person: PlatformUser, message: ClientMessage) -> None:
         """Delete one's own message.
 
         Raises:
@@ -182,11 +182,11 @@ class ClientPlatform(Protocol):
         ...
 
     @property
-    def menu(self) -> Sequence[str]:
+    def menu_entries(self) -> Sequence[str]:
         """What the bot has in the menu of each message."""
         ...
 
-    async def choose(self, person: PlatformUser, message: ShownMessage, entry: str, text: str) -> None:
+    async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
         """Choose an entry of a message's menu.
 
         Args:
@@ -205,7 +205,7 @@ class ClientPlatform(Protocol):
         """
         ...
 
-    async def click_button(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
+    async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
         """Press a button of a message.
 
         Args:
@@ -221,7 +221,7 @@ class ClientPlatform(Protocol):
         ...
 
 
-def opening(text: str, length: int = 40) -> str:
+def shorten_text(text: str, length: int = 40) -> str:
     """The first words of a text, on one line."""
     words = " ".join(text.split())
     return words if len(words) <= length else f"{words[: length - 1].rstrip()}…"

@@ -8,14 +8,14 @@ from pathlib import Path
 from sandbox.client.platform import (
     ActionRefusedError,
     ClientEvent,
+    ClientEventKind,
     ClientLocation,
+    ClientMessage,
     ClientPlatform,
-    HappeningKind,
     PlatformUser,
-    ShownMessage,
     ThreadSupport,
 )
-from sandbox.client.updates import thread_name
+from sandbox.client.updates import create_thread_name
 
 
 class ClientSession:
@@ -29,80 +29,80 @@ class ClientSession:
 
     def __init__(self, platform: ClientPlatform) -> None:
         self.platform = platform
-        self.speaker = platform.people[0]
-        self.place = platform.direct(self.speaker)
-        self.attended = False
-        self.said: ShownMessage | None = None
+        self.user = platform.people[0]
+        self.place = platform.get_dm(self.user)
+        self.has_focus = False
+        self.last_sent: ClientMessage | None = None
         self.unread: Counter[ClientLocation] = Counter()
-        self._own: dict[str, Callable[[str], str]] = {
-            "as": self._become,
-            "channel": self._enter_channel,
-            "dm": self._enter_direct,
-            "thread": self._enter_thread,
+        self._navigation_commands: dict[str, Callable[[str], str]] = {
+            "as": self._switch_user_by_name,
+            "channel": self._open_channel,
+            "dm": self._open_dm,
+            "thread": self._open_thread,
         }
-        self._deeds: dict[str, Callable[[str], Awaitable[None]]] = {
-            "press": self._press,
-            "edit": self._edit,
-            "delete": self._delete,
-            "file": self._send,
-            "menu": self._choose,
+        self._message_commands: dict[str, Callable[[str], Awaitable[None]]] = {
+            "press": self._click_button_by_label,
+            "edit": self._edit_own_message,
+            "delete": self._delete_own_message,
+            "file": self._send_file,
+            "menu": self._use_menu_entry,
         }
 
-    def attend(self) -> None:
-        """Look at the desk."""
-        self.attended = True
-        self.go(self.place)
+    def focus(self) -> None:
+        """Look at the session."""
+        self.has_focus = True
+        self.open_place(self.place)
 
-    def go(self, place: ClientLocation) -> None:
+    def open_place(self, place: ClientLocation) -> None:
         self.place = place
-        if self.attended:
+        if self.has_focus:
             self.unread.pop(place, None)
 
-    def speak_as(self, person: PlatformUser) -> None:
+    def switch_user(self, person: PlatformUser) -> None:
         """Become `person`; who was in the direct messages of another goes to the own ones."""
-        self.speaker = person
-        if self.place.direct:
-            self.go(self.platform.direct(person))
+        self.user = person
+        if self.place.is_dm:
+            self.open_place(self.platform.get_dm(person))
 
-    def thread_of(self, message: ShownMessage) -> ClientLocation:
+    def get_thread(self, message: ClientMessage) -> ClientLocation:
         """The thread that the message is in, or begins.
 
         Raises:
             RefusedError: it has none, and cannot have one.
         """
-        root, home = message.thread or message.id, self._home(message.channel)
-        if home.threads is ThreadSupport.NONE:
+        root, home = message.thread or message.id, self._find_home_place(message.channel)
+        if home.thread_support is ThreadSupport.NONE:
             raise ActionRefusedError(f"There are no threads in the direct messages of {self.platform.name}.")
-        for thread in self.platform.threads(self.speaker):
+        for thread in self.platform.list_threads(self.user):
             if (thread.channel, thread.thread) == (message.channel, root):
                 return thread
-        if message.only_for is not None:
+        if message.ephemeral_to is not None:
             raise ActionRefusedError("What only you can see has no thread.")
-        return ClientLocation(message.channel, root, thread_name(message), home.direct, home.threads)
+        return ClientLocation(message.channel, root, create_thread_name(message), home.is_dm, home.thread_support)
 
-    def home(self) -> ClientLocation:
+    def get_home_place(self) -> ClientLocation:
         """The channel or the direct messages that the place belongs to."""
-        return self._home(self.place.channel)
+        return self._find_home_place(self.place.channel)
 
-    def places(self) -> list[ClientLocation]:
+    def list_places(self) -> list[ClientLocation]:
         """All that the person can go to, and where he is."""
         platform = self.platform
-        places = [platform.direct(self.speaker), *platform.channels, *platform.threads(self.speaker)]
+        places = [platform.get_dm(self.user), *platform.channels, *platform.list_threads(self.user)]
         return places if self.place in places else [*places, self.place]
 
-    def news(self) -> int:
+    def count_unread(self) -> int:
         """How many messages are unread in the places that the person can go to."""
-        return sum(self.unread[place] for place in self.places()) if self.unread else 0
+        return sum(self.unread[place] for place in self.list_places()) if self.unread else 0
 
-    def note(self, happening: ClientEvent) -> None:
+    def record_event(self, event: ClientEvent) -> None:
         """Take notice of what happened: it may be news in a place where one is not."""
-        message = happening.message
-        if happening.kind is HappeningKind.POSTED and message.only_for is None:
+        message = event.message
+        if event.kind is ClientEventKind.POSTED and message.ephemeral_to is None:
             place = ClientLocation(message.channel, message.thread)
-            if place != self.place or not self.attended:
+            if place != self.place or not self.has_focus:
                 self.unread[place] += 1
 
-    async def enter(self, line: str) -> str:
+    async def run_line(self, line: str) -> str:
         """Do what the line says.
 
         Returns:
@@ -113,121 +113,125 @@ class ClientSession:
             return ""
         try:
             if not line.startswith("/"):
-                self.said = await self.platform.post_message(self.speaker, self.place, line)
+                self.last_sent = await self.platform.post_message(self.user, self.place, line)
                 return ""
             name, _, rest = line[1:].partition(" ")
-            if own := self._own.get(name):
+            if own := self._navigation_commands.get(name):
                 return own(rest.strip())
-            if deed := self._deeds.get(name):
+            if deed := self._message_commands.get(name):
                 await deed(rest.strip())
             else:
-                await self.platform.run_command(self.speaker, self.place, name.removeprefix("/"), rest.strip())
+                await self.platform.run_command(self.user, self.place, name.removeprefix("/"), rest.strip())
         except ActionRefusedError as refusal:
             return str(refusal)
         return ""
 
-    async def press(self, message: ShownMessage, label: str) -> str:
+    async def click_button(self, message: ClientMessage, label: str) -> str:
         """Press a button of a message.
 
         Returns:
             What the platform has to tell the person about it, if anything.
         """
         try:
-            await self.platform.click_button(self.speaker, message, message.buttons[label])
+            await self.platform.click_button(self.user, message, message.buttons[label])
         except ActionRefusedError as refusal:
             return str(refusal)
         return ""
 
-    def _seen(self) -> list[ShownMessage]:
+    def _visible_messages(self) -> list[ClientMessage]:
         """What one sees here, the newest first."""
-        seen = list(self.platform.messages(self.place, self.speaker))
-        seen += [m.newest for m in seen if m.newest is not None]
+        seen = list(self.platform.list_messages(self.place, self.user))
+        seen += [m.newest_reply for m in seen if m.newest_reply is not None]
         return sorted(seen, key=lambda message: message.sent_at, reverse=True)
 
-    async def _press(self, label: str) -> None:
+    async def _click_button_by_label(self, label: str) -> None:
         """Press the newest button that says so, or begins so."""
         labels: dict[str, None] = {}
-        for message in self._seen():
+        for message in self._visible_messages():
             for name, button in message.buttons.items():
                 if label and name.casefold().startswith(label.casefold()):
-                    return await self.platform.click_button(self.speaker, message, button)
+                    return await self.platform.click_button(self.user, message, button)
                 labels[name] = None
         there = f"There are: {', '.join(labels)}." if labels else "There are none."
         raise ActionRefusedError(f"There is no button {label!r} here. {there}")
 
-    def _own_message(self) -> ShownMessage:
+    def _find_own_message(self) -> ClientMessage:
         """What one has said last, of what one sees here."""
-        for message in self._seen():
-            if message.author == self.speaker.name and not message.by_bot:
+        for message in self._visible_messages():
+            if message.author == self.user.name and not message.is_from_bot:
                 return message
-        raise ActionRefusedError(f"{self.speaker.name} has said nothing here.")
+        raise ActionRefusedError(f"{self.user.name} has said nothing here.")
 
-    async def _edit(self, text: str) -> None:
+    async def _edit_own_message(self, text: str) -> None:
         if not text:
             raise ActionRefusedError("Write what it is to say instead: /edit WORDS")
-        await self.platform.edit_message(self.speaker, self._own_message(), text)
+        await self.platform.edit_message(self.user, self._find_own_message(), text)
 
-    async def _delete(self, _: str) -> None:
-        await self.platform.delete_message(self.speaker, self._own_message())
+    async def _delete_own_message(self, _: str) -> None:
+        await self.platform.delete_message(self.user, self._find_own_message())
 
-    async def _send(self, line: str) -> None:
+    async def _send_file(self, line: str) -> None:
         path, _, text = line.partition(" ")
         try:
-            data = await asyncio.to_thread(_bytes_of, path)
+            data = await asyncio.to_thread(_read_file, path)
         except OSError as error:
             raise ActionRefusedError(f"{path or 'No file'} cannot be read: {error.strerror}") from error
-        self.said = await self.platform.post_message(self.speaker, self.place, text.strip(), {Path(path).name: data})
+        self.last_sent = await self.platform.post_message(self.user, self.place, text.strip(), {Path(path).name: data})
 
-    async def _choose(self, line: str) -> None:
+    async def _use_menu_entry(self, line: str) -> None:
         """Choose an entry of the newest message's menu that is called so, or begins so."""
         wanted, _, text = line.partition(":")
-        entry = next((e for e in self.platform.menu if wanted and e.casefold().startswith(wanted.casefold())), None)
+        entry = next(
+            (e for e in self.platform.menu_entries if wanted and e.casefold().startswith(wanted.casefold())), None
+        )
         if entry is None:
-            raise ActionRefusedError(f"There is no {wanted!r} in the menu. There are: {', '.join(self.platform.menu)}.")
-        message = next((message for message in self._seen() if message.only_for is None), None)
+            raise ActionRefusedError(
+                f"There is no {wanted!r} in the menu. There are: {', '.join(self.platform.menu_entries)}."
+            )
+        message = next((message for message in self._visible_messages() if message.ephemeral_to is None), None)
         if message is None:
             raise ActionRefusedError("Nothing has been said here.")
-        await self.platform.choose(self.speaker, message, entry, text.strip())
+        await self.platform.use_menu_entry(self.user, message, entry, text.strip())
 
-    def _home(self, channel: str) -> ClientLocation:
-        direct = self.platform.direct(self.speaker)
+    def _find_home_place(self, channel: str) -> ClientLocation:
+        direct = self.platform.get_dm(self.user)
         return next((place for place in self.platform.channels if place.channel == channel), direct)
 
-    def _become(self, name: str) -> str:
+    def _switch_user_by_name(self, name: str) -> str:
         for person in self.platform.people:
             if person.name.casefold() == name.removeprefix("@").casefold():
-                self.speak_as(person)
+                self.switch_user(person)
                 return ""
         people = ", ".join(person.name for person in self.platform.people)
         return f"There is nobody called {name!r} here. There are: {people}."
 
-    def _enter_direct(self, _: str) -> str:
-        self.go(self.platform.direct(self.speaker))
+    def _open_dm(self, _: str) -> str:
+        self.open_place(self.platform.get_dm(self.user))
         return ""
 
-    def _enter_channel(self, name: str) -> str:
+    def _open_channel(self, name: str) -> str:
         for place in self.platform.channels:
             if place.name.lstrip("#") == name.lstrip("#"):
-                self.go(place)
+                self.open_place(place)
                 return ""
         channels = ", ".join(place.name for place in self.platform.channels)
         return f"There is no channel {name!r} here. There are: {channels}."
 
-    def _enter_thread(self, which: str) -> str:
+    def _open_thread(self, which: str) -> str:
         if which == "last":
-            message = self.said
+            message = self.last_sent
             if message is None:
                 return "Nothing has been said yet that could have a thread."
-            if self._home(message.channel).channel != message.channel:
+            if self._find_home_place(message.channel).channel != message.channel:
                 return "That was said in somebody else's direct messages."
         else:
-            here = self.platform.messages(self.home(), self.speaker)
+            here = self.platform.list_messages(self.get_home_place(), self.user)
             message = next((message for message in here if message.id == which), None)
             if message is None:
-                return f"There is no message {which!r} in {self.home().name}."
-        self.go(self.thread_of(message))
+                return f"There is no message {which!r} in {self.get_home_place().name}."
+        self.open_place(self.get_thread(message))
         return ""
 
 
-def _bytes_of(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     return Path(path).expanduser().read_bytes()

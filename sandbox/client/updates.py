@@ -8,21 +8,21 @@ from typing import Protocol, TypeVar
 from sandbox.client.platform import (
     ActionRefusedError,
     ClientEvent,
+    ClientEventKind,
     ClientLocation,
-    HappeningKind,
-    ShownMessage,
-    opening,
+    ClientMessage,
+    shorten_text,
 )
 from sandbox.subscriptions import Subscription
 
-_KINDS = {
-    "posted": HappeningKind.POSTED,
-    "ephemeral": HappeningKind.POSTED,
-    "streamed": HappeningKind.UPDATED,
-    "updated": HappeningKind.UPDATED,
-    "deleted": HappeningKind.DELETED,
-    "reaction_added": HappeningKind.REACTED,
-    "reaction_removed": HappeningKind.REACTED,
+_EVENT_KINDS = {
+    "posted": ClientEventKind.POSTED,
+    "ephemeral": ClientEventKind.POSTED,
+    "streamed": ClientEventKind.UPDATED,
+    "updated": ClientEventKind.UPDATED,
+    "deleted": ClientEventKind.DELETED,
+    "reaction_added": ClientEventKind.REACTED,
+    "reaction_removed": ClientEventKind.REACTED,
 }
 
 
@@ -41,7 +41,7 @@ class ObservedSandbox(Protocol):
         """Raises TimeoutError."""
 
 
-async def connects_within(sandbox: ObservedSandbox, seconds: float) -> bool:
+async def wait_until_connected(sandbox: ObservedSandbox, seconds: float) -> bool:
     """Wait until a bot is connected; False if none is."""
     try:
         await sandbox.wait_until_connected(seconds)
@@ -50,18 +50,18 @@ async def connects_within(sandbox: ObservedSandbox, seconds: float) -> bool:
     return True
 
 
-async def happenings(
-    changes: Subscription[C], message: Callable[[C], ShownMessage | None]
+async def client_events(
+    changes: Subscription[C], message: Callable[[C], ClientMessage | None]
 ) -> AsyncGenerator[ClientEvent, None]:
     """The changes of a sandbox, with the message of each; those of which people see nothing (None) are left out."""
     async with aclosing(changes):
         async for change in changes:
             if (changed := message(change)) is not None:
-                yield ClientEvent(_KINDS[change.kind], changed)
+                yield ClientEvent(_EVENT_KINDS[change.kind], changed)
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def report_refusals() -> Iterator[None]:
     """What the sandboxes refuse is told to the person."""
     try:
         yield
@@ -73,41 +73,41 @@ class MarkdownCache:
     """The Markdown of each message, made once for each content that it has."""
 
     def __init__(self) -> None:
-        self._made: dict[object, tuple[object, str]] = {}
+        self._entries: dict[object, tuple[object, str]] = {}
 
-    def of(self, message: object, content: object, make: Callable[[], str]) -> str:
+    def get_or_render(self, message: object, content: object, render: Callable[[], str]) -> str:
         """The text of the message (its key) with this content; `make` makes it."""
-        known, text = self._made.get(message, (None, ""))
+        known, text = self._entries.get(message, (None, ""))
         if known is not content:
-            text = make()
-            self._made[message] = content, text
+            text = render()
+            self._entries[message] = content, text
         return text
 
 
-def with_extras(text: str, files: Iterable[str], buttons: Iterable[str]) -> str:
+def append_extras(text: str, files: Iterable[str], buttons: Iterable[str]) -> str:
     """The plain text of a message, with the files that it holds and what is on its buttons below it."""
     named = [f"[file {name}]" for name in files]
-    return "\n".join(filter(None, [text, *named, _button_line(buttons)]))
+    return "\n".join(filter(None, [text, *named, _format_buttons(buttons)]))
 
 
-def thread_name(message: ShownMessage) -> str:
+def create_thread_name(message: ClientMessage) -> str:
     """Return the name of a thread that begins with the message: its first words, without its buttons."""
-    name = "" if message.pending else opening(message.plain.removesuffix(_button_line(message.buttons)))
+    name = "" if message.is_pending else shorten_text(message.plain_text.removesuffix(_format_buttons(message.buttons)))
     return name if name.strip("…") else "New thread"
 
 
-def _button_line(buttons: Iterable[str]) -> str:
+def _format_buttons(buttons: Iterable[str]) -> str:
     return " ".join(f"[ {label} ]" for label in buttons)
 
 
-def standing_in(place: ClientLocation, messages: Iterable[ShownMessage]) -> list[ShownMessage]:
+def filter_by_place(place: ClientLocation, messages: Iterable[ClientMessage]) -> list[ClientMessage]:
     """Those messages of the place's channel that one sees in the place."""
     if place.thread is None:
         return [message for message in messages if message.thread is None]
     return [message for message in messages if place.thread in (message.id, message.thread)]
 
 
-def mentioning(text: str, names: Mapping[str, str]) -> str:
+def encode_mentions(text: str, names: Mapping[str, str]) -> str:
     """What a platform's input line makes of it: names (by their ids) with an at sign become mentions."""
     for key, name in names.items():
         text = re.sub(rf"(?i)(?<![\w@])@{re.escape(name)}(?!\w)", f"<@{key}>", text)

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from sandbox.client.discord import DiscordPlatform
-from sandbox.client.platform import opening
+from sandbox.client.platform import shorten_text
 from sandbox.client.session import ClientSession
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.discord.interactions.commands import MESSAGE, SLASH
@@ -32,8 +32,8 @@ class DiscordPane:
         self._discord = discord
         self._made: dict[str, tuple[object, str]] = {}
 
-    def messages(self, desk: ClientSession) -> list[Json]:
-        place = desk.place
+    def messages(self, session: ClientSession) -> list[Json]:
+        place = session.place
         threads = self._discord.threads(place.channel)
         standing = self._discord.messages(place.channel)
         if place.thread is not None:
@@ -45,36 +45,36 @@ class DiscordPane:
             message
             for message in sorted(standing, key=lambda message: int(message.id))
             if message.type != THREAD_STARTER
-            and (message.ephemeral_to is None or message.ephemeral_to.id == desk.speaker.id)
+            and (message.ephemeral_to is None or message.ephemeral_to.id == session.user.id)
         ]
-        names, me = self._names, desk.speaker.id
+        names, me = self._names, session.user.id
         return [self._message(message, me, names, in_thread=place.thread is not None) for message in found]
 
-    def about(self, desk: ClientSession) -> Json:
+    def about(self, session: ClientSession) -> Json:
         return {
-            "typing": f"{self.platform.bot} is typing…" if self._types(desk) else "",
+            "typing": f"{self.platform.bot_name} is typing…" if self._types(session) else "",
             "title": "",
             "commands": commands_of([_command(c) for c in self._discord.commands if c.get("type", SLASH) == SLASH]),
             "modal": None,
             "prompts": [],
         }
 
-    async def react(self, desk: ClientSession, message: str, emoji: str) -> None:
-        found = self._found(desk, message)
-        if desk.speaker.id in found.reactions.get(emoji, ()):
-            await self._discord.remove_reaction(desk.speaker.id, found, emoji)
+    async def react(self, session: ClientSession, message: str, emoji: str) -> None:
+        found = self._found(session, message)
+        if session.user.id in found.reactions.get(emoji, ()):
+            await self._discord.remove_reaction(session.user.id, found, emoji)
         else:
-            await self._discord.add_reaction(desk.speaker.id, found, emoji)
+            await self._discord.add_reaction(session.user.id, found, emoji)
 
-    async def choose(self, desk: ClientSession, message: str, entry: str) -> None:
+    async def choose(self, session: ClientSession, message: str, entry: str) -> None:
         if not any(c["name"] == entry and c.get("type") == MESSAGE for c in self._discord.commands):
             raise ValueError(f"there is no {entry} in the menu")
-        await self.platform.choose(desk.speaker, seen(desk, message), entry, "")
+        await self.platform.use_menu_entry(session.user, seen(session, message), entry, "")
 
-    async def submit(self, desk: ClientSession, modal: str, values: Mapping[str, str]) -> None:
+    async def submit(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         raise ValueError("it is not open any more")
 
-    def close(self, desk: ClientSession, modal: str) -> None:
+    def close(self, session: ClientSession, modal: str) -> None:
         raise ValueError("it is not open any more")
 
     def file(self, key: str) -> tuple[str, bytes]:
@@ -88,12 +88,12 @@ class DiscordPane:
         discord = self._discord
         people = {user.id: user.name for user in discord.people.values()}
         channels = {channel.id: channel.name for channel in discord.channels.values()}
-        bot = self.platform.bot
+        bot = self.platform.bot_name
         return people | channels | {discord.bot_id: bot, discord.bot_role_id: bot}
 
-    def _types(self, desk: ClientSession) -> bool:
+    def _types(self, session: ClientSession) -> bool:
         """Whether the bot has told that it types there, a while ago, and has said nothing since."""
-        room = desk.place.thread or desk.place.channel
+        room = session.place.thread or session.place.channel
 
         def is_told(call: DiscordCallRecord) -> bool:
             return call.route == _TYPING and call.path.split("/")[2] == room and call.status < 300
@@ -104,8 +104,8 @@ class DiscordPane:
         said = (version.at for m in self._discord.messages(room) for version in m.versions[:1] if m.author.is_bot)
         return max(said, default=0.0) < last
 
-    def _found(self, desk: ClientSession, id_: str) -> DiscordMessage:
-        channel = desk.place.channel
+    def _found(self, session: ClientSession, id_: str) -> DiscordMessage:
+        channel = session.place.channel
         inside = (m for thread in self._discord.threads(channel) for m in self._discord.messages(thread))
         found = next((m for m in (*self._discord.messages(channel), *inside) if m.id == id_), None)
         if found is None:
@@ -160,7 +160,11 @@ class DiscordPane:
         asked = message.reply_to
         if asked is None:
             return None
-        text = "Original message was deleted" if asked.deleted else opening(asked.text, 90) or "Click to see attachment"
+        text = (
+            "Original message was deleted"
+            if asked.deleted
+            else shorten_text(asked.text, 90) or "Click to see attachment"
+        )
         return {"author": names.get(asked.author.id, asked.author.name), "text": text, "id": asked.id}
 
     def _html(self, message: DiscordMessage, names: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from time import localtime, strftime
 from typing import Any, Protocol
 
-from sandbox.client.platform import ActionRefusedError, ClientPlatform, ShownMessage
+from sandbox.client.platform import ActionRefusedError, ClientMessage, ClientPlatform
 from sandbox.client.session import ClientSession
 
 Json = dict[str, Any]
@@ -22,15 +22,15 @@ class PlatformPane(Protocol):
     @property
     def platform(self) -> ClientPlatform: ...
 
-    def messages(self, desk: ClientSession) -> list[Json]:
-        """What stands where the desk is, oldest first; each has its `id`."""
+    def messages(self, session: ClientSession) -> list[Json]:
+        """What stands where the session is, oldest first; each has its `id`."""
         ...
 
-    def about(self, desk: ClientSession) -> Json:
+    def about(self, session: ClientSession) -> Json:
         """What else is seen there: `typing`, `commands`, `modal`, `prompts`."""
         ...
 
-    async def react(self, desk: ClientSession, message: str, emoji: str) -> None:
+    async def react(self, session: ClientSession, message: str, emoji: str) -> None:
         """Add the person's reaction to a message, or take it back.
 
         Raises:
@@ -38,7 +38,7 @@ class PlatformPane(Protocol):
         """
         ...
 
-    async def choose(self, desk: ClientSession, message: str, entry: str) -> None:
+    async def choose(self, session: ClientSession, message: str, entry: str) -> None:
         """Choose an entry of a message's menu.
 
         Raises:
@@ -47,7 +47,7 @@ class PlatformPane(Protocol):
         """
         ...
 
-    async def submit(self, desk: ClientSession, modal: str, values: Mapping[str, str]) -> None:
+    async def submit(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         """Send a modal.
 
         Raises:
@@ -56,7 +56,7 @@ class PlatformPane(Protocol):
         """
         ...
 
-    def close(self, desk: ClientSession, modal: str) -> None:
+    def close(self, session: ClientSession, modal: str) -> None:
         """Put a modal away."""
         ...
 
@@ -69,45 +69,45 @@ class PlatformPane(Protocol):
         ...
 
 
-def pane_of(pane: PlatformPane, desk: ClientSession) -> dict[str, Any]:
+def pane_of(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
     """The pane by keys: the platform's name in small letters for all around the messages, and one for each message."""
     platform, key = pane.platform, pane.platform.name.lower()
-    messages = pane.messages(desk)[-SHOWN:]
-    place, home = desk.place, desk.home()
+    messages = pane.messages(session)[-SHOWN:]
+    place, home = session.place, session.get_home_place()
     view: dict[str, Any] = {f"{key}/{message['id']}": message for message in messages}
-    places = desk.places()
+    places = session.list_places()
     view[key] = {
-        "connected": platform.connected,
-        "bot": platform.bot,
+        "connected": platform.is_connected,
+        "bot": platform.bot_name,
         "place": {"channel": place.channel, "thread": place.thread, "name": place.name, "home": home.name},
-        "direct": place.direct,
-        "threads": place.threads.value,
+        "direct": place.is_dm,
+        "threads": place.thread_support.value,
         "places": [
             {
                 "channel": one.channel,
                 "thread": one.thread,
                 "name": one.name,
-                "direct": one.direct,
-                "posts": one.threads.value == "all" and not one.direct,
-                "unread": desk.unread[one],
+                "direct": one.is_dm,
+                "posts": one.thread_support.value == "all" and not one.is_dm,
+                "unread": session.unread[one],
             }
             for one in places
         ],
         "order": [message["id"] for message in messages],
-        "menu": list(platform.menu),
-        **pane.about(desk),
+        "menu": list(platform.menu_entries),
+        **pane.about(session),
     }
     return view
 
 
-def seen(desk: ClientSession, message: str) -> ShownMessage:
+def seen(session: ClientSession, message: str) -> ClientMessage:
     """The message of that id, among those that the person sees.
 
     Raises:
         RefusedError: it is gone.
     """
-    messages = list(desk.platform.messages(desk.place, desk.speaker))
-    messages += [one.newest for one in messages if one.newest is not None]
+    messages = list(session.platform.list_messages(session.place, session.user))
+    messages += [one.newest_reply for one in messages if one.newest_reply is not None]
     found = next((one for one in messages if one.id == message), None)
     if found is None:
         raise ActionRefusedError("The message is gone.")

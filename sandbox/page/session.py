@@ -44,9 +44,9 @@ class PageSession:
         self._feed = feed
         self._calls = calls
         self._switches = switches
-        self._desks = {key: ClientSession(pane.platform) for key, pane in panes.items()}
-        for desk in self._desks.values():
-            desk.attend()
+        self._sessions = {key: ClientSession(pane.platform) for key, pane in panes.items()}
+        for session in self._sessions.values():
+            session.focus()
         self._sent: dict[str, str] = {}
         self._deeds: dict[str, Callable[[Json], Awaitable[Any]]] = {
             "be": self._be,
@@ -71,7 +71,9 @@ class PageSession:
     async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
         """Serve the browser until it leaves; `changed` waits until something has."""
         doing: set[asyncio.Task[None]] = set()
-        tasks = [asyncio.create_task(self._note(desk), name="news of a place") for desk in self._desks.values()]
+        tasks = [
+            asyncio.create_task(self._note(session), name="news of a place") for session in self._sessions.values()
+        ]
         tasks.append(asyncio.create_task(self._show(socket, changed), name="what a browser shows"))
         try:
             async for message in socket:
@@ -83,11 +85,11 @@ class PageSession:
                 task.cancel()
             await asyncio.gather(*tasks, *doing, return_exceptions=True)
 
-    async def _note(self, desk: ClientSession) -> None:
-        async with aclosing(desk.platform.changes()) as changes:
+    async def _note(self, session: ClientSession) -> None:
+        async with aclosing(session.platform.changes()) as changes:
             async for happening in changes:
-                if happening.message.author != desk.speaker.name:  # what one says oneself is no news
-                    desk.note(happening)
+                if happening.message.author != session.user.name:  # what one says oneself is no news
+                    session.record_event(happening)
 
     async def _show(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
         while not socket.closed:
@@ -106,7 +108,7 @@ class PageSession:
                 pass
 
     def _view(self) -> dict[str, Any]:
-        me = next(iter(self._desks.values())).speaker.name
+        me = next(iter(self._sessions.values())).user.name
         people = [person.name for person in next(iter(self._panes.values())).platform.people]
         bot = self._bot
         about = {
@@ -121,7 +123,7 @@ class PageSession:
         }
         view: dict[str, Any] = {"me": {"name": me, "people": people}, "bot": about, "faults": self._switches.view()}
         for key, pane in self._panes.items():
-            view |= pane_of(pane, self._desks[key])
+            view |= pane_of(pane, self._sessions[key])
         return view | self._calls.view() | self._feed.view()
 
     # What one does
@@ -140,70 +142,72 @@ class PageSession:
 
     def _at(self, order: Json) -> tuple[PlatformPane, ClientSession]:
         key = order["on"]
-        return self._panes[key], self._desks[key]
+        return self._panes[key], self._sessions[key]
 
     async def _be(self, order: Json) -> None:
-        for desk in self._desks.values():
-            desk.speak_as(next(person for person in desk.platform.people if person.name == order["name"]))
+        for session in self._sessions.values():
+            session.switch_user(next(person for person in session.platform.people if person.name == order["name"]))
 
     async def _go(self, order: Json) -> None:
-        _, desk = self._at(order)
+        _, session = self._at(order)
         channel, thread = order["channel"], order.get("thread")
-        place = next((one for one in desk.places() if (one.channel, one.thread) == (channel, thread)), None)
+        place = next((one for one in session.list_places() if (one.channel, one.thread) == (channel, thread)), None)
         if place is None:
             raise ActionRefusedError("There is no such place.")
-        desk.go(place)
+        session.open_place(place)
 
     async def _thread(self, order: Json) -> None:
         """Go to the thread of a message."""
-        _, desk = self._at(order)
-        desk.go(desk.thread_of(seen(desk, order["message"])))
+        _, session = self._at(order)
+        session.open_place(session.get_thread(seen(session, order["message"])))
 
     async def _say(self, order: Json) -> str:
-        pane, desk = self._at(order)
-        text, place = str(order["text"]).strip(), desk.place
+        pane, session = self._at(order)
+        text, place = str(order["text"]).strip(), session.place
         files = {str(file["name"]): _bytes(file["data"]) for file in order.get("files", ())}
         if text.startswith("/") and not text.startswith("//") and not files:
             name, _, rest = text[1:].partition(" ")
-            await pane.platform.run_command(desk.speaker, place, name, rest.strip())
+            await pane.platform.run_command(session.user, place, name, rest.strip())
             return ""
         if not text and not files:
             return ""
         said = await pane.platform.post_message(
-            desk.speaker, place, text.removeprefix("/") if text[:2] == "//" else text, files
+            session.user, place, text.removeprefix("/") if text[:2] == "//" else text, files
         )
-        if place.direct and place.thread is None and place.threads.value == "all":  # Slack: each begins a conversation
-            desk.go(desk.thread_of(said))
-        return _unheard(pane.platform.bot, place, text)
+        if (
+            place.is_dm and place.thread is None and place.thread_support.value == "all"
+        ):  # Slack: each begins a conversation
+            session.open_place(session.get_thread(said))
+        return _unheard(pane.platform.bot_name, place, text)
 
     async def _edit(self, order: Json) -> None:
-        pane, desk = self._at(order)
-        await pane.platform.edit_message(desk.speaker, seen(desk, order["message"]), str(order["text"]).strip())
+        pane, session = self._at(order)
+        await pane.platform.edit_message(session.user, seen(session, order["message"]), str(order["text"]).strip())
 
     async def _delete(self, order: Json) -> None:
-        pane, desk = self._at(order)
-        await pane.platform.delete_message(desk.speaker, seen(desk, order["message"]))
+        pane, session = self._at(order)
+        await pane.platform.delete_message(session.user, seen(session, order["message"]))
 
     async def _press(self, order: Json) -> None:
-        pane, desk = self._at(order)
-        await pane.platform.click_button(desk.speaker, seen(desk, order["message"]), order["button"])
+        pane, session = self._at(order)
+        await pane.platform.click_button(session.user, seen(session, order["message"]), order["button"])
 
     async def _react(self, order: Json) -> None:
-        pane, desk = self._at(order)
-        await pane.react(desk, order["message"], order["emoji"])
+        pane, session = self._at(order)
+        await pane.react(session, order["message"], order["emoji"])
 
     async def _choose(self, order: Json) -> None:
-        pane, desk = self._at(order)
-        await pane.choose(desk, order["message"], order["entry"])
+        pane, session = self._at(order)
+        await pane.choose(session, order["message"], order["entry"])
 
     async def _submit(self, order: Json) -> None:
-        pane, desk = self._at(order)
+        pane, session = self._at(order)
         values = {str(name): str(value) for name, value in order["values"].items()}
-        await pane.submit(desk, order["modal"], values)
+        await pane.submit(session, order["modal"], values)
 
     async def _close(self, order: Json) -> None:
-        pane, desk = self._at(order)
-        pane.close(desk, order["modal"])
+        pane, session = self._at(order)
+        pane.close(session, order["modal"])
 
     async def _fault(self, order: Json) -> None:
         await self._switches.flip(order["on"], order["name"])
@@ -234,6 +238,6 @@ def _bytes(data: str) -> bytes:
 
 def _unheard(bot: str, place: ClientLocation, text: str) -> str:
     """What one has to know who spoke past the bot."""
-    if place.direct or place.thread is not None or place.threads.value == "all" or f"@{bot}" in text.casefold():
+    if place.is_dm or place.thread is not None or place.thread_support.value == "all" or f"@{bot}" in text.casefold():
         return ""
     return f"In a channel {bot} answers to @{bot}."

@@ -8,7 +8,7 @@ from rich.emoji import Emoji
 
 from sandbox.client.platform import ActionRefusedError
 from sandbox.client.session import ClientSession
-from sandbox.client.slack import STOP, SlackPlatform
+from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform
 from sandbox.page.mrkdwn import of_blocks, of_content, of_mrkdwn
 from sandbox.page.pane import Json, clock, shown_file
 from sandbox.slack import ModalView, SlackMessage, SlackSandbox
@@ -24,8 +24,8 @@ class SlackPane:
         self._slack = slack
         self._made: dict[str, tuple[object, str]] = {}
 
-    def messages(self, desk: ClientSession) -> list[Json]:
-        place, me, names = desk.place, desk.speaker.id, self._names
+    def messages(self, session: ClientSession) -> list[Json]:
+        place, me, names = session.place, session.user.id, self._names
         said = [m for m in self._slack.messages(place.channel) if m.ephemeral_to in (None, me)]
         if place.thread is not None:
             return [self._message(m, me, names) for m in said if place.thread in (m.ts, m.thread_ts)]
@@ -35,9 +35,9 @@ class SlackPane:
                 replies.setdefault(message.thread_ts, []).append(message)
         return [self._root(m, replies.get(m.ts, []), me, names) for m in said if not m.is_reply]
 
-    def about(self, desk: ClientSession) -> Json:
-        place, slack = desk.place, self._slack
-        modals = slack.modals(desk.speaker.id)
+    def about(self, session: ClientSession) -> Json:
+        place, slack = session.place, self._slack
+        modals = slack.modals(session.user.id)
         working = [
             session
             for session in slack.sessions
@@ -45,35 +45,35 @@ class SlackPane:
         ]
         busy = any(session.status == "processing" for session in working)
         return {
-            "typing": f"{self.platform.bot} is working…" if busy else "",
+            "typing": f"{self.platform.bot_name} is working…" if busy else "",
             "title": next((session.title for session in working if session.title), ""),
             "commands": self._commands() if place.thread is None else [],
             "modal": self._modal(modals[-1]) if modals else None,
-            "prompts": self._prompts(desk) if place.direct and place.thread is None else [],
+            "prompts": self._prompts(session) if place.is_dm and place.thread is None else [],
         }
 
-    async def react(self, desk: ClientSession, message: str, emoji: str) -> None:
+    async def react(self, session: ClientSession, message: str, emoji: str) -> None:
         name = emoji.strip(":")
-        found = self._found(desk, message)
-        if desk.speaker.id in found.reactions.get(name, ()):
-            await self._slack.remove_reaction(desk.speaker.id, found, name)
+        found = self._found(session, message)
+        if session.user.id in found.reactions.get(name, ()):
+            await self._slack.remove_reaction(session.user.id, found, name)
         else:
-            await self._slack.add_reaction(desk.speaker.id, found, name)
+            await self._slack.add_reaction(session.user.id, found, name)
 
-    async def choose(self, desk: ClientSession, message: str, entry: str) -> None:
-        found, shortcut = self._found(desk, message), self._slack.shortcuts.get(entry)
+    async def choose(self, session: ClientSession, message: str, entry: str) -> None:
+        found, shortcut = self._found(session, message), self._slack.shortcuts.get(entry)
         if shortcut is None:
             raise ValueError(f"there is no {entry} in the menu")
-        if not await self._slack.use_shortcut(desk.speaker.id, found, shortcut):
-            raise ActionRefusedError(f"{self.platform.bot} has not heard it.")
+        if not await self._slack.use_shortcut(session.user.id, found, shortcut):
+            raise ActionRefusedError(f"{self.platform.bot_name} has not heard it.")
 
-    async def submit(self, desk: ClientSession, modal: str, values: Mapping[str, str]) -> None:
-        view = self._open(desk, modal)
+    async def submit(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
+        view = self._open(session, modal)
         if not await self._slack.submit_modal(view, **values) and not view.errors:
             raise ActionRefusedError("We had some trouble connecting. Try again?")
 
-    def close(self, desk: ClientSession, modal: str) -> None:
-        self._slack.close_modal(self._open(desk, modal))
+    def close(self, session: ClientSession, modal: str) -> None:
+        self._slack.close_modal(self._open(session, modal))
 
     def file(self, key: str) -> tuple[str, bytes]:
         file = self._slack.find_file(key)
@@ -86,7 +86,7 @@ class SlackPane:
         slack = self._slack
         people = {user.id: user.name for user in slack.people.values()}
         channels = {channel.id: channel.name for channel in slack.channels.values()}
-        return people | channels | {slack.bot_user_id: self.platform.bot, "USLACKBOT": "Slackbot"}
+        return people | channels | {slack.bot_user_id: self.platform.bot_name, "USLACKBOT": "Slackbot"}
 
     def _commands(self) -> list[Json]:
         return [
@@ -94,18 +94,18 @@ class SlackPane:
             for c in self._slack.commands
         ]
 
-    def _prompts(self, desk: ClientSession) -> Sequence[Json]:
-        channel = self._slack.open_dm(desk.speaker.id)
+    def _prompts(self, session: ClientSession) -> Sequence[Json]:
+        channel = self._slack.open_dm(session.user.id)
         return [{"title": title, "message": message} for title, message in channel.prompts]
 
-    def _found(self, desk: ClientSession, ts: str) -> SlackMessage:
-        found = next((message for message in self._slack.messages(desk.place.channel) if message.ts == ts), None)
+    def _found(self, session: ClientSession, ts: str) -> SlackMessage:
+        found = next((message for message in self._slack.messages(session.place.channel) if message.ts == ts), None)
         if found is None:
             raise ValueError("the message is gone")
         return found
 
-    def _open(self, desk: ClientSession, modal: str) -> ModalView:
-        found = next((view for view in self._slack.modals(desk.speaker.id) if view.id == modal), None)
+    def _open(self, session: ClientSession, modal: str) -> ModalView:
+        found = next((view for view in self._slack.modals(session.user.id) if view.id == modal), None)
         if found is None:
             raise ValueError("it is not open any more")
         return found
@@ -127,7 +127,7 @@ class SlackPane:
         streams = message.stream is not None and message.stream.is_live
         by_bot = message.bot_id == self._slack.bot_id
         stops = by_bot and streams and session is not None and session.status == "processing"
-        buttons: list[Json] = [{"id": STOP, "label": "Stop", "look": "plain"}] if stops else []
+        buttons: list[Json] = [{"id": STOP_BUTTON_ID, "label": "Stop", "look": "plain"}] if stops else []
         content = version.content
         return {
             "id": message.ts,

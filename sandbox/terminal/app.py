@@ -16,13 +16,13 @@ from textual.widgets.option_list import Option
 from sandbox.client.platform import (
     ActionRefusedError,
     ClientEvent,
+    ClientEventKind,
     ClientLocation,
+    ClientMessage,
     ClientPlatform,
-    HappeningKind,
     PlatformUser,
-    ShownMessage,
     ThreadSupport,
-    opening,
+    shorten_text,
 )
 from sandbox.client.session import ClientSession
 from sandbox.terminal.rows import MessageRow
@@ -30,7 +30,7 @@ from sandbox.terminal.sessions import TerminalSessions
 from sandbox.terminal.tab import PlatformTab
 
 #: Messages of a place that are on the screen, the newest ones.
-SHOWN = 200
+MAX_MESSAGES = 200
 
 
 class TerminalApp(App[None]):
@@ -50,110 +50,110 @@ class TerminalApp(App[None]):
     #messages > MessageRow { background: $background; padding: 0 0 1 0; }
     #messages:focus > MessageRow.-highlight { background: $primary-muted; color: $text; text-style: none; }
     #hint { height: auto; color: $text-muted; padding: 0 1; }
-    #told { height: auto; color: $text-warning; padding: 0 1; }
-    #told.-none { display: none; }
+    #notice { height: auto; color: $text-warning; padding: 0 1; }
+    #notice.-none { display: none; }
     #line { border: round $primary; height: 3; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "home", "Back", priority=True),
         Binding("ctrl+t", "thread", "Thread", priority=True),
         Binding("ctrl+n", "next_place", "Next", priority=True),
-        Binding("ctrl+g", "direct", "DM", priority=True),
+        Binding("ctrl+g", "open_dm", "DM", priority=True),
         Binding("ctrl+r", "next_speaker", "Speaker", priority=True),
         Binding("f2,ctrl+p", "next_platform", "Platform", key_display="f2", priority=True),
-        Binding("up", "mark", "Mark a message", show=False),
+        Binding("up", "focus_messages", "Select a message", show=False),
         Binding("f1", "help", "Help", priority=True),
         Binding("ctrl+c,ctrl+d", "quit", "Quit", key_display="^c", priority=True),
     ]
 
     def __init__(self, *platforms: ClientPlatform, notices: Sequence[str]) -> None:
         super().__init__()
-        self.desks = TerminalSessions(platforms)
+        self.sessions = TerminalSessions(platforms)
         self._notices = notices
-        self._told = ""
-        self._dirty = asyncio.Event()
-        self._choices: dict[str, Callable[[], None]] = {}
+        self._notice = ""
+        self._changed = asyncio.Event()
+        self._option_actions: dict[str, Callable[[], None]] = {}
         self._painted_place: ClientLocation | None = None
         self._painted_places: Sequence[object] = ()
 
     @property
-    def desk(self) -> ClientSession:
-        return self.desks.desk
+    def session(self) -> ClientSession:
+        return self.sessions.current
 
     @property
     def _platform(self) -> ClientPlatform:
-        return self.desk.platform
+        return self.session.platform
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
             yield Static(Text("Parley sandbox", style="bold"))
-            for desk in self.desks.all:
-                yield PlatformTab(desk)
+            for session in self.sessions.all:
+                yield PlatformTab(session)
         yield Static(Text("\n".join(self._notices)), id="notices", classes="" if self._notices else "-none")
         with Horizontal():
             yield OptionList(id="places", compact=True)
             with Vertical():
                 yield ListView(id="messages", initial_index=None)
                 yield Static(id="hint")
-                yield Static(id="told", classes="-none")
+                yield Static(id="notice", classes="-none")
                 yield Input(id="line", select_on_focus=False)
         yield Footer()
 
     def on_mount(self) -> None:
         self.query_one("#line").focus()
         self.query_one("#messages").anchor()
-        for desk in self.desks.all:
-            self._listen(desk)
+        for session in self.sessions.all:
+            self._watch_platform(session)
         self._paint()
         self.set_interval(0.5, self._paint_top)
 
     # What happens
 
     @work
-    async def _listen(self, desk: ClientSession) -> None:
-        async with aclosing(desk.platform.changes()) as changes:
-            self._dirty.set()
-            async for happening in changes:
-                desk.note(happening)
-                _follow(desk, happening)
-                self._dirty.set()
+    async def _watch_platform(self, session: ClientSession) -> None:
+        async with aclosing(session.platform.changes()) as changes:
+            self._changed.set()
+            async for event in changes:
+                session.record_event(event)
+                _follow_first_reply(session, event)
+                self._changed.set()
 
     # What one does
 
     @on(Input.Submitted, "#line")
-    def _entered(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         line = event.value
         event.input.clear()
-        self._tell("")
+        self._show_notice("")
         self.query_one("#messages").anchor()
-        self._enter(line)
+        self._run_line(line)
 
     @work
-    async def _enter(self, line: str) -> None:
-        unheard = self._unheard(line)
-        self._tell(await self.desks.enter(line) or unheard)
-        if self.desks.closed:
+    async def _run_line(self, line: str) -> None:
+        unheard = self._mention_hint(line)
+        self._show_notice(await self.sessions.run_line(line) or unheard)
+        if self.sessions.is_closed:
             self.exit()
 
-    def _unheard(self, line: str) -> str:
+    def _mention_hint(self, line: str) -> str:
         """What one has to know who spoke past the bot."""
-        bot, place = self._platform.bot, self.desk.place
-        if place.direct or place.thread or not line.strip() or line.startswith("/") or f"@{bot}" in line.casefold():
+        bot, place = self._platform.bot_name, self.session.place
+        if place.is_dm or place.thread or not line.strip() or line.startswith("/") or f"@{bot}" in line.casefold():
             return ""
         return f"In a channel {bot} answers to @{bot}."
 
     @on(OptionList.OptionSelected, "#places")
-    def _chosen(self, event: OptionList.OptionSelected) -> None:
-        self._do(self._choices[event.option_id or ""])
+    def _select_place(self, event: OptionList.OptionSelected) -> None:
+        self._navigate(self._option_actions[event.option_id or ""])
 
     @on(ListView.Selected, "#messages")
-    def _opened(self, event: ListView.Selected) -> None:
+    def _select_message(self, event: ListView.Selected) -> None:
         if isinstance(event.item, MessageRow):
-            self._open(event.item.message)
+            self._open_thread(event.item.message)
 
     @on(PlatformTab.Chosen)
-    def _taken(self, event: PlatformTab.Chosen) -> None:
-        self._do(lambda: self.desks.sit(event.desk))
+    def _select_platform(self, event: PlatformTab.Chosen) -> None:
+        self._navigate(lambda: self.sessions.switch_to(event.session))
 
     def on_key(self, event: events.Key) -> None:
         """What one types lands in the line, wherever the focus is."""
@@ -164,10 +164,10 @@ class TerminalApp(App[None]):
             event.stop()
 
     def action_home(self) -> None:
-        self._do(lambda: self.desk.go(self.desk.home()))
+        self._navigate(lambda: self.session.open_place(self.session.get_home_place()))
 
-    def action_direct(self) -> None:
-        self._do(lambda: self.desk.go(self._platform.direct(self.desk.speaker)))
+    def action_open_dm(self) -> None:
+        self._navigate(lambda: self.session.open_place(self._platform.get_dm(self.session.user)))
 
     def action_thread(self) -> None:
         """Open the thread of the marked message, or of the newest one."""
@@ -175,11 +175,11 @@ class TerminalApp(App[None]):
         rows = list(messages.query(MessageRow))
         marked = messages.highlighted_child
         if isinstance(marked, MessageRow):
-            self._open(marked.message)
+            self._open_thread(marked.message)
         elif rows:
-            self._open(rows[-1].message)
+            self._open_thread(rows[-1].message)
 
-    def action_mark(self) -> None:
+    def action_focus_messages(self) -> None:
         """Go from the line up into the messages, to mark one of them."""
         messages = self.query_one("#messages", ListView)
         messages.focus()
@@ -187,49 +187,49 @@ class TerminalApp(App[None]):
 
     def action_next_place(self) -> None:
         """Go on to the next place with something unread, else to the next one of the list."""
-        places = self.desk.places()
-        here = places.index(self.desk.place) + 1 if self.desk.place in places else 0
+        places = self.session.list_places()
+        here = places.index(self.session.place) + 1 if self.session.place in places else 0
         ring = places[here:] + places[:here]
-        place = next((place for place in ring if self.desk.unread[place]), ring[0])
-        self._do(lambda: self.desk.go(place))
+        place = next((place for place in ring if self.session.unread[place]), ring[0])
+        self._navigate(lambda: self.session.open_place(place))
 
     def action_next_speaker(self) -> None:
         people = self._platform.people
-        person = people[(people.index(self.desk.speaker) + 1) % len(people)]
-        self._do(lambda: self.desk.speak_as(person))
+        person = people[(people.index(self.session.user) + 1) % len(people)]
+        self._navigate(lambda: self.session.switch_user(person))
 
     def action_next_platform(self) -> None:
-        self._do(lambda: self.desks.sit(self.desks.next()))
+        self._navigate(lambda: self.sessions.switch_to(self.sessions.next_session()))
 
     @work
-    async def action_press(self, message_id: str, label: str) -> None:
+    async def action_click_button(self, message_id: str, label: str) -> None:
         """Press a button of a message that is on the screen."""
         shown = [row.message for row in self.query(MessageRow)]
-        shown += [message.newest for message in shown if message.newest is not None]
+        shown += [message.newest_reply for message in shown if message.newest_reply is not None]
         for message in shown:
             if message.id == message_id and label in message.buttons:
-                self._tell(await self.desk.press(message, label))
+                self._show_notice(await self.session.click_button(message, label))
 
     def action_help(self) -> None:
-        self._enter("/help")
+        self._run_line("/help")
 
-    def _open(self, message: ShownMessage) -> None:
+    def _open_thread(self, message: ClientMessage) -> None:
         try:
-            thread = self.desk.thread_of(message)
+            thread = self.session.get_thread(message)
         except ActionRefusedError as refusal:
-            self._tell(str(refusal))
+            self._show_notice(str(refusal))
         else:
-            self._do(lambda: self.desk.go(thread))
+            self._navigate(lambda: self.session.open_place(thread))
 
-    def _do(self, step: Callable[[], None]) -> None:
+    def _navigate(self, step: Callable[[], None]) -> None:
         """Take a step to another place or person; then one can type on."""
         step()
-        self._tell("")
+        self._show_notice("")
         self.query_one("#line").focus()
 
-    def _tell(self, told: str) -> None:
-        self._told = told
-        self._dirty.set()
+    def _show_notice(self, told: str) -> None:
+        self._notice = told
+        self._changed.set()
 
     # What one sees
 
@@ -237,29 +237,29 @@ class TerminalApp(App[None]):
     async def _paint(self) -> None:
         """Paint whenever something changed; changes that come together are painted once."""
         while self.is_running:
-            self._dirty.clear()
+            self._changed.clear()
             self._paint_top()
             self._paint_places()
             self._paint_line()
             await self._paint_messages()
-            await self._dirty.wait()
+            await self._changed.wait()
 
     def _paint_top(self) -> None:
         if not self.is_running:  # the screen is being taken down
             return
         for tab in self.query(PlatformTab):
-            tab.paint(is_open=tab.desk is self.desk)
+            tab.paint(is_open=tab.session is self.session)
 
     def _paint_places(self) -> None:
-        places = self.desk.places()
-        self._choices = {}
-        options: list[Option | None] = [_heading("Places")]
+        places = self.session.list_places()
+        self._option_actions = {}
+        options: list[Option | None] = [_create_heading("Places")]
         options += [self._place_option(place) for place in places if place.thread is None]
-        options += [None, _heading("You are")]
+        options += [None, _create_heading("You are")]
         options += [self._person_option(person) for person in self._platform.people]
         threads = [self._place_option(place) for place in places if place.thread is not None]
         if threads:
-            options += [None, _heading("Threads"), *threads]
+            options += [None, _create_heading("Threads"), *threads]
         looks = [option and option.prompt for option in options]
         if looks != self._painted_places:  # painting anew loses how far one has scrolled
             self._painted_places = looks
@@ -269,86 +269,90 @@ class TerminalApp(App[None]):
             widget.highlighted = marked
 
     def _place_option(self, place: ClientLocation) -> Option:
-        unread = self.desk.unread[place]
+        unread = self.session.unread[place]
         sign = "↳ " if place.thread else ""
         mark = f" ({unread})" if unread else ""
-        name = opening(place.name, 19 - len(sign) - len(mark))
+        name = shorten_text(place.name, 19 - len(sign) - len(mark))
         look = f"{sign}{name}{mark}".ljust(21)
-        style = "reverse" if place == self.desk.place else "bold" if unread else ""
+        style = "reverse" if place == self.session.place else "bold" if unread else ""
         key = f"{place.channel}-{place.thread}"
-        self._choices[key] = lambda: self.desk.go(place)
+        self._option_actions[key] = lambda: self.session.open_place(place)
         return Option(Text.assemble((look, style)), id=key)
 
     def _person_option(self, person: PlatformUser) -> Option:
-        mark = "● " if person == self.desk.speaker else "○ "
-        self._choices[person.id] = lambda: self.desk.speak_as(person)
+        mark = "● " if person == self.session.user else "○ "
+        self._option_actions[person.id] = lambda: self.session.switch_user(person)
         return Option(Text(f"{mark}{person.name}"), id=person.id)
 
     def _paint_line(self) -> None:
-        desk, home = self.desk, self.desk.home()
+        session, home = self.session, self.session.get_home_place()
         line = self.query_one("#line", Input)
-        where = home.name if desk.place.thread is None else f"{home.name}, thread “{opening(desk.place.name, 24)}”"
-        line.border_title = f"{desk.speaker.name} → {where}"
-        line.placeholder = self._what_to_type()
-        told = self.query_one("#told", Static)
-        told.update(Text(self._told))
-        told.set_class(not self._told, "-none")
+        where = (
+            home.name
+            if session.place.thread is None
+            else f"{home.name}, thread “{shorten_text(session.place.name, 24)}”"
+        )
+        line.border_title = f"{session.user.name} → {where}"
+        line.placeholder = self._get_placeholder()
+        notice = self.query_one("#notice", Static)
+        notice.update(Text(self._notice))
+        notice.set_class(not self._notice, "-none")
 
-    def _what_to_type(self) -> str:
-        bot, place = self._platform.bot, self.desk.place
+    def _get_placeholder(self) -> str:
+        bot, place = self._platform.bot_name, self.session.place
         if place.thread is not None:
-            new = "; Esc begins a new conversation" if place.threads is ThreadSupport.ALL else ""
+            new = "; Esc begins a new conversation" if place.thread_support is ThreadSupport.ALL else ""
             return f"Reply in this thread{new}"
-        if place.direct:
+        if place.is_dm:
             return f"Ask {bot} something and press Enter"
-        begins = "Begin a post: " if place.threads is ThreadSupport.ALL else ""
+        begins = "Begin a post: " if place.thread_support is ThreadSupport.ALL else ""
         return f"{begins}@{bot} what can you do?"
 
     async def _paint_messages(self) -> None:
-        desk = self.desk
-        messages = list(self._platform.messages(desk.place, desk.speaker))[-SHOWN:]
-        in_thread = desk.place.thread is not None
+        session = self.session
+        messages = list(self._platform.list_messages(session.place, session.user))[-MAX_MESSAGES:]
+        in_thread = session.place.thread is not None
         widget = self.query_one("#messages", ListView)
         rows = list(widget.query(MessageRow))
-        fits = desk.place == self._painted_place and _ids(rows) == [m.id for m in messages[: len(rows)]]
+        fits = session.place == self._painted_place and _message_ids(rows) == [m.id for m in messages[: len(rows)]]
         if not fits:
             await widget.clear()
             rows = []
             if not self.is_running:  # the screen is being taken down
                 return
             widget.anchor()
-        self._painted_place = desk.place
+        self._painted_place = session.place
         for row, message in zip(rows, messages, strict=False):
-            row.show(message)
+            row.update_message(message)
         await widget.extend(MessageRow(message, in_thread=in_thread) for message in messages[len(rows) :])
         hint = self.query_one("#hint", Static)
-        hint.update("" if messages else self._opening_hint())
+        hint.update("" if messages else self._empty_place_hint())
         hint.display = not messages
 
-    def _opening_hint(self) -> str:
-        bot = self._platform.bot
-        if self.desk.place.direct:
+    def _empty_place_hint(self) -> str:
+        bot = self._platform.bot_name
+        if self.session.place.is_dm:
             return f"This is your direct line to {bot}. Type a question below and press Enter."
         return f"Nobody has said anything here yet. {bot} answers to @{bot}."
 
 
-def _follow(desk: ClientSession, happening: ClientEvent) -> None:
+def _follow_first_reply(session: ClientSession, event: ClientEvent) -> None:
     """Where each message opens a conversation of its own: go along with the first answer."""
-    message, said = happening.message, desk.said
+    message, said = event.message, session.last_sent
     if (
-        desk.place.threads is ThreadSupport.ALL
-        and desk.place.thread is None
-        and happening.kind is HappeningKind.POSTED
-        and message.by_bot
+        session.place.thread_support is ThreadSupport.ALL
+        and session.place.thread is None
+        and event.kind is ClientEventKind.POSTED
+        and message.is_from_bot
         and said is not None
         and (message.channel, message.thread) == (said.channel, said.id)
     ):
-        desk.go(desk.thread_of(said))
+        session.open_place(session.get_thread(said))
 
 
-def _heading(text: str) -> Option:
+def _create_heading(text: str) -> Option:
     return Option(Text(text, style="bold"), disabled=True)
 
 
-def _ids(rows: Sequence[MessageRow]) -> list[str]:
+def _message_ids(rows: Sequence[MessageRow]) -> list[str]:
     return [row.message.id for row in rows]

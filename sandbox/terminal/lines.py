@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TextIO
 
-from sandbox.client.platform import ClientEvent, ClientPlatform, HappeningKind, ShownMessage
+from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage, ClientPlatform
 from sandbox.terminal.replies import QuietTime, ReplyTracker
 from sandbox.terminal.sessions import TerminalSessions
 
 #: Seconds that the bot has for its connection before the first line is said.
-CONNECT_WITHIN = 30.0
+CONNECT_TIMEOUT_SECONDS = 30.0
 #: Seconds within which the platform shows what was said.
-ECHO_WITHIN = 5.0
+ECHO_TIMEOUT_SECONDS = 5.0
 
 
 async def run_lines(
@@ -23,20 +23,22 @@ async def run_lines(
     out: TextIO,
     *,
     notices: Sequence[str] = (),
-    pace: QuietTime | None = None,
+    quiet_time: QuietTime | None = None,
 ) -> None:
     """Do what each line says, on the first platform to begin with, and return once the replies are complete.
 
     `/wait` holds the next line back until then as well.
     """
-    session = _Session(platforms, out, pace or QuietTime())
+    session = _LineSession(platforms, out, quiet_time or QuietTime())
     for notice in notices:
         session.write(notice)
     async with AsyncExitStack() as stack:
         changes = [await stack.enter_async_context(aclosing(platform.changes())) for platform in platforms]
         async with asyncio.TaskGroup() as tasks:
-            listening = [tasks.create_task(session.listen(*pair)) for pair in zip(platforms, changes, strict=True)]
-            await session.play(lines)
+            listening = [
+                tasks.create_task(session.watch_platform(*pair)) for pair in zip(platforms, changes, strict=True)
+            ]
+            await session.run(lines)
             for task in listening:
                 task.cancel()
 
@@ -58,102 +60,106 @@ async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
         yield line
 
 
-class _Session:
-    def __init__(self, platforms: Sequence[ClientPlatform], out: TextIO, pace: QuietTime) -> None:
+class _LineSession:
+    def __init__(self, platforms: Sequence[ClientPlatform], out: TextIO, quiet_time: QuietTime) -> None:
         self._out = out
-        self._desks = TerminalSessions(platforms)
-        self._replies = ReplyTracker(pace)
-        self._awaited: set[str] = set()
-        self._shown: dict[tuple[str, str], int] = {}
-        self._news = asyncio.Event()
+        self._sessions = TerminalSessions(platforms)
+        self._replies = ReplyTracker(quiet_time)
+        self._checked_platforms: set[str] = set()
+        self._written_revisions: dict[tuple[str, str], int] = {}
+        self._event_written = asyncio.Event()
 
     def write(self, line: str) -> None:
         self._out.write(f"{line}\n")
         self._out.flush()
 
-    async def play(self, lines: AsyncIterator[str]) -> None:
+    async def run(self, lines: AsyncIterator[str]) -> None:
         async for line in lines:
             if line.strip() == "/wait":
-                await self._settle()
+                await self._wait_for_replies()
                 continue
-            if not self._desks.called(line):
-                await self._connected()
-            desk = self._desks.desk
-            said = desk.said
-            self._tell(await self._desks.enter(line))
-            if self._desks.closed:
+            if not self._sessions.find_by_command(line):
+                await self._wait_until_connected()
+            session = self._sessions.current
+            said = session.last_sent
+            self._write_notice(await self._sessions.run_line(line))
+            if self._sessions.is_closed:
                 return
-            if desk.said is not None and desk.said is not said:
-                self._replies.ask(desk.said, addressed=self._addressed(desk.said))
-                await self._written(desk.said)
-        await self._settle()
+            if session.last_sent is not None and session.last_sent is not said:
+                self._replies.record_question(
+                    session.last_sent, expects_reply=self._is_addressed_to_bot(session.last_sent)
+                )
+                await self._wait_until_written(session.last_sent)
+        await self._wait_for_replies()
 
-    async def listen(self, platform: ClientPlatform, changes: AsyncIterator[ClientEvent]) -> None:
-        async for happening in changes:
-            self._replies.note(happening)
-            self._show(platform, happening)
+    async def watch_platform(self, platform: ClientPlatform, changes: AsyncIterator[ClientEvent]) -> None:
+        async for event in changes:
+            self._replies.record_event(event)
+            self._write_event(platform, event)
 
-    async def _connected(self) -> None:
+    async def _wait_until_connected(self) -> None:
         """Give the bot its time to connect, once on each platform."""
         platform = self._platform
-        if platform.name not in self._awaited:
-            self._awaited.add(platform.name)
-            if not await platform.connects_within(CONNECT_WITHIN):
-                self._tell(f"{platform.bot} is not connected: it does not hear this.")
+        if platform.name not in self._checked_platforms:
+            self._checked_platforms.add(platform.name)
+            if not await platform.wait_until_connected(CONNECT_TIMEOUT_SECONDS):
+                self._write_notice(f"{platform.bot_name} is not connected: it does not hear this.")
 
-    async def _written(self, message: ShownMessage) -> None:
+    async def _wait_until_written(self, message: ClientMessage) -> None:
         """Wait until what was said is written, so that whatever comes next is written below it."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(ECHO_WITHIN):
-                while (message.channel, message.id) not in self._shown:
-                    self._news.clear()
-                    await self._news.wait()
+            async with asyncio.timeout(ECHO_TIMEOUT_SECONDS):
+                while (message.channel, message.id) not in self._written_revisions:
+                    self._event_written.clear()
+                    await self._event_written.wait()
 
-    async def _settle(self) -> None:
-        if not await self._replies.settled():
-            self._tell(f"{self._platform.bot} has not finished its reply in time.")
+    async def _wait_for_replies(self) -> None:
+        if not await self._replies.wait_until_complete():
+            self._write_notice(f"{self._platform.bot_name} has not finished its reply in time.")
 
     @property
     def _platform(self) -> ClientPlatform:
-        return self._desks.desk.platform
+        return self._sessions.current.platform
 
-    def _tell(self, told: str) -> None:
+    def _write_notice(self, told: str) -> None:
         for line in told.splitlines():
             self.write(f"[{self._platform.name}] {line}")
 
-    def _addressed(self, message: ShownMessage) -> bool:
-        return self._desks.desk.place.direct or f"@{self._platform.bot}" in message.plain.casefold()
+    def _is_addressed_to_bot(self, message: ClientMessage) -> bool:
+        return self._sessions.current.place.is_dm or f"@{self._platform.bot_name}" in message.plain_text.casefold()
 
-    def _show(self, platform: ClientPlatform, happening: ClientEvent) -> None:
-        message = happening.message
+    def _write_event(self, platform: ClientPlatform, event: ClientEvent) -> None:
+        message = event.message
         key = (message.channel, message.id)
-        head = _head(platform, message)
-        if happening.kind is HappeningKind.UPDATED:
-            if self._shown.get(key, 0) == message.revision:  # two changes came together, or its text is the same
+        head = _format_head(platform, message)
+        if event.kind is ClientEventKind.UPDATED:
+            if (
+                self._written_revisions.get(key, 0) == message.revision
+            ):  # two changes came together, or its text is the same
                 return
-            self.write(f"[{head} updated] {one_line(message.plain)}")
-        elif happening.kind is HappeningKind.POSTED:
+            self.write(f"[{head} updated] {join_lines(message.plain_text)}")
+        elif event.kind is ClientEventKind.POSTED:
             referring = f" in reply to {message.reply_to.id}" if message.reply_to else ""
-            self.write(f"[{head}{referring}] {one_line(message.plain)}")
-        elif happening.kind is HappeningKind.DELETED:
+            self.write(f"[{head}{referring}] {join_lines(message.plain_text)}")
+        elif event.kind is ClientEventKind.DELETED:
             self.write(f"[{head} deleted]")
         else:
             reactions = " ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)
             self.write(f"[{head} reactions] {reactions or 'none'}")
-        self._shown[key] = message.revision
-        self._news.set()
+        self._written_revisions[key] = message.revision
+        self._event_written.set()
 
 
-def _head(platform: ClientPlatform, message: ShownMessage) -> str:
+def _format_head(platform: ClientPlatform, message: ClientMessage) -> str:
     """Where it was said, and by whom."""
     places = {place.channel: place.name for place in platform.channels}
-    directs = {platform.direct(person).channel: person for person in platform.people}
+    directs = {platform.get_dm(person).channel: person for person in platform.people}
     place = places.get(message.channel) or f"dm {directs[message.channel].name}"
     thread = f"/{message.thread}" if message.thread else ""
-    sees = next((person.name for person in platform.people if person.id == message.only_for), message.only_for)
+    sees = next((person.name for person in platform.people if person.id == message.ephemeral_to), message.ephemeral_to)
     only = f" only visible to {sees}" if sees else ""
     return f"{platform.name} {place}{thread} {message.id} {message.author}{only}"
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     return re.sub(r"\s*\n\s*", " ⏎ ", text.strip())

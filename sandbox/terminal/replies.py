@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
-from sandbox.client.platform import ClientEvent, HappeningKind, ShownMessage
+from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class QuietTime:
         limit: how long one waits at all, though something still happens.
     """
 
-    quiet: float = 2.0
-    longest_quiet: float = 20.0
-    patience: float = 60.0
-    limit: float = 600.0
+    quiet_seconds: float = 2.0
+    max_quiet_seconds: float = 20.0
+    answer_seconds: float = 60.0
+    limit_seconds: float = 600.0
 
 
 class ReplyTracker:
@@ -33,75 +33,77 @@ class ReplyTracker:
     one that comes with a file. After that a reply is complete when it has stood still.
     """
 
-    def __init__(self, pace: QuietTime) -> None:
-        self._pace = pace
-        self._unanswered: list[ShownMessage] = []
-        self._said: list[ShownMessage] = []
+    def __init__(self, quiet_time: QuietTime) -> None:
+        self._quiet_time = quiet_time
+        self._open_questions: list[ClientMessage] = []
+        self._bot_messages: list[ClientMessage] = []
         self._first_texts: dict[tuple[str, str], str] = {}
         self._placeholders: set[str] = set()
-        self._pending: set[tuple[str, str]] = set()
+        self._pending_messages: set[tuple[str, str]] = set()
         self._updated_at: dict[tuple[str, str], float] = {}
         self._longest_pause = 0.0
         self._changed = asyncio.Event()
 
-    def ask(self, message: ShownMessage, *, addressed: bool) -> None:
+    def record_question(self, message: ClientMessage, *, expects_reply: bool) -> None:
         """Something was said; `addressed`: so that the bot will answer."""
-        if addressed and not any(_answers(said, message) for said in self._said):
-            self._unanswered.append(message)
+        if expects_reply and not any(_is_reply_to(said, message) for said in self._bot_messages):
+            self._open_questions.append(message)
         self._changed.set()
 
-    def note(self, happening: ClientEvent) -> None:
+    def record_event(self, event: ClientEvent) -> None:
         self._changed.set()
-        message = happening.message
-        if not message.by_bot or happening.kind is HappeningKind.REACTED:
+        message = event.message
+        if not message.is_from_bot or event.kind is ClientEventKind.REACTED:
             return
-        self._said.append(message)
-        self._unanswered = [asked for asked in self._unanswered if not _answers(message, asked)]
+        self._bot_messages.append(message)
+        self._open_questions = [asked for asked in self._open_questions if not _is_reply_to(message, asked)]
         key = (message.channel, message.id)
-        if message.pending and happening.kind is not HappeningKind.DELETED:
-            self._pending.add(key)
+        if message.is_pending and event.kind is not ClientEventKind.DELETED:
+            self._pending_messages.add(key)
         else:
-            self._pending.discard(key)
-        if message.only_for is not None:
+            self._pending_messages.discard(key)
+        if message.ephemeral_to is not None:
             return
-        if happening.kind is HappeningKind.POSTED and not message.has_files:
-            self._first_texts[key] = message.plain
+        if event.kind is ClientEventKind.POSTED and not message.has_files:
+            self._first_texts[key] = message.plain_text
         elif first := self._first_texts.pop(key, None):
             self._placeholders.add(first)
-        if happening.kind is HappeningKind.UPDATED and message.plain in self._placeholders:  # a reply begins anew
-            self._first_texts[key] = message.plain
-        if happening.kind is HappeningKind.UPDATED and not message.pending:
+        if event.kind is ClientEventKind.UPDATED and message.plain_text in self._placeholders:  # a reply begins anew
+            self._first_texts[key] = message.plain_text
+        if event.kind is ClientEventKind.UPDATED and not message.is_pending:
             now = monotonic()
             self._longest_pause = max(self._longest_pause, now - self._updated_at.get(key, now))
             self._updated_at[key] = now
 
     @property
-    def in_flight(self) -> bool:
+    def is_in_flight(self) -> bool:
         """Whether an answer is sure to be missing or incomplete."""
         first_texts = self._first_texts.values()
-        return bool(self._unanswered or self._pending) or any(
+        return bool(self._open_questions or self._pending_messages) or any(
             not self._placeholders or text in self._placeholders for text in first_texts
         )
 
-    async def settled(self) -> bool:
+    async def wait_until_complete(self) -> bool:
         """Wait until the replies are complete.
 
         Returns:
             False if they are not, and patience has come to its end.
         """
         try:
-            async with asyncio.timeout(self._pace.limit):
-                while await self._changes_within(self._pace.patience if self.in_flight else self._quiet):
+            async with asyncio.timeout(self._quiet_time.limit_seconds):
+                while await self._wait_for_change(
+                    self._quiet_time.answer_seconds if self.is_in_flight else self._quiet_seconds
+                ):
                     pass
         except TimeoutError:
             return False
-        return not self.in_flight
+        return not self.is_in_flight
 
     @property
-    def _quiet(self) -> float:
-        return min(max(self._pace.quiet, 2 * self._longest_pause), self._pace.longest_quiet)
+    def _quiet_seconds(self) -> float:
+        return min(max(self._quiet_time.quiet_seconds, 2 * self._longest_pause), self._quiet_time.max_quiet_seconds)
 
-    async def _changes_within(self, seconds: float) -> bool:
+    async def _wait_for_change(self, seconds: float) -> bool:
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -111,8 +113,8 @@ class ReplyTracker:
         return True
 
 
-def _answers(message: ShownMessage, asked: ShownMessage) -> bool:
+def _is_reply_to(message: ClientMessage, question: ClientMessage) -> bool:
     """Whether the bot's `message` came after a question, in its conversation."""
-    if message.channel != asked.channel or message.sent_at < asked.sent_at:
+    if message.channel != question.channel or message.sent_at < question.sent_at:
         return False
-    return message.only_for is not None or message.thread in (asked.thread, asked.thread or asked.id)
+    return message.ephemeral_to is not None or message.thread in (question.thread, question.thread or question.id)

@@ -10,62 +10,62 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import ListItem, Static
 
-from sandbox.client.platform import ShownMessage, opening
+from sandbox.client.platform import ClientMessage, shorten_text
 
 #: How much of a message is shown above one that refers to it.
-QUOTED = 60
+MAX_QUOTE_LENGTH = 60
 
 
 class MessageRow(ListItem):
     """One message, and below it the newest reply in its thread."""
 
-    def __init__(self, message: ShownMessage, *, in_thread: bool) -> None:
+    def __init__(self, message: ClientMessage, *, in_thread: bool) -> None:
         super().__init__()
         self.message = message
         self._in_thread = in_thread
-        self._body = Static(self._painted())
+        self._body = Static(self._create_body())
 
     def compose(self) -> ComposeResult:
         yield self._body
 
-    def show(self, message: ShownMessage) -> None:
+    def update_message(self, message: ClientMessage) -> None:
         """Show how the message stands now."""
         if message != self.message:
             self.message = message
-            self._body.update(self._painted())
+            self._body.update(self._create_body())
 
-    def _painted(self) -> RenderableType:
+    def _create_body(self) -> RenderableType:
         message = self.message
-        parts = _parts(message)
-        if message.newest is not None and not self._in_thread:
-            count = "1 reply" if message.replies == 1 else f"{message.replies} replies, the newest:"
+        parts = _render_message(message)
+        if message.newest_reply is not None and not self._in_thread:
+            count = "1 reply" if message.reply_count == 1 else f"{message.reply_count} replies, the newest:"
             parts += [
                 Text(f"  ↳ {count}", style="bright_blue"),
-                Padding(Group(*_parts(message.newest)), (0, 0, 0, 4)),
+                Padding(Group(*_render_message(message.newest_reply)), (0, 0, 0, 4)),
                 Text("    ↑ and Enter, or a click, open the thread", style="dim"),
             ]
         return Group(*parts)
 
 
-def _button(message: ShownMessage, label: str) -> Text:
+def _render_button(message: ClientMessage, label: str) -> Text:
     """What a click presses."""
-    press = {"@click": f"app.press({message.id!r}, {label!r})"}
+    press = {"@click": f"app.click_button({message.id!r}, {label!r})"}
     return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta=press))
 
 
-def _parts(message: ShownMessage) -> list[RenderableType]:
+def _render_message(message: ClientMessage) -> list[RenderableType]:
     head = Text.assemble(
-        (message.author, "bold cyan" if message.by_bot else "bold"),
-        (" APP" if message.by_bot else "", "dim"),
+        (message.author, "bold cyan" if message.is_from_bot else "bold"),
+        (" APP" if message.is_from_bot else "", "dim"),
         (strftime("  %H:%M", localtime(message.sent_at)), "dim"),
-        ("  (edited)" if message.edited else "", "dim"),
-        ("  only visible to you" if message.only_for else "", "italic yellow"),
+        ("  (edited)" if message.is_edited else "", "dim"),
+        ("  only visible to you" if message.ephemeral_to else "", "italic yellow"),
     )
-    parts: list[RenderableType] = [head, Markdown(message.text, hyperlinks=False)]
+    parts: list[RenderableType] = [head, Markdown(message.markdown, hyperlinks=False)]
     if (asked := message.reply_to) is not None:
-        parts.insert(0, Text(f"╭ {asked.author}: {opening(asked.plain, QUOTED)}", style="dim"))
+        parts.insert(0, Text(f"╭ {asked.author}: {shorten_text(asked.plain_text, MAX_QUOTE_LENGTH)}", style="dim"))
     if message.buttons:
-        parts.append(Text(" ").join(_button(message, label) for label in message.buttons))
+        parts.append(Text(" ").join(_render_button(message, label) for label in message.buttons))
     if message.reactions:
         parts.append(Text("  ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)))
     return parts

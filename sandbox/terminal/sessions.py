@@ -1,4 +1,4 @@
-"""The desks in front of a person at the terminal, one for each platform; he sits at one of them."""
+"""The sessions in front of a person at the terminal, one for each platform; he sits at one of them."""
 
 from collections.abc import Iterable
 
@@ -22,60 +22,60 @@ Any other /command is sent to the bot, as {platform} does it; //help is the bot'
 
 
 class TerminalSessions:
-    """What happens at the other desks goes on; one sees there is something unread.
+    """What happens at the other sessions goes on; one sees there is something unread.
 
     Attributes:
-        all: the desks, in the order of their platforms.
-        desk: where one sits.
+        all: the sessions, in the order of their platforms.
+        session: where one sits.
         closed: whether the person has had enough.
     """
 
     def __init__(self, platforms: Iterable[ClientPlatform]) -> None:
         self.all = [ClientSession(platform) for platform in platforms]
-        self.desk = self.all[0]
-        self.desk.attend()
-        self.closed = False
+        self.current = self.all[0]
+        self.current.focus()
+        self.is_closed = False
 
-    def sit(self, desk: ClientSession) -> None:
-        self.desk.attended = False
-        self.desk = desk
-        desk.attend()
+    def switch_to(self, session: ClientSession) -> None:
+        self.current.has_focus = False
+        self.current = session
+        session.focus()
 
-    def next(self) -> ClientSession:
-        """The desk of the next platform."""
-        return self.all[(self.all.index(self.desk) + 1) % len(self.all)]
+    def next_session(self) -> ClientSession:
+        """The session of the next platform."""
+        return self.all[(self.all.index(self.current) + 1) % len(self.all)]
 
-    def called(self, line: str) -> ClientSession | None:
-        """The desk to which the line goes (`/discord`), if it is such a line."""
-        return next((desk for desk in self.all if line.strip() == _call(desk)), None)
+    def find_by_command(self, line: str) -> ClientSession | None:
+        """The session to which the line goes (`/discord`), if it is such a line."""
+        return next((session for session in self.all if line.strip() == _platform_command(session)), None)
 
-    async def enter(self, line: str) -> str:
+    async def run_line(self, line: str) -> str:
         """Do what the line says.
 
         Returns:
             What the terminal or the platform has to tell the person about it, if anything.
         """
-        if desk := self.called(line):
-            self.sit(desk)
+        if session := self.find_by_command(line):
+            self.switch_to(session)
         elif line.strip() == "/quit":
-            self.closed = True
+            self.is_closed = True
         elif line.strip() == "/help":
             return self._help()
         else:
-            return await self.desk.enter(line)
+            return await self.current.run_line(line)
         return ""
 
     def _help(self) -> str:
-        platform = self.desk.platform
+        platform = self.current.platform
         return HELP.format(
-            bot=platform.bot,
+            bot=platform.bot_name,
             platform=platform.name,
-            platforms=", ".join(_call(desk) for desk in self.all),
+            platforms=", ".join(_platform_command(session) for session in self.all),
             people=", ".join(person.name for person in platform.people),
             channels=", ".join(place.name for place in platform.channels),
-            menu=f": {', '.join(platform.menu)}" if platform.menu else "",
+            menu=f": {', '.join(platform.menu_entries)}" if platform.menu_entries else "",
         )
 
 
-def _call(desk: ClientSession) -> str:
-    return f"/{desk.platform.name.lower()}"
+def _platform_command(session: ClientSession) -> str:
+    return f"/{session.platform.name.lower()}"

@@ -11,24 +11,24 @@ class PlatformTab(Static):
     """Tells whether the bot is connected there and what is unread; a click goes there."""
 
     class Chosen(Message):
-        def __init__(self, desk: ClientSession) -> None:
+        def __init__(self, session: ClientSession) -> None:
             super().__init__()
-            self.desk = desk
+            self.session = session
 
-    def __init__(self, desk: ClientSession) -> None:
-        super().__init__(id=desk.platform.name)
-        self.desk = desk
+    def __init__(self, session: ClientSession) -> None:
+        super().__init__(id=session.platform.name)
+        self.session = session
 
     def on_click(self) -> None:
-        self.post_message(self.Chosen(self.desk))
+        self.post_message(self.Chosen(self.session))
 
     def paint(self, *, is_open: bool) -> None:
         """Show how the platform stands now."""
-        platform, news = self.desk.platform, self.desk.news()
-        sign, state = ("●", "connected") if platform.connected else ("○", "not connected yet")
+        platform, news = self.session.platform, self.session.count_unread()
+        sign, state = ("●", "connected") if platform.is_connected else ("○", "not connected yet")
         self.update(
             Text.assemble(
-                (f"{sign} ", "green" if platform.connected else "red"),
+                (f"{sign} ", "green" if platform.is_connected else "red"),
                 (platform.name, "bold reverse" if is_open else "bold"),
                 f" {state}",
                 (f" ({news})" if news else "", "bold"),

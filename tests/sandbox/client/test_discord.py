@@ -6,7 +6,7 @@ import discord
 import pytest
 
 from sandbox.client.discord import DiscordPlatform
-from sandbox.client.platform import ClientLocation, HappeningKind, ShownMessage
+from sandbox.client.platform import ClientEventKind, ClientLocation, ClientMessage
 from sandbox.client.session import ClientSession
 from sandbox.discord import DiscordSandbox
 from tests.sandbox.terminal.conftest import DiscordBot
@@ -19,18 +19,18 @@ def desk(server: DiscordSandbox) -> ClientSession:
 
 def here(desk: ClientSession) -> list[str]:
     """What is seen where one is."""
-    return [f"{message.author}: {message.plain}" for message in desk.platform.messages(desk.place, desk.speaker)]
+    return [f"{message.author}: {message.plain_text}" for message in desk.platform.list_messages(desk.place, desk.user)]
 
 
-def last(desk: ClientSession) -> ShownMessage:
-    return desk.platform.messages(desk.place, desk.speaker)[-1]
+def last(desk: ClientSession) -> ClientMessage:
+    return desk.platform.list_messages(desk.place, desk.user)[-1]
 
 
 async def enter(desk: ClientSession, *lines: str) -> str:
     """Enter them one after the other; what is told about the last."""
     told = ""
     for line in lines:
-        told = await desk.enter(line)
+        told = await desk.run_line(line)
     return told
 
 
@@ -39,12 +39,12 @@ async def test_names_with_an_at_sign_call_whoever_has_them(desk: ClientSession, 
     heard = await discord_bot.next_message()
     assert {user.name for user in heard.mentions} == {"parley", "grace"}
     assert here(desk) == ["ada: @parley and @grace, not ada@grace.example"]
-    assert last(desk).text.startswith("**@parley** and **@grace**")
+    assert last(desk).markdown.startswith("**@parley** and **@grace**")
 
 
 async def test_channels_that_are_mentioned_have_their_names(desk: ClientSession, server: DiscordSandbox) -> None:
     await enter(desk, "/channel general", f"see <#{server.channels['random'].id}>")
-    assert (last(desk).plain, last(desk).text) == ("see #random", "see **#random**")
+    assert (last(desk).plain_text, last(desk).markdown) == ("see #random", "see **#random**")
 
 
 async def test_what_is_passed_on_is_seen_where_it_goes(desk: ClientSession, server: DiscordSandbox) -> None:
@@ -73,10 +73,12 @@ async def test_a_thread_is_begun_by_the_first_words_in_it(desk: ClientSession, s
     assert [message.text for message in server.messages(thread)[1:]] == ["anyone?", "no"]
     assert here(desk) == ["ada: why is\nthe sky blue?", "ada: anyone?", "grace: no"]
     await enter(desk, "/channel general")
-    (root,) = desk.platform.messages(desk.place, desk.speaker)
-    assert root.newest is not None
-    assert (root.replies, root.newest.plain) == (2, "no")
-    assert desk.platform.threads(desk.speaker) == [ClientLocation(thread.parent.id if thread.parent else "", thread.id)]
+    (root,) = desk.platform.list_messages(desk.place, desk.user)
+    assert root.newest_reply is not None
+    assert (root.reply_count, root.newest_reply.plain_text) == (2, "no")
+    assert desk.platform.list_threads(desk.user) == [
+        ClientLocation(thread.parent.id if thread.parent else "", thread.id)
+    ]
 
 
 async def test_a_thread_that_the_bot_has_begun_is_gone_on_with(desk: ClientSession, discord_bot: DiscordBot) -> None:
@@ -95,9 +97,9 @@ async def test_a_thread_of_no_message_is_a_place_too(
 ) -> None:
     channel = discord_bot.place(server, "random")
     thread = await channel.create_thread(name="Loose", type=discord.ChannelType.public_thread)
-    (place,) = desk.platform.threads(desk.speaker)
+    (place,) = desk.platform.list_threads(desk.user)
     assert place.name == "Loose"
-    desk.go(place)
+    desk.open_place(place)
     await enter(desk, "hello")
     assert (await discord_bot.next_message()).channel.id == thread.id
     assert here(desk) == ["ada: hello"]
@@ -120,7 +122,7 @@ async def test_a_command_goes_through_discords_interactions(
     discord_bot.answers.set()
     await enter(desk, "/channel general", "/ask the weather")
     await server.wait_for(lambda: here(desk) == ["parley: About the weather"])
-    assert last(desk).only_for == desk.speaker.id
+    assert last(desk).ephemeral_to == desk.user.id
     await enter(desk, "/as grace")
     assert here(desk) == []
 
@@ -131,13 +133,17 @@ async def test_a_deferred_answer_is_pending_until_it_comes(desk: ClientSession, 
         first = await anext(changes)
         discord_bot.answers.set()
         then = await anext(changes)
-    assert (first.kind, first.message.plain, first.message.pending) == (
-        HappeningKind.POSTED,
+    assert (first.kind, first.message.plain_text, first.message.is_pending) == (
+        ClientEventKind.POSTED,
         "parley is thinking…",
         True,
     )
-    assert (then.kind, then.message.plain, then.message.pending) == (HappeningKind.UPDATED, "About the weather", False)
-    assert not then.message.edited
+    assert (then.kind, then.message.plain_text, then.message.is_pending) == (
+        ClientEventKind.UPDATED,
+        "About the weather",
+        False,
+    )
+    assert not then.message.is_edited
 
 
 async def test_discord_says_so_when_nobody_answers_a_command(desk: ClientSession, discord_bot: DiscordBot) -> None:
@@ -152,7 +158,7 @@ async def test_a_reply_shows_what_it_refers_to(desk: ClientSession, discord_bot:
     await (await discord_bot.next_message()).reply("to you too")
     referred = last(desk).reply_to
     assert referred is not None
-    assert (referred.author, referred.plain, last(desk).reply_to is None) == ("ada", "hello", False)
+    assert (referred.author, referred.plain_text, last(desk).reply_to is None) == ("ada", "hello", False)
 
 
 async def test_what_is_no_text_is_named(desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot) -> None:
@@ -162,10 +168,10 @@ async def test_what_is_no_text_is_named(desk: ClientSession, server: DiscordSand
     await enter(desk, "/channel general")
     await discord_bot.place(server, "general").send("Look", embed=embed, view=view)
     await server.post_message("grace", "general", "", files={"a.txt": b"a"})
-    look, file = desk.platform.messages(desk.place, desk.speaker)
-    assert look.text == "Look\n\nWeather\n\n**fine**"
-    assert look.plain == "Look\nWeather\n**fine**\n[ Stop ]"
-    assert file.plain == "[file a.txt]"
+    look, file = desk.platform.list_messages(desk.place, desk.user)
+    assert look.markdown == "Look\n\nWeather\n\n**fine**"
+    assert look.plain_text == "Look\nWeather\n**fine**\n[ Stop ]"
+    assert file.plain_text == "[file a.txt]"
 
 
 async def test_edits_and_reactions_show(desk: ClientSession, server: DiscordSandbox) -> None:
@@ -175,14 +181,14 @@ async def test_edits_and_reactions_show(desk: ClientSession, server: DiscordSand
         await server.add_reaction("linus", message, "👍")
         await server.delete_message("grace", message)
         edited, reacted, deleted = [await anext(changes) for _ in range(3)]
-    assert (edited.kind, edited.message.plain, edited.message.edited, edited.message.revision) == (
-        HappeningKind.UPDATED,
+    assert (edited.kind, edited.message.plain_text, edited.message.is_edited, edited.message.revision) == (
+        ClientEventKind.UPDATED,
         "two",
         True,
         1,
     )
     assert [(reaction.emoji, reaction.count) for reaction in reacted.message.reactions] == [("👍", 1)]
-    assert deleted.kind is HappeningKind.DELETED
+    assert deleted.kind is ClientEventKind.DELETED
 
 
 async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSandbox) -> None:
@@ -191,8 +197,8 @@ async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSand
     server.add_channel("secret", members=["grace"])
     message = await server.post_message("grace", "secret", "psst")
     await server.start_thread("grace", message, "whispers")
-    assert [place.name for place in platform.threads(grace)] == ["whispers"]
-    assert platform.threads(ada) == []
+    assert [place.name for place in platform.list_threads(grace)] == ["whispers"]
+    assert platform.list_threads(ada) == []
     desk = ClientSession(platform)
     assert await enter(desk, "/channel secret", "hello") == "ada is not in secret"
 

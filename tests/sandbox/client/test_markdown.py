@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sandbox.client.markdown import from_discord
+from sandbox.client.markdown import convert_discord
 
 NAMES = {"1": "ada", "2": "general"}
 
@@ -26,31 +26,31 @@ NAMES = {"1": "ada", "2": "general"}
     ],
 )
 def test_discords_markdown_becomes_that_of_the_screen(text: str, markdown: str) -> None:
-    assert from_discord(text, NAMES) == markdown
+    assert convert_discord(text, NAMES) == markdown
 
 
 def test_a_timestamp_is_a_time() -> None:
-    assert from_discord("<t:1700000000:R>", NAMES).startswith("2023-11-1")
+    assert convert_discord("<t:1700000000:R>", NAMES).startswith("2023-11-1")
 
 
 @pytest.mark.parametrize(
     "text", ["| a | b |\n|---|---|\n| 1 | 2 |", "above\n---", "above\n===", "***", "#### small", ">unquoted", "<b>"]
 )
 def test_what_discord_does_not_know_stays_as_it_was_typed(text: str) -> None:
-    assert shown(from_discord(text, NAMES)) == text.replace("\n", "")
+    assert shown(convert_discord(text, NAMES)) == text.replace("\n", "")
 
 
 def test_a_picture_is_a_link_behind_an_exclamation_mark() -> None:
-    assert shown(from_discord("![a cat](https://a.example)", NAMES)) == "!a cat"
+    assert shown(convert_discord("![a cat](https://a.example)", NAMES)) == "!a cat"
 
 
 def test_code_is_left_alone() -> None:
-    assert from_discord("`<@1> | __x__`", NAMES) == "`<@1> | __x__`"
+    assert convert_discord("`<@1> | __x__`", NAMES) == "`<@1> | __x__`"
 
 
 @given(st.text(alphabet="ab *_~`<>&[]()#@!|=\n-•0.:t/1", max_size=60))
 def test_no_text_is_too_odd_to_be_shown(text: str) -> None:
-    shown(from_discord(text, NAMES))
+    shown(convert_discord(text, NAMES))
 
 
 def shown(markdown: str) -> str:

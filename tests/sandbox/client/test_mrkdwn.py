@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sandbox.client.mrkdwn import from_blocks, from_markdown, from_mrkdwn
+from sandbox.client.mrkdwn import convert_blocks, convert_markdown, convert_mrkdwn
 
 NAMES = {"@U1": "@ada", "#C1": "#general", "!here": "@here"}
 
@@ -27,22 +27,22 @@ def name(target: str) -> str:
     ],
 )
 def test_slack_markup_becomes_markdown(text: str, markdown: str) -> None:
-    assert from_mrkdwn(text, name) == markdown
+    assert convert_mrkdwn(text, name) == markdown
 
 
 @pytest.mark.parametrize("text", ["**not bold in Slack**", "# no heading", "[no](link)"])
 def test_markdown_that_slack_does_not_know_stays_as_it_was_typed(text: str) -> None:
-    assert shown(from_mrkdwn(text, name)) == text
+    assert shown(convert_mrkdwn(text, name)) == text
 
 
 def test_code_is_left_alone() -> None:
-    assert from_mrkdwn("`*a*` &amp; `x &lt; y`", name) == r"`*a*` \& `x < y`"
-    assert from_mrkdwn("```if a:\n  *b*```", name) == "\n```\nif a:\n  *b*\n```\n"
+    assert convert_mrkdwn("`*a*` &amp; `x &lt; y`", name) == r"`*a*` \& `x < y`"
+    assert convert_mrkdwn("```if a:\n  *b*```", name) == "\n```\nif a:\n  *b*\n```\n"
 
 
 def test_a_markdown_text_keeps_its_markdown_and_shows_mentions_by_name() -> None:
     text = "# Title\n**bold** <@U1> <b>\n```\n<b> <@U1>\n```"
-    assert from_markdown(text, name) == "# Title\n**bold** **@ada** \\<b>\n```\n<b> <@U1>\n```"
+    assert convert_markdown(text, name) == "# Title\n**bold** **@ada** \\<b>\n```\n<b> <@U1>\n```"
 
 
 def test_blocks_stand_one_below_the_other() -> None:
@@ -55,7 +55,7 @@ def test_blocks_stand_one_below_the_other() -> None:
         {"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "Stop"}}]},
         {"type": "video"},
     ]
-    assert from_blocks(blocks, name).split("\n\n") == [
+    assert convert_blocks(blocks, name).split("\n\n") == [
         r"**Report \*1\***",
         "**well**",
         "1. **one**",
@@ -76,13 +76,13 @@ def test_a_rich_text_shows_its_letters() -> None:
         ],
     }
     blocks = [{"type": "rich_text", "elements": [section]}]
-    assert from_blocks(blocks, name) == "ask **@ada** or https://a.example"
+    assert convert_blocks(blocks, name) == "ask **@ada** or https://a.example"
 
 
 @given(st.text(alphabet="ab *_~`<>&[]()#@!|\n-•0.", max_size=60))
 def test_no_text_is_too_odd_to_be_shown(text: str) -> None:
-    shown(from_mrkdwn(text, lambda target: target))
-    shown(from_markdown(text, lambda target: target))
+    shown(convert_mrkdwn(text, lambda target: target))
+    shown(convert_markdown(text, lambda target: target))
 
 
 def shown(markdown: str) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox.client.options import options_of
+from sandbox.client.options import parse_options
 
 ASK = {
     "name": "ask",
@@ -24,7 +24,7 @@ ASK = {
     ],
 )
 def test_options_are_typed_by_name_and_the_first_one_without(typed: str, options: dict[str, object]) -> None:
-    assert options_of(ASK, typed) == options
+    assert parse_options(ASK, typed) == options
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,10 @@ def test_options_are_typed_by_name_and_the_first_one_without(typed: str, options
 )
 def test_a_value_that_does_not_suit_is_named(typed: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        options_of(ASK, typed)
+        parse_options(ASK, typed)
 
 
 def test_what_no_option_takes_is_refused() -> None:
     with pytest.raises(ValueError, match="/reset takes no options"):
-        options_of({"name": "reset"}, "everything")
-    assert options_of({"name": "reset"}, "") == {}
+        parse_options({"name": "reset"}, "everything")
+    assert parse_options({"name": "reset"}, "") == {}

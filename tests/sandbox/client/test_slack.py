@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sandbox.client.platform import ClientLocation, PlatformUser, ShownMessage
+from sandbox.client.platform import ClientLocation, ClientMessage, PlatformUser
 from sandbox.client.session import ClientSession
 from sandbox.client.slack import SlackPlatform
 from sandbox.slack import SlackSandbox
@@ -18,18 +18,18 @@ async def test_a_stream_is_seen_growing_under_its_tasks_by_who_asked(slack: Slac
     started = await bot.web.chat_startStream(**where, thread_ts=question.ts, chunks=[task], **to_ada)
     where["ts"] = started["ts"]
 
-    def seen_by(name: str) -> ShownMessage:
+    def seen_by(name: str) -> ClientMessage:
         place = ClientLocation(question.channel.id, question.ts)
-        return platform.messages(place, PlatformUser(people[name].id, name))[-1]
+        return platform.list_messages(place, PlatformUser(people[name].id, name))[-1]
 
     found = [task | {"title": "Looked", "status": "complete"}, {"type": "markdown_text", "text": "**Found** it."}]
-    assert (seen_by("ada").plain, seen_by("ada").pending) == ("Looking…", True)
+    assert (seen_by("ada").plain_text, seen_by("ada").is_pending) == ("Looking…", True)
     await bot.web.chat_appendStream(**where, chunks=found)
-    assert seen_by("ada").plain == "✓ Looked\n**Found** it."
-    assert seen_by("ada").text == "_✓ Looked_\n\n**Found** it."
-    assert seen_by("grace").plain == "Looking…"
+    assert seen_by("ada").plain_text == "✓ Looked\n**Found** it."
+    assert seen_by("ada").markdown == "_✓ Looked_\n\n**Found** it."
+    assert seen_by("grace").plain_text == "Looking…"
     await bot.web.chat_stopStream(**where)
-    assert (seen_by("grace").plain, seen_by("grace").pending) == ("✓ Looked\n**Found** it.", False)
+    assert (seen_by("grace").plain_text, seen_by("grace").is_pending) == ("✓ Looked\n**Found** it.", False)
 
 
 async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: SlackSandbox, bot: Bot) -> None:
@@ -47,11 +47,11 @@ async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: Sla
     await bot.connect()
     await slack.wait_until_connected()
     await slack.post_message("grace", "general", "it broke")
-    assert await desk.enter("/channel general") == ""
-    assert await desk.enter("/menu tell") == "There is no 'tell' in the menu. There are: Ask about this."
-    told = await desk.enter("/menu ask")
+    assert await desk.run_line("/channel general") == ""
+    assert await desk.run_line("/menu tell") == "There is no 'tell' in the menu. There are: Ask about this."
+    told = await desk.run_line("/menu ask")
     assert told == "It asks: Your question. Write that behind a colon: /menu Ask about this: ..."
-    assert await desk.enter("/menu ask: why?") == ""
+    assert await desk.run_line("/menu ask: why?") == ""
     *_, submitted = [e.payload for e in slack.envelopes if e.type == "interactive"]
     assert submitted["view"]["state"]["values"]["b"]["what"]["value"] == "why?"
 
@@ -60,19 +60,19 @@ async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(slack:
     desk = ClientSession(SlackPlatform(slack))
     (tmp_path / "a.csv").write_bytes(b"a;b")
     for line in ("/channel general", "one", "/edit two < @grace", f"/file {tmp_path}/a.csv what is it?"):
-        assert await desk.enter(line) == ""
+        assert await desk.run_line(line) == ""
     first, second = slack.messages("general")
     assert (first.text, first.edited) == ("two < @grace", True)
     assert (second.text, [file.data for file in second.files]) == ("what is it?", [b"a;b"])
-    assert await desk.enter("/delete") == ""
+    assert await desk.run_line("/delete") == ""
     assert slack.messages("general") == [first]
 
 
 async def test_a_command_that_the_app_has_not_is_refused(slack: SlackSandbox) -> None:
     slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
     desk = ClientSession(SlackPlatform(slack))
-    assert await desk.enter("/nothing") == "the app was installed without /nothing"
-    assert desk.platform.menu == ["Ask about this", "Why this answer?", "Start over here"]
+    assert await desk.run_line("/nothing") == "the app was installed without /nothing"
+    assert desk.platform.menu_entries == ["Ask about this", "Why this answer?", "Start over here"]
 
 
 async def test_slacks_own_button_stops_what_is_streamed(slack: SlackSandbox, bot: Bot) -> None:
@@ -83,7 +83,7 @@ async def test_slacks_own_button_stops_what_is_streamed(slack: SlackSandbox, bot
     await bot.web.chat_startStream(**where, markdown_text="It", **to_ada)
     working = {"channel_id": question.channel.id, "thread_ts": question.ts, "status": "processing"}
     await bot.web.api_call("agents.sessions.setStatus", params=working)
-    assert await desk.enter("/press stop") == ""
+    assert await desk.run_line("/press stop") == ""
     (_, reply) = slack.messages(question.channel, thread_ts=question.ts)
     assert reply.stream is not None
     assert not reply.stream.is_live

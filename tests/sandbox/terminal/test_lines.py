@@ -19,7 +19,7 @@ from sandbox.terminal.lines import read_lines, run_lines
 from sandbox.terminal.replies import QuietTime
 from tests.sandbox.terminal.conftest import Bot, DiscordBot
 
-QUICK = QuietTime(quiet=0.5, longest_quiet=1.0, patience=5, limit=30)
+QUICK = QuietTime(quiet_seconds=0.5, max_quiet_seconds=1.0, answer_seconds=5, limit_seconds=30)
 
 
 async def each(*lines: str) -> AsyncIterator[str]:
@@ -33,7 +33,7 @@ async def written(slack: SlackSandbox, *lines: str, server: DiscordSandbox | Non
     platforms: list[ClientPlatform] = [SlackPlatform(slack)]
     if server is not None:
         platforms.append(DiscordPlatform(server))
-    await run_lines(platforms, each(*lines), out, pace=QUICK)
+    await run_lines(platforms, each(*lines), out, quiet_time=QUICK)
     ids: dict[str, str] = {}
     named = re.sub(r"\d+\.\d{6}|\d{17,}", lambda found: ids.setdefault(found[0], str(len(ids) + 1)), out.getvalue())
     return named.splitlines()
@@ -100,7 +100,7 @@ async def test_reactions_and_deletions_are_lines_too(slack: SlackSandbox, answer
         await slack.delete_message("ada", message)
 
     out = io.StringIO()
-    await run_lines([SlackPlatform(slack)], lines(), out, pace=QUICK)
+    await run_lines([SlackPlatform(slack)], lines(), out, quiet_time=QUICK)
     assert [line.partition("ada ")[2] for line in out.getvalue().splitlines()][1:] == [
         "reactions] 👋 1",
         "reactions] 👋 1 👀 1",
@@ -141,7 +141,7 @@ async def test_an_answer_that_discord_says_is_yet_to_come_is_waited_for(
 ) -> None:
     async def answer() -> None:
         await server.wait_for(lambda: server.messages(server.open_dm("ada")))
-        await asyncio.sleep(2 * QUICK.quiet)  # longer than what stands still is waited for
+        await asyncio.sleep(2 * QUICK.quiet_seconds)  # longer than what stands still is waited for
         discord_bot.answers.set()
 
     async with asyncio.TaskGroup() as group:
@@ -195,8 +195,8 @@ async def test_a_wrong_name_is_answered_with_the_right_ones(slack: SlackSandbox,
 async def test_a_bot_that_never_answers_is_named(slack: SlackSandbox, bot: Bot) -> None:
     await bot.connect()
     out = io.StringIO()
-    pace = QuietTime(quiet=0.05, patience=0.2)
-    await run_lines([SlackPlatform(slack)], each("hello"), out, notices=["A sandbox."], pace=pace)
+    pace = QuietTime(quiet_seconds=0.05, answer_seconds=0.2)
+    await run_lines([SlackPlatform(slack)], each("hello"), out, notices=["A sandbox."], quiet_time=pace)
     first, _, last = out.getvalue().splitlines()
     assert (first, last) == ("A sandbox.", "[Slack] parley has not finished its reply in time.")
 
@@ -250,7 +250,7 @@ async def test_buttons_and_files_are_read_and_pressed(slack: SlackSandbox, bot: 
         yield "/press other"
 
     out = io.StringIO()
-    await run_lines([SlackPlatform(slack)], lines(), out, pace=QuietTime(quiet=0.1, patience=0.1))
+    await run_lines([SlackPlatform(slack)], lines(), out, quiet_time=QuietTime(quiet_seconds=0.1, answer_seconds=0.1))
     written = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
     assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in written
     assert "[Slack #general 1 parley] [file answer.md]" in written

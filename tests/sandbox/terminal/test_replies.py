@@ -3,20 +3,20 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.client.platform import ClientEvent, HappeningKind, ShownMessage
+from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage
 from sandbox.terminal.replies import QuietTime, ReplyTracker
 from tests.fixtures.clock import FastLoop
 
-QUICK = QuietTime(quiet=0.05, longest_quiet=0.2, patience=0.3, limit=5)
+QUICK = QuietTime(quiet_seconds=0.05, max_quiet_seconds=0.2, answer_seconds=0.3, limit_seconds=5)
 
 
-def message(key: str, text: str, *, bot: bool = False, thread: str | None = None) -> ShownMessage:
+def message(key: str, text: str, *, bot: bool = False, thread: str | None = None) -> ClientMessage:
     author = "parley" if bot else "ada"
-    return ShownMessage(key, "C1", author, bot, float(key), text, text, thread=thread)
+    return ClientMessage(key, "C1", author, bot, float(key), text, text, thread=thread)
 
 
-def grown(placeholder: ShownMessage, text: str) -> ClientEvent:
-    return ClientEvent(HappeningKind.UPDATED, replace(placeholder, text=text, plain=text, revision=1))
+def grown(placeholder: ClientMessage, text: str) -> ClientEvent:
+    return ClientEvent(ClientEventKind.UPDATED, replace(placeholder, markdown=text, plain_text=text, revision=1))
 
 
 @pytest.fixture
@@ -25,120 +25,122 @@ def replies() -> ReplyTracker:
 
 
 async def test_with_nothing_asked_it_is_settled_after_a_quiet_moment(replies: ReplyTracker) -> None:
-    assert await replies.settled()
+    assert await replies.wait_until_complete()
 
 
 async def test_a_question_without_an_answer_is_in_flight_until_patience_ends(replies: ReplyTracker) -> None:
-    replies.ask(message("1", "hello"), addressed=True)
-    assert replies.in_flight
-    assert not await replies.settled()
+    replies.record_question(message("1", "hello"), expects_reply=True)
+    assert replies.is_in_flight
+    assert not await replies.wait_until_complete()
 
 
 async def test_what_was_not_said_to_the_bot_needs_no_answer(replies: ReplyTracker) -> None:
-    replies.ask(message("1", "hello"), addressed=False)
-    assert not replies.in_flight
+    replies.record_question(message("1", "hello"), expects_reply=False)
+    assert not replies.is_in_flight
 
 
 async def test_a_placeholder_is_in_flight_until_it_is_replaced(replies: ReplyTracker) -> None:
-    replies.ask(message("1", "hello"), addressed=True)
+    replies.record_question(message("1", "hello"), expects_reply=True)
     placeholder = message("2", "Thinking", bot=True, thread="1")
-    replies.note(ClientEvent(HappeningKind.POSTED, placeholder))
-    assert replies.in_flight
-    replies.note(grown(placeholder, "Hello"))
-    assert not replies.in_flight
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
+    assert replies.is_in_flight
+    replies.record_event(grown(placeholder, "Hello"))
+    assert not replies.is_in_flight
 
 
 async def test_a_file_behind_a_reply_that_was_streamed_is_no_placeholder(replies: ReplyTracker) -> None:
-    replies.ask(message("1", "hello"), addressed=True)
+    replies.record_question(message("1", "hello"), expects_reply=True)
     streamed = message("2", "", bot=True, thread="1")
-    replies.note(ClientEvent(HappeningKind.POSTED, replace(streamed, pending=True)))
-    replies.note(grown(streamed, "Hello"))
-    assert not replies.in_flight
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, replace(streamed, is_pending=True)))
+    replies.record_event(grown(streamed, "Hello"))
+    assert not replies.is_in_flight
     file = replace(message("3", "[file answer.md]", bot=True, thread="1"), has_files=True)
-    replies.note(ClientEvent(HappeningKind.POSTED, file))
-    assert not replies.in_flight
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, file))
+    assert not replies.is_in_flight
 
 
 async def test_the_answer_to_a_command_is_no_placeholder_after_a_reply_that_was_streamed(replies: ReplyTracker) -> None:
-    replies.ask(message("1", "hello"), addressed=True)
+    replies.record_question(message("1", "hello"), expects_reply=True)
     streamed = message("2", "…", bot=True, thread="1")
-    replies.note(ClientEvent(HappeningKind.POSTED, replace(streamed, pending=True)))
-    replies.note(grown(replace(streamed, pending=True), "… Hel"))
-    replies.note(grown(streamed, "Hello"))
-    replies.ask(message("3", "reset", thread="1"), addressed=True)
-    replies.note(ClientEvent(HappeningKind.POSTED, message("4", "Started over", bot=True, thread="1")))
-    assert not replies.in_flight
-    assert await replies.settled()
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, replace(streamed, is_pending=True)))
+    replies.record_event(grown(replace(streamed, is_pending=True), "… Hel"))
+    replies.record_event(grown(streamed, "Hello"))
+    replies.record_question(message("3", "reset", thread="1"), expects_reply=True)
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, message("4", "Started over", bot=True, thread="1")))
+    assert not replies.is_in_flight
+    assert await replies.wait_until_complete()
 
 
 async def test_an_answer_that_came_before_the_question_was_noted_counts(replies: ReplyTracker) -> None:
     placeholder = message("2", "Thinking", bot=True, thread="1")
-    replies.note(ClientEvent(HappeningKind.POSTED, placeholder))
-    replies.note(grown(placeholder, "Hello"))
-    replies.ask(message("1", "hello"), addressed=True)
-    assert not replies.in_flight
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
+    replies.record_event(grown(placeholder, "Hello"))
+    replies.record_question(message("1", "hello"), expects_reply=True)
+    assert not replies.is_in_flight
 
 
 async def test_an_older_answer_does_not_count(replies: ReplyTracker) -> None:
     placeholder = message("2", "Thinking", bot=True, thread="1")
-    replies.note(ClientEvent(HappeningKind.POSTED, placeholder))
-    replies.note(grown(placeholder, "Hello"))
-    replies.ask(message("3", "and now?", thread="1"), addressed=True)
-    assert replies.in_flight
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
+    replies.record_event(grown(placeholder, "Hello"))
+    replies.record_question(message("3", "and now?", thread="1"), expects_reply=True)
+    assert replies.is_in_flight
 
 
 async def test_an_answer_elsewhere_does_not_count(replies: ReplyTracker) -> None:
-    replies.ask(message("1", "hello", thread="0"), addressed=True)
+    replies.record_question(message("1", "hello", thread="0"), expects_reply=True)
     placeholder = message("2", "Thinking", bot=True, thread="1")
-    replies.note(ClientEvent(HappeningKind.POSTED, placeholder))
-    replies.note(grown(placeholder, "Hello"))
-    assert replies.in_flight
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
+    replies.record_event(grown(placeholder, "Hello"))
+    assert replies.is_in_flight
 
 
 async def test_the_words_of_a_placeholder_are_known_once_they_were_replaced(replies: ReplyTracker) -> None:
     first = message("2", "Thinking", bot=True, thread="1")
-    replies.note(ClientEvent(HappeningKind.POSTED, first))
-    replies.note(grown(first, "Hello"))
-    replies.note(ClientEvent(HappeningKind.POSTED, message("3", "the rest of the answer", bot=True, thread="1")))
-    assert not replies.in_flight
-    replies.note(ClientEvent(HappeningKind.POSTED, message("4", "Thinking", bot=True, thread="1")))
-    assert replies.in_flight
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, first))
+    replies.record_event(grown(first, "Hello"))
+    replies.record_event(
+        ClientEvent(ClientEventKind.POSTED, message("3", "the rest of the answer", bot=True, thread="1"))
+    )
+    assert not replies.is_in_flight
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, message("4", "Thinking", bot=True, thread="1")))
+    assert replies.is_in_flight
 
 
 async def test_an_ephemeral_answer_is_complete(replies: ReplyTracker) -> None:
-    replies.ask(message("1", "hello"), addressed=True)
-    refusal = replace(message("2", "not here", bot=True), only_for="U1")
-    replies.note(ClientEvent(HappeningKind.POSTED, refusal))
-    assert not replies.in_flight
+    replies.record_question(message("1", "hello"), expects_reply=True)
+    refusal = replace(message("2", "not here", bot=True), ephemeral_to="U1")
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, refusal))
+    assert not replies.is_in_flight
 
 
 async def test_what_the_platform_calls_pending_is_in_flight_until_it_comes_or_goes(replies: ReplyTracker) -> None:
-    thinking = replace(message("2", "parley is thinking…", bot=True), pending=True, only_for="U1")
-    other = replace(thinking, id="3", only_for=None)
-    replies.note(ClientEvent(HappeningKind.POSTED, thinking))
-    replies.note(ClientEvent(HappeningKind.POSTED, other))
-    assert replies.in_flight
-    replies.note(grown(replace(thinking, pending=False), "done"))
-    assert replies.in_flight
-    replies.note(ClientEvent(HappeningKind.DELETED, other))
-    assert not replies.in_flight
+    thinking = replace(message("2", "parley is thinking…", bot=True), is_pending=True, ephemeral_to="U1")
+    other = replace(thinking, id="3", ephemeral_to=None)
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, thinking))
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, other))
+    assert replies.is_in_flight
+    replies.record_event(grown(replace(thinking, is_pending=False), "done"))
+    assert replies.is_in_flight
+    replies.record_event(ClientEvent(ClientEventKind.DELETED, other))
+    assert not replies.is_in_flight
 
 
 def test_a_reply_that_grows_slowly_is_waited_for() -> None:
     async def main() -> None:
         replies = ReplyTracker(QUICK)
-        replies.ask(message("1", "hello"), addressed=True)
+        replies.record_question(message("1", "hello"), expects_reply=True)
         reply = message("2", "Thinking", bot=True, thread="1")
-        replies.note(ClientEvent(HappeningKind.POSTED, reply))
+        replies.record_event(ClientEvent(ClientEventKind.POSTED, reply))
 
         async def grow() -> None:
             for words in range(1, 6):
                 await asyncio.sleep(0.04)
-                replies.note(grown(reply, "word " * words))
+                replies.record_event(grown(reply, "word " * words))
 
         async with asyncio.TaskGroup() as group:
             growing = group.create_task(grow())
-            assert await replies.settled()
+            assert await replies.wait_until_complete()
             assert growing.done()
 
     with asyncio.Runner(loop_factory=FastLoop) as runner:
