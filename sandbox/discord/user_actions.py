@@ -98,7 +98,7 @@ class DiscordUserActions:
         """Pass a message on, as it is now."""
         author = self._user(user)
         return self._guild.post_message(
-            self._get_accessible_channel(author, channel), author, DiscordContent(), forwards=message
+            self._get_accessible_channel(author, channel), author, DiscordContent(), forwarded_message=message
         )
 
     async def edit_message(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
@@ -194,7 +194,7 @@ class DiscordUserActions:
         if bot is None:
             bot = self._other_bots[name] = self._guild.add_user(name, name, is_bot=True)
         return self._guild.post_message(
-            self._channel(channel), bot, DiscordContent(text), webhook=bot.id if webhook else None
+            self._channel(channel), bot, DiscordContent(text), webhook_id=bot.id if webhook else None
         )
 
     async def run_command(

@@ -98,4 +98,4 @@ class DiscordRestApi:
         Discord: its own, direct messages, and what mentions it.
         """
         bot = self.guild.bot
-        return message.author == bot or message.channel.is_dm or bot.id in message.parse_mentions.users
+        return message.author == bot or message.channel.is_dm or bot.id in message.mentions.users

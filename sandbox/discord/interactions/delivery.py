@@ -328,7 +328,7 @@ class DiscordInteractions:
             flags=flags,
             ephemeral_to=interaction.user if flags & EPHEMERAL else None,
             origin=MessageOrigin(interaction.id, interaction.type, interaction.user, interaction.target_message),
-            webhook=self._guild.bot.id,
+            webhook_id=self._guild.bot.id,
         )
         interaction.responses.append(message)
         return message

@@ -153,7 +153,7 @@ class DiscordMessage:
     channel: GuildChannel
     author: DiscordUser
     content: DiscordContent
-    parse_mentions: MessageMentions
+    mentions: MessageMentions
     versions: list[DiscordMessageVersion]
     type: int = DEFAULT
     flags: int = 0
@@ -343,7 +343,7 @@ class Guild:
             channel=channel,
             author=author,
             content=content,
-            parse_mentions=mentioned,
+            mentions=mentioned,
             versions=[self._create_version(content, mentioned)],
             **details,
         )
@@ -357,8 +357,8 @@ class Guild:
     def update_message(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
         """Replace what it says; `edited`: whether people see "(edited)" beside it."""
         message.content = content
-        message.parse_mentions = self._parse_mentions(content, message.reply_to, message.type)
-        message.versions.append(self._create_version(content, message.parse_mentions))
+        message.mentions = self._parse_mentions(content, message.reply_to, message.type)
+        message.versions.append(self._create_version(content, message.mentions))
         if edited:
             message.edited_at = datetime.now(UTC)
         self._on_change(GuildChange("updated", message))
