@@ -65,7 +65,7 @@ async def run_sandbox(
         )
         slack.install(manifest.manifest(prompts=settings.prompts))
         page = PageServer(slack, discord)
-        await stack.enter_async_context(page.serving(port))
+        await stack.enter_async_context(page.serve(port))
         environment = {
             FEED_VARIABLE: page.feed_address,
             "SLACK_API_URL": slack.api_url,

@@ -2,7 +2,7 @@
 
 from typing import Literal, Protocol
 
-State = Literal["starting", "running", "ended"]
+BotState = Literal["starting", "running", "ended"]
 
 
 class ManagedBot(Protocol):
@@ -18,7 +18,7 @@ class ManagedBot(Protocol):
         notices: lines about the model.
     """
 
-    state: State
+    state: BotState
     exit_reason: str
     log_tail: str
     model: str

@@ -13,33 +13,35 @@ from sandbox.slack import SlackSandbox
 Json = dict[str, Any]
 
 #: Calls that are on the page, the newest ones, and the letters of what each was made with and got.
-SHOWN, LETTERS = 80, 4_000
+MAX_CALLS, MAX_JSON_LENGTH = 80, 4_000
 
 #: Of the arguments of a call, what tells most in one line.
-_TELLING = ("text", "content", "markdown_text", "status", "title", "emoji", "name")
+_SUMMARY_KEYS = ("text", "content", "markdown_text", "status", "title", "emoji", "name")
 
 
 class ApiCallList:
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
         self._discord = discord
-        self._clock = time.time() - time.monotonic()
+        self._monotonic_offset = time.time() - time.monotonic()
 
-    def view(self) -> dict[str, Any]:
+    def create_view(self) -> dict[str, Any]:
         """Return the newest calls by key, their order, the number of all calls, and the budgets."""
-        slack = [(c.received_at, f"call/S{i}", self._of_slack(c)) for i, c in _newest(self._slack.calls)]
-        discord = [(c.received_at, f"call/D{i}", self._of_discord(c)) for i, c in _newest(self._discord.calls)]
-        shown = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:SHOWN]
+        slack = [(c.received_at, f"call/S{i}", self._create_slack_row(c)) for i, c in _newest_calls(self._slack.calls)]
+        discord = [
+            (c.received_at, f"call/D{i}", self._create_discord_row(c)) for i, c in _newest_calls(self._discord.calls)
+        ]
+        shown = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:MAX_CALLS]
         slacks, discords = self._slack.rate_limit_usage(), self._discord.rate_limit_usage()
         budgets = {"Slack": slacks, "Discord": discords}
         return {
             **{key: call for _, key, call in shown},
             "calls": [key for _, key, _ in shown],
             "calls_total": len(self._slack.calls) + len(self._discord.calls),
-            "budgets": [self._budget(name, budget) for name, found in budgets.items() for budget in found],
+            "budgets": [self._create_usage_row(name, budget) for name, found in budgets.items() for budget in found],
         }
 
-    def whole(self, key: str) -> Json:
+    def get_details(self, key: str) -> Json:
         """All of a call.
 
         Raises:
@@ -50,9 +52,9 @@ class ApiCallList:
             raise ValueError("there is no such call")
         call = calls[int(key[1:])]
         sent = call.arguments if key[0] == "S" else call.body
-        return {"sent": _cut(sent), "got": _cut(call.response)}
+        return {"sent": _format_json(sent), "got": _format_json(call.response)}
 
-    def _budget(self, platform: str, budget: RateLimitUsage) -> Json:
+    def _create_usage_row(self, platform: str, budget: RateLimitUsage) -> Json:
         names = {channel.id: f"#{channel.name}" for channel in self._slack.channels.values()}
         names |= {channel.id: f"#{channel.name}" for channel in self._discord.channels.values()}
         method, _, channel = budget.name.replace("/channels/{channel}", "…").rpartition(" ")
@@ -66,21 +68,21 @@ class ApiCallList:
             "seconds": budget.seconds,
         }
 
-    def _of_slack(self, call: SlackCall) -> Json:
-        return self._row("Slack", call, call.method, call.arguments, call.error or "")
+    def _create_slack_row(self, call: SlackCall) -> Json:
+        return self._create_row("Slack", call, call.method, call.arguments, call.error or "")
 
-    def _of_discord(self, call: DiscordCall) -> Json:
+    def _create_discord_row(self, call: DiscordCall) -> Json:
         error = str(call.code) if call.code else ""
-        return self._row("Discord", call, call.route, call.body, error)
+        return self._create_row("Discord", call, call.route, call.body, error)
 
-    def _row(self, platform: str, call: SlackCall | DiscordCall, name: str, sent: Any, error: str) -> Json:
+    def _create_row(self, platform: str, call: SlackCall | DiscordCall, name: str, sent: Any, error: str) -> Json:
         about = sent if isinstance(sent, dict) else {}
-        words = next((str(about[key]) for key in _TELLING if about.get(key)), "")
+        words = next((str(about[key]) for key in _SUMMARY_KEYS if about.get(key)), "")
         return {
             "on": platform,
             "name": name,
             "words": " ".join(words.split())[:90],
-            "time": time.strftime("%H:%M:%S", time.localtime(self._clock + call.received_at)),
+            "time": time.strftime("%H:%M:%S", time.localtime(self._monotonic_offset + call.received_at)),
             "status": call.status,
             "error": error,
             "limited": call.rate_limited,
@@ -89,11 +91,15 @@ class ApiCallList:
         }
 
 
-def _newest(calls: list[Any]) -> list[tuple[int, Any]]:
-    first = max(0, len(calls) - SHOWN)
+def _newest_calls(calls: list[Any]) -> list[tuple[int, Any]]:
+    first = max(0, len(calls) - MAX_CALLS)
     return list(enumerate(calls[first:], first))
 
 
-def _cut(about: Any) -> str:
+def _format_json(about: Any) -> str:
     text = json.dumps(about, indent=2, ensure_ascii=False, default=str)
-    return text if len(text) <= LETTERS else f"{text[:LETTERS]}\n… {len(text) - LETTERS} more characters"
+    return (
+        text
+        if len(text) <= MAX_JSON_LENGTH
+        else f"{text[:MAX_JSON_LENGTH]}\n… {len(text) - MAX_JSON_LENGTH} more characters"
+    )

@@ -13,26 +13,26 @@ from sandbox.discord.interactions.commands import MESSAGE, SLASH
 from sandbox.discord.state.activity_log import DiscordCallRecord
 from sandbox.discord.state.guild import JOIN, PIN, THREAD_STARTER
 from sandbox.discord.state.mentions import replace_ids
-from sandbox.page.markdown import link, of_discord
-from sandbox.page.pane import Json, clock, commands_of, seen, shown_file
+from sandbox.page.markdown import render_discord, render_link
+from sandbox.page.pane import Json, create_file_view, find_message, format_time, sort_commands
 
 #: Seconds for which Discord shows that somebody types. Discord: "Trigger Typing Indicator".
-TYPING = 10.0
-_TYPING = "POST /channels/{channel}/typing"
+TYPING_SECONDS = 10.0
+_TYPING_ROUTE = "POST /channels/{channel}/typing"
 
 #: How the styles of buttons are called here. Discord: "Button Styles".
-_LOOKS = {1: "primary", 3: "success", 4: "danger", 5: "link"}
+_BUTTON_STYLES = {1: "primary", 3: "success", 4: "danger", 5: "link"}
 
-_SYSTEM = {JOIN: "has joined the server", PIN: "has pinned a message to this channel"}
+_SYSTEM_TEXTS = {JOIN: "has joined the server", PIN: "has pinned a message to this channel"}
 
 
 class DiscordPane:
     def __init__(self, discord: DiscordSandbox) -> None:
         self.platform = DiscordPlatform(discord)
         self._discord = discord
-        self._made: dict[str, tuple[object, str]] = {}
+        self._html_cache: dict[str, tuple[object, str]] = {}
 
-    def messages(self, session: ClientSession) -> list[Json]:
+    def create_message_views(self, session: ClientSession) -> list[Json]:
         place = session.place
         threads = self._discord.threads(place.channel)
         standing = self._discord.messages(place.channel)
@@ -47,64 +47,66 @@ class DiscordPane:
             if message.type != THREAD_STARTER
             and (message.ephemeral_to is None or message.ephemeral_to.id == session.user.id)
         ]
-        names, me = self._names, session.user.id
-        return [self._message(message, me, names, in_thread=place.thread is not None) for message in found]
+        names, me = self._names_by_id, session.user.id
+        return [self._create_message_view(message, me, names, in_thread=place.thread is not None) for message in found]
 
-    def about(self, session: ClientSession) -> Json:
+    def create_state_view(self, session: ClientSession) -> Json:
         return {
-            "typing": f"{self.platform.bot_name} is typing…" if self._types(session) else "",
+            "typing": f"{self.platform.bot_name} is typing…" if self._is_typing(session) else "",
             "title": "",
-            "commands": commands_of([_command(c) for c in self._discord.commands if c.get("type", SLASH) == SLASH]),
+            "commands": sort_commands(
+                [_create_command_view(c) for c in self._discord.commands if c.get("type", SLASH) == SLASH]
+            ),
             "modal": None,
             "prompts": [],
         }
 
-    async def react(self, session: ClientSession, message: str, emoji: str) -> None:
-        found = self._found(session, message)
+    async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
+        found = self._find_message(session, message)
         if session.user.id in found.reactions.get(emoji, ()):
             await self._discord.remove_reaction(session.user.id, found, emoji)
         else:
             await self._discord.add_reaction(session.user.id, found, emoji)
 
-    async def choose(self, session: ClientSession, message: str, entry: str) -> None:
+    async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
         if not any(c["name"] == entry and c.get("type") == MESSAGE for c in self._discord.commands):
             raise ValueError(f"there is no {entry} in the menu")
-        await self.platform.use_menu_entry(session.user, seen(session, message), entry, "")
+        await self.platform.use_menu_entry(session.user, find_message(session, message), entry, "")
 
-    async def submit(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
+    async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         raise ValueError("it is not open any more")
 
-    def close(self, session: ClientSession, modal: str) -> None:
+    def close_modal(self, session: ClientSession, modal: str) -> None:
         raise ValueError("it is not open any more")
 
-    def file(self, key: str) -> tuple[str, bytes]:
+    def get_file(self, key: str) -> tuple[str, bytes]:
         file = self._discord.find_file(key)
         if file is None:
             raise ValueError("there is no such file")
         return file.name, file.data
 
     @property
-    def _names(self) -> Mapping[str, str]:
+    def _names_by_id(self) -> Mapping[str, str]:
         discord = self._discord
         people = {user.id: user.name for user in discord.people.values()}
         channels = {channel.id: channel.name for channel in discord.channels.values()}
         bot = self.platform.bot_name
         return people | channels | {discord.bot_id: bot, discord.bot_role_id: bot}
 
-    def _types(self, session: ClientSession) -> bool:
+    def _is_typing(self, session: ClientSession) -> bool:
         """Whether the bot has told that it types there, a while ago, and has said nothing since."""
         room = session.place.thread or session.place.channel
 
         def is_told(call: DiscordCallRecord) -> bool:
-            return call.route == _TYPING and call.path.split("/")[2] == room and call.status < 300
+            return call.route == _TYPING_ROUTE and call.path.split("/")[2] == room and call.status < 300
 
         last = next((call.received_at for call in reversed(self._discord.calls[-200:]) if is_told(call)), None)
-        if last is None or monotonic() - last > TYPING:
+        if last is None or monotonic() - last > TYPING_SECONDS:
             return False
         said = (version.at for m in self._discord.messages(room) for version in m.versions[:1] if m.author.is_bot)
         return max(said, default=0.0) < last
 
-    def _found(self, session: ClientSession, id_: str) -> DiscordMessage:
+    def _find_message(self, session: ClientSession, id_: str) -> DiscordMessage:
         channel = session.place.channel
         inside = (m for thread in self._discord.threads(channel) for m in self._discord.messages(thread))
         found = next((m for m in (*self._discord.messages(channel), *inside) if m.id == id_), None)
@@ -112,7 +114,9 @@ class DiscordPane:
             raise ValueError("the message is gone")
         return found
 
-    def _message(self, message: DiscordMessage, me: str, names: Mapping[str, str], *, in_thread: bool) -> Json:
+    def _create_message_view(
+        self, message: DiscordMessage, me: str, names: Mapping[str, str], *, in_thread: bool
+    ) -> Json:
         content = message.content
         author = names.get(message.author.id, message.author.name)
         return {
@@ -120,31 +124,33 @@ class DiscordPane:
             "author": author,
             "bot": message.author.id == self._discord.bot_id,
             "app": message.author.is_bot,
-            "time": clock(message.posted_at.timestamp()),
-            "html": "" if message.loading else self._html(message, names),
+            "time": format_time(message.posted_at.timestamp()),
+            "html": "" if message.loading else self._render_html(message, names),
             "loading": f"{author} is thinking…" if message.loading else "",
-            "system": _SYSTEM.get(message.type, ""),
+            "system": _SYSTEM_TEXTS.get(message.type, ""),
             "tasks": [],
             "edited": message.edited,
             "versions": len(message.versions),
             "ephemeral": message.ephemeral_to is not None,
-            "own": message.author.id == me and message.type not in _SYSTEM,
+            "own": message.author.id == me and message.type not in _SYSTEM_TEXTS,
             "source": replace_ids(content.text, names) if message.author.id == me else "",
             "pings": me in message.pings or bool({"everyone", "here"} & message.pings),
-            "to": self._quoted(message, names),
+            "to": self._create_reference_view(message, names),
             "files": [
-                shown_file(f.name, len(f.data), f.content_type or "", f"/files/discord/{f.id}", f.description or "")
+                create_file_view(
+                    f.name, len(f.data), f.content_type or "", f"/files/discord/{f.id}", f.description or ""
+                )
                 for f in content.attachments
             ],
-            "buttons": [button for row in content.components for button in _buttons(row)],
+            "buttons": [button for row in content.components for button in _create_button_views(row)],
             "reactions": [
                 {"key": emoji, "emoji": emoji, "count": len(users), "mine": me in users}
                 for emoji, users in message.reactions.items()
             ],
-            "thread": None if in_thread else self._thread(message),
+            "thread": None if in_thread else self._create_thread_view(message),
         }
 
-    def _thread(self, message: DiscordMessage) -> Json | None:
+    def _create_thread_view(self, message: DiscordMessage) -> Json | None:
         """The thread that was begun from it, or the post that it begins."""
         thread = message.thread or (message.channel if message.channel.id == message.id else None)
         if thread is None:
@@ -152,7 +158,7 @@ class DiscordPane:
         said = [m for m in self._discord.messages(thread) if m.type != THREAD_STARTER and m.id != thread.id]
         return {"id": thread.id, "name": thread.name, "count": len(said)}
 
-    def _quoted(self, message: DiscordMessage, names: Mapping[str, str]) -> Json | None:
+    def _create_reference_view(self, message: DiscordMessage, names: Mapping[str, str]) -> Json | None:
         """What it replies to, or the command that it answers."""
         if message.origin is not None and message.origin.type == 2:
             user = message.origin.user
@@ -167,29 +173,31 @@ class DiscordPane:
         )
         return {"author": names.get(asked.author.id, asked.author.name), "text": text, "id": asked.id}
 
-    def _html(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
+    def _render_html(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
         content = message.content
-        known, html = self._made.get(message.id, (None, ""))
+        known, html = self._html_cache.get(message.id, (None, ""))
         if known is not content:
-            parts = [of_discord(content.text, names)]
+            parts = [render_discord(content.text, names)]
             if message.forwarded_message is not None:
-                parts.append(f"<blockquote>{of_discord(message.forwarded_message.content.text, names)}</blockquote>")
-            html = "".join([*parts, *(_embed(embed, names) for embed in content.embeds)])
-            self._made[message.id] = content, html
+                parts.append(
+                    f"<blockquote>{render_discord(message.forwarded_message.content.text, names)}</blockquote>"
+                )
+            html = "".join([*parts, *(_render_embed(embed, names) for embed in content.embeds)])
+            self._html_cache[message.id] = content, html
         return html
 
 
-def _command(command: Mapping[str, Any]) -> dict[str, str]:
+def _create_command_view(command: Mapping[str, Any]) -> dict[str, str]:
     options = " ".join(f"{option['name']}:" for option in command.get("options", ()))
     return {"name": command["name"], "hint": options, "about": command.get("description") or ""}
 
 
-def _buttons(row: Mapping[str, Any]) -> list[Json]:
+def _create_button_views(row: Mapping[str, Any]) -> list[Json]:
     buttons: list[Json] = []
     for part in row.get("components", ()):
         if part.get("type") == 2:
             emoji = (part.get("emoji") or {}).get("name") or ""
-            look = _LOOKS.get(part.get("style", 2), "plain")
+            look = _BUTTON_STYLES.get(part.get("style", 2), "plain")
             label, id_ = part.get("label") or "", part.get("custom_id") or ""
             button = {"id": id_, "label": label, "emoji": emoji, "look": look}
             buttons.append(button | {"off": bool(part.get("disabled")), "url": part.get("url")})
@@ -200,12 +208,12 @@ def _buttons(row: Mapping[str, Any]) -> list[Json]:
     return buttons
 
 
-def _embed(embed: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def _render_embed(embed: Mapping[str, Any], names: Mapping[str, str]) -> str:
     title, url = str(embed.get("title") or ""), str(embed.get("url") or "")
-    parts = [f"<strong>{link(url, title) if url else escape(title)}</strong>"] if title else []
-    parts += [of_discord(str(embed["description"]), names)] if embed.get("description") else []
+    parts = [f"<strong>{render_link(url, title) if url else escape(title)}</strong>"] if title else []
+    parts += [render_discord(str(embed["description"]), names)] if embed.get("description") else []
     for field in embed.get("fields") or ():
-        name, value = escape(str(field["name"])), of_discord(str(field["value"]), names)
+        name, value = escape(str(field["name"])), render_discord(str(field["value"]), names)
         parts.append(f"<div><strong>{name}</strong>{value}</div>")
     if footer := (embed.get("footer") or {}).get("text"):
         parts.append(f'<p class="subtext">{escape(str(footer))}</p>')

@@ -10,7 +10,7 @@ from sandbox.slack import SlackSandbox
 from sandbox.slack.api.faults import SlackFaults
 
 #: Seconds of a `Retry-After`, and those that a slow platform takes for each call.
-RETRY_AFTER, SLOW = 4, 1.0
+RETRY_AFTER_SECONDS, SLOW_SECONDS = 4, 1.0
 
 _SLACK_EDITS = ("chat.update", "chat.appendStream")
 _SLACK_POSTS = ("chat.postMessage", "chat.startStream")
@@ -18,7 +18,10 @@ _DISCORD_EDIT = "PATCH /channels/{channel}/messages/{message}"
 _DISCORD_POST = "POST /channels/{channel}/messages"
 
 #: What a switch asks for that is over once it has happened, by its name.
-_KINDS: Mapping[str, Literal["rate_limit", "lose_response"]] = {"limit": "rate_limit", "lose": "lose_response"}
+_ONE_TIME_FAULTS: Mapping[str, Literal["rate_limit", "lose_response"]] = {
+    "limit": "rate_limit",
+    "lose": "lose_response",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +35,19 @@ class FaultSwitch:
     name: str
     platform: str
     label: str
-    about: str
-    act: Callable[[], Awaitable[None]]
+    description: str
+    activate: Callable[[], Awaitable[None]]
 
 
 class FaultSwitches:
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
         self._discord = discord
-        retry = f"The next edit gets a 429, with Retry-After: {RETRY_AFTER}"
+        retry = f"The next edit gets a 429, with Retry-After: {RETRY_AFTER_SECONDS}"
         lost = "The next post takes effect, and its answer never arrives"
         drop = "Every connection is cut without a word; the client connects anew"
-        slow = f"Each call takes {SLOW:g} s there and back, until it is switched off"
-        self._all = [
+        slow = f"Each call takes {SLOW_SECONDS:g} s there and back, until it is switched off"
+        self._switches = [
             FaultSwitch("limit", "slack", "429", retry, self._limit_slack),
             FaultSwitch("lose", "slack", "Lose a reply", lost, self._lose_slack),
             FaultSwitch("drop", "slack", "Drop the socket", drop, slack.drop_sockets),
@@ -55,50 +58,50 @@ class FaultSwitches:
             FaultSwitch("slow", "discord", "Slow", slow, self._slow_discord),
         ]
 
-    async def flip(self, platform: str, name: str) -> None:
+    async def toggle(self, platform: str, name: str) -> None:
         """Switch it on, or off again if it is on and has not happened yet.
 
         Raises:
             ValueError: there is no such switch.
         """
-        switch = next((one for one in self._all if (one.platform, one.name) == (platform, name)), None)
+        switch = next((one for one in self._switches if (one.platform, one.name) == (platform, name)), None)
         if switch is None:
             raise ValueError(f"there is no switch {name} for {platform}")
         if not self._is_on(switch):
-            await switch.act()
-        elif kind := _KINDS.get(name):
-            self._faults(switch).cancel(kind)
+            await switch.activate()
+        elif kind := _ONE_TIME_FAULTS.get(name):
+            self._get_faults(switch).cancel(kind)
         else:
-            self._faults(switch).set_latency(0)
+            self._get_faults(switch).set_latency(0)
 
-    def view(self) -> list[Mapping[str, Any]]:
+    def create_view(self) -> list[Mapping[str, Any]]:
         """The switches, each with whether it is on or waits for its call."""
         return [
-            {"name": s.name, "on": s.platform, "label": s.label, "about": s.about, "active": self._is_on(s)}
-            for s in self._all
+            {"name": s.name, "on": s.platform, "label": s.label, "about": s.description, "active": self._is_on(s)}
+            for s in self._switches
         ]
 
     def _is_on(self, switch: FaultSwitch) -> bool:
-        faults, kind = self._faults(switch), _KINDS.get(switch.name)
+        faults, kind = self._get_faults(switch), _ONE_TIME_FAULTS.get(switch.name)
         return faults.has_pending(kind) if kind else switch.name == "slow" and faults.latency > 0
 
-    def _faults(self, switch: FaultSwitch) -> SlackFaults | DiscordFaults:
+    def _get_faults(self, switch: FaultSwitch) -> SlackFaults | DiscordFaults:
         return self._slack.faults if switch.platform == "slack" else self._discord.faults
 
     async def _limit_slack(self) -> None:
-        self._slack.faults.rate_limit(_SLACK_EDITS, RETRY_AFTER)
+        self._slack.faults.rate_limit(_SLACK_EDITS, RETRY_AFTER_SECONDS)
 
     async def _lose_slack(self) -> None:
         self._slack.faults.lose_response(_SLACK_POSTS)
 
     async def _slow_slack(self) -> None:
-        self._slack.faults.set_latency(SLOW)
+        self._slack.faults.set_latency(SLOW_SECONDS)
 
     async def _limit_discord(self) -> None:
-        self._discord.faults.rate_limit(_DISCORD_EDIT, RETRY_AFTER)
+        self._discord.faults.rate_limit(_DISCORD_EDIT, RETRY_AFTER_SECONDS)
 
     async def _lose_discord(self) -> None:
         self._discord.faults.lose_response(_DISCORD_POST)
 
     async def _slow_discord(self) -> None:
-        self._discord.faults.set_latency(SLOW)
+        self._discord.faults.set_latency(SLOW_SECONDS)

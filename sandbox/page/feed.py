@@ -13,8 +13,8 @@ from sandbox.subscriptions import ChangeFeed
 
 Json = dict[str, Any]
 
-#: Turns that the page knows, the newest ones; and the most letters of a prompt that are sent to the page at once.
-TURNS, LETTERS = 60, 400_000
+#: The page keeps this many turns, the newest ones.
+MAX_TURNS = 60
 
 
 class BotFeedReader(ChangeFeed[None]):
@@ -30,13 +30,13 @@ class BotFeedReader(ChangeFeed[None]):
         self.turns: dict[str, Json] = {}
         self.prompts: dict[str, Json] = {}
         self.notices: list[str] = []
-        self.slow = 0.0
+        self.model_delay = 0.0
 
-    def told(self, news: Mapping[str, Json]) -> None:
+    def apply_updates(self, updates: Mapping[str, Json]) -> None:
         """Take in what the bot has said."""
-        for kind, about in news.items():
+        for kind, about in updates.items():
             if kind == "turn":
-                self._turn(about)
+                self._update_turn(about)
             elif kind == "notice":
                 self.notices.append(about["id"])
             elif (turn := self.turns.get(about["turn"])) is not None:
@@ -47,7 +47,7 @@ class BotFeedReader(ChangeFeed[None]):
                     self.prompts[about["id"]] = about["prompt"]
         self.notify()
 
-    def view(self) -> dict[str, Any]:
+    def create_view(self) -> dict[str, Any]:
         """The turns by keys, and the order in which they stand: the newest first."""
         shown = {
             f"turn/{id_}": turn | {"asks": list(turn["asks"].values()), "tools": list(turn["tools"].values())}
@@ -55,13 +55,13 @@ class BotFeedReader(ChangeFeed[None]):
         }
         return {**shown, "turns": list(reversed(self.turns))}
 
-    def _turn(self, about: Json) -> None:
+    def _update_turn(self, about: Json) -> None:
         id_ = about["id"]
         turn = self.turns.setdefault(id_, {"states": [], "asks": {}, "tools": {}})
         if not turn["states"] or turn["states"][-1][0] != about["state"]:
             turn["states"].append([about["state"], time()])
         turn.update(about)
-        while len(self.turns) > TURNS:
+        while len(self.turns) > MAX_TURNS:
             gone = self.turns.pop(next(iter(self.turns)))
             for ask in gone["asks"]:
                 self.prompts.pop(ask, None)

@@ -24,12 +24,12 @@ from rich.emoji import Emoji
 from sandbox.slack.state.markup import decode_entities
 
 #: Turns the inside of `<...>` into HTML that is safe, or into nothing if it means nothing.
-Angle = Callable[[str], str]
+AngleRenderer = Callable[[str], str]
 
 #: The one kind of address that the page lets a message lead to.
-_ADDRESS = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
+_SAFE_URL = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
 _ANGLE = re.compile(r"<([^<>\n]+)>")
-_BARE = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,:;!?)\]}*_~|]")
+_BARE_URL = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,:;!?)\]}*_~|]")
 _EMOJI = re.compile(r":[a-z0-9_+-]+:")
 _SPOILER = re.compile(r"\|\|(.+?)\|\|", re.DOTALL)
 _SUBTEXT = re.compile(r"-# (?=\S)")
@@ -37,20 +37,20 @@ _WORDS = re.compile(r"[^\n!#$%&*+\-:<=>@\[\\\]^_`{|}~]+")
 _FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
 
 
-def link(address: str, label: str = "") -> str:
+def render_link(address: str, label: str = "") -> str:
     """A link to another page; what is no address of the web is only its letters."""
     shown = escape(label or address)
-    if not _ADDRESS.fullmatch(address):
+    if not _SAFE_URL.fullmatch(address):
         return shown
     return f'<a href="{escape(address)}" target="_blank" rel="noopener noreferrer nofollow">{shown}</a>'
 
 
-def mention(shown: str) -> str:
+def render_mention(shown: str) -> str:
     """A name that is called."""
     return f'<span class="mention">{escape(shown)}</span>'
 
 
-def code(text: str, language: str = "") -> str:
+def render_code(text: str, language: str = "") -> str:
     """A block of code, in the colours of its language where it has one."""
     try:
         shown = highlight(text, get_lexer_by_name(language), _FORMATTER) if language else escape(text)
@@ -60,34 +60,34 @@ def code(text: str, language: str = "") -> str:
     return f'<pre tabindex="0"{name}><code>{shown.rstrip()}</code></pre>'
 
 
-def of_discord(text: str, names: Mapping[str, str]) -> str:
+def render_discord(text: str, names: Mapping[str, str]) -> str:
     """What Discord shows for `text`; `names` are those of users, channels and roles, by their ids."""
     # `>>>` quotes all that follows; `>` needs its space, and is of its own line.
     text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)
     text = re.sub(r"(?m)^(?=>(?! ))", "\\\\", text)
     text = re.sub(r"(?m)^(> .*\n)(?!>|\n|\Z)", r"\1\n", text)
-    return str(_DISCORD.render(text, {"angle": lambda inner: _discord_angle(inner, names)}))
+    return str(_DISCORD_PARSER.render(text, {"angle": lambda inner: _render_discord_angle(inner, names)}))
 
 
-def of_slack(text: str, angle: Angle) -> str:
+def render_slack(text: str, render_angle: AngleRenderer) -> str:
     """What Slack shows for Markdown."""
-    return str(_SLACK.render(text, {"angle": angle}))
+    return str(_SLACK_PARSER.render(text, {"angle": render_angle}))
 
 
-def _discord_angle(inner: str, names: Mapping[str, str]) -> str:
+def _render_discord_angle(inner: str, names: Mapping[str, str]) -> str:
     if found := re.fullmatch(r"(@[!&]?|#)(\d+)", inner):
-        return mention(f"{found[1][0]}{names.get(found[2], found[2])}")
+        return render_mention(f"{found[1][0]}{names.get(found[2], found[2])}")
     if found := re.fullmatch(r"a?(:\w+:)\d+", inner):
         return escape(found[1])
     if found := re.fullmatch(r"(/[^:]+):\d+", inner):
-        return mention(found[1])
+        return render_mention(found[1])
     if found := re.fullmatch(r"t:(-?\d{1,11})(?::\w)?", inner):
         with suppress(ValueError, OverflowError, OSError):  # no year of ours
             return f"<time>{datetime.fromtimestamp(int(found[1])).astimezone():%Y-%m-%d %H:%M}</time>"
-    return link(inner) if re.match("https?://", inner) else ""
+    return render_link(inner) if re.match("https?://", inner) else ""
 
 
-def _angles(state: StateInline, silent: bool) -> bool:
+def _parse_angle(state: StateInline, silent: bool) -> bool:
     """The rule for `<...>`: a mention, a link, or letters."""
     found = _ANGLE.match(state.src, state.pos)
     html = state.env["angle"](found[1]) if found else ""
@@ -99,7 +99,7 @@ def _angles(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _spoilers(state: StateInline, silent: bool) -> bool:
+def _parse_spoiler(state: StateInline, silent: bool) -> bool:
     """Discord: `||...||`."""
     found = _SPOILER.match(state.src, state.pos)
     if found is None:
@@ -115,7 +115,7 @@ def _spoilers(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _words(state: StateInline, silent: bool) -> bool:
+def _parse_words(state: StateInline, silent: bool) -> bool:
     """The rule for plain text, which ends where another rule may begin: at a bar as well."""
     found = _WORDS.match(state.src, state.pos, state.posMax)
     if found is None:
@@ -126,60 +126,60 @@ def _words(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _raw(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+def _render_raw(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
     """What a rule of ours has made."""
     return tokens[number].content
 
 
-def _fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+def _render_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
     token = tokens[number]
-    return code(token.content, token.info.strip().partition(" ")[0])
+    return render_code(token.content, token.info.strip().partition(" ")[0])
 
 
-def _slack_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+def _render_slack_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
     """Slack reads its entities, and so `<` as it has to be sent to it, within code as well."""
     token = tokens[number]
-    return code(decode_entities(token.content), token.info.strip().partition(" ")[0])
+    return render_code(decode_entities(token.content), token.info.strip().partition(" ")[0])
 
 
-def _slack_code(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+def _render_slack_code(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
     return f"<code>{escape(decode_entities(tokens[number].content))}</code>"
 
 
-def _cell(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
+def _render_table_cell(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
     """A cell says to which side it goes by a class: the page lets nothing have a style of its own."""
     side = str(tokens[number].attrs.pop("style", "")).removeprefix("text-align:")
     tokens[number].attrs |= {"class": f"to-{side}"} if side else {}
     return self.renderToken(tokens, number, options, env)
 
 
-def _strong(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
+def _render_strong(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
     """Discord: two underscores underline."""
     if tokens[number].markup == "__":
         tokens[number].tag = "u"
     return self.renderToken(tokens, number, options, env)
 
 
-def _text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+def _render_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
     """Emoji by their names, and addresses as links."""
     text, parts, end = Emoji.replace(tokens[number].content), list[str](), 0
-    for found in _BARE.finditer(text):
-        parts += escape(text[end : found.start()]), link(found[0])
+    for found in _BARE_URL.finditer(text):
+        parts += escape(text[end : found.start()]), render_link(found[0])
         end = found.end()
     return "".join([*parts, escape(text[end:])])
 
 
-def _inside_link(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+def _render_link_aware_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
     is_inside = sum({"link_open": 1, "link_close": -1}.get(token.type, 0) for token in tokens[:number]) > 0
-    return escape(tokens[number].content) if is_inside else _text(_self, tokens, number, _options, _env)
+    return escape(tokens[number].content) if is_inside else _render_text(_self, tokens, number, _options, _env)
 
 
-def _link_open(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
+def _render_link_open(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
     tokens[number].attrs |= {"target": "_blank", "rel": "noopener noreferrer nofollow"}
     return self.renderToken(tokens, number, options, env)
 
 
-def _paragraph(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
+def _render_paragraph(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
     """Discord: a line that begins with `-# ` is small."""
     children = tokens[number + 1].children or []
     if children and children[0].type == "text" and (found := _SUBTEXT.match(children[0].content)):
@@ -188,41 +188,41 @@ def _paragraph(self: RendererHTML, tokens: Sequence[Token], number: int, options
     return self.renderToken(tokens, number, options, env)
 
 
-def _is_address(url: str) -> bool:
-    return bool(_ADDRESS.fullmatch(url))
+def _is_safe_url(url: str) -> bool:
+    return bool(_SAFE_URL.fullmatch(url))
 
 
-def _made(*without: str, **options: Any) -> MarkdownIt:
+def _create_parser(*disabled_rules: str, **options: Any) -> MarkdownIt:
     md = MarkdownIt("commonmark", {"html": False, "breaks": True, **options})
     md.enable(["strikethrough"]).disable(["html_inline", "html_block", "image", "code", "reference", "lheading"])
-    md.disable(list(without)).disable("autolink")
-    md.inline.ruler.before("emphasis", "angles", _angles)
-    md.validateLink = _is_address  # type: ignore[method-assign] # markdown-it: this is how one is given
-    md.add_render_rule("raw", _raw)
-    md.add_render_rule("fence", _fence)
-    md.add_render_rule("text", _inside_link)
-    md.add_render_rule("link_open", _link_open)
+    md.disable(list(disabled_rules)).disable("autolink")
+    md.inline.ruler.before("emphasis", "angles", _parse_angle)
+    md.validateLink = _is_safe_url  # type: ignore[method-assign] # markdown-it: this is how one is given
+    md.add_render_rule("raw", _render_raw)
+    md.add_render_rule("fence", _render_fence)
+    md.add_render_rule("text", _render_link_aware_text)
+    md.add_render_rule("link_open", _render_link_open)
     return md
 
 
-def _for_discord() -> MarkdownIt:
-    md = _made("hr", "entity")
-    md.inline.ruler.at("text", _words)
-    md.inline.ruler.before("emphasis", "spoilers", _spoilers)
-    md.add_render_rule("strong_open", _strong)
-    md.add_render_rule("strong_close", _strong)
-    md.add_render_rule("paragraph_open", _paragraph)
+def _create_discord_parser() -> MarkdownIt:
+    md = _create_parser("hr", "entity")
+    md.inline.ruler.at("text", _parse_words)
+    md.inline.ruler.before("emphasis", "spoilers", _parse_spoiler)
+    md.add_render_rule("strong_open", _render_strong)
+    md.add_render_rule("strong_close", _render_strong)
+    md.add_render_rule("paragraph_open", _render_paragraph)
     return md
 
 
-def _for_slack() -> MarkdownIt:
-    md = _made().enable("table")
-    md.add_render_rule("fence", _slack_fence)
-    md.add_render_rule("code_inline", _slack_code)
-    md.add_render_rule("th_open", _cell)
-    md.add_render_rule("td_open", _cell)
+def _create_slack_parser() -> MarkdownIt:
+    md = _create_parser().enable("table")
+    md.add_render_rule("fence", _render_slack_fence)
+    md.add_render_rule("code_inline", _render_slack_code)
+    md.add_render_rule("th_open", _render_table_cell)
+    md.add_render_rule("td_open", _render_table_cell)
     return md
 
 
-_DISCORD = _for_discord()
-_SLACK = _for_slack()
+_DISCORD_PARSER = _create_discord_parser()
+_SLACK_PARSER = _create_slack_parser()

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.emoji import Emoji
 
-from sandbox.page.markdown import code, link, mention, of_slack
+from sandbox.page.markdown import render_code, render_link, render_mention, render_slack
 from sandbox.slack.state.markup import SlackContent, decode_entities
 
 #: The names behind the ids of users and channels.
@@ -29,34 +29,34 @@ _STYLES = (
 )
 _QUOTE = re.compile(r"&gt; ?")
 #: What stands around these parts of a rich text.
-_AROUND = {
+_ENCLOSING_TAGS = {
     "rich_text_quote": ("<blockquote>", "</blockquote>"),
     "rich_text_preformatted": ('<pre tabindex="0"><code>', "</code></pre>"),
 }
 #: What stands for a piece of finished HTML as long as styles are looked for around it.
-_SLOT = re.compile("\ue000(\\d+)\ue001")
+_PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
 
 
-def of_content(content: SlackContent, names: Names) -> str:
+def render_content(content: SlackContent, names: Names) -> str:
     """What Slack shows of a message: its blocks where it has some, else its text."""
     if content.blocks:
-        return of_blocks(content.blocks, names)
+        return render_blocks(content.blocks, names)
     if content.markdown:
-        return of_slack(content.text, lambda inner: _angle(inner, names))
-    return of_mrkdwn(content.text, names)
+        return render_slack(content.text, lambda inner: _render_angle(inner, names))
+    return render_mrkdwn(content.text, names)
 
 
-def of_blocks(blocks: Sequence[Block], names: Names) -> str:
+def render_blocks(blocks: Sequence[Block], names: Names) -> str:
     """The blocks one below the other."""
-    return "".join(_block(block, names) for block in blocks)
+    return "".join(_render_block(block, names) for block in blocks)
 
 
-def of_mrkdwn(text: str, names: Names) -> str:
+def render_mrkdwn(text: str, names: Names) -> str:
     """What Slack shows for `text`."""
-    return f"<div>{_lines(text, names)}</div>" if text else ""
+    return f"<div>{_render_lines(text, names)}</div>" if text else ""
 
 
-def _lines(text: str, names: Names) -> str:
+def _render_lines(text: str, names: Names) -> str:
     made: list[str] = []
 
     def slot(html: str) -> str:
@@ -65,64 +65,64 @@ def _lines(text: str, names: Names) -> str:
 
     def coded(found: re.Match[str]) -> str:
         if found["block"] is not None:
-            return slot(code(decode_entities(found["block"].strip("\n"))))
+            return slot(render_code(decode_entities(found["block"].strip("\n"))))
         return slot(f"<code>{escape(decode_entities(found['line']))}</code>")
 
     text = _CODE.sub(coded, re.sub("[\ue000\ue001]", "", text))
-    text = _ANGLE.sub(lambda found: slot(html) if (html := _angle(found[1], names)) else found[0], text)
+    text = _ANGLE.sub(lambda found: slot(html) if (html := _render_angle(found[1], names)) else found[0], text)
     parts = []
     by_quote = groupby(escape(decode_entities(text), quote=False).split("\n"), lambda line: bool(_QUOTE.match(line)))
     for is_quote, lines in by_quote:
-        shown = "<br>".join(_styled(_QUOTE.sub("", line, count=1) if is_quote else line) for line in lines)
+        shown = "<br>".join(_apply_styles(_QUOTE.sub("", line, count=1) if is_quote else line) for line in lines)
         parts.append(f"<blockquote>{shown}</blockquote>" if is_quote else shown)
-    return _SLOT.sub(lambda found: made[int(found[1])], "".join(parts))
+    return _PLACEHOLDER.sub(lambda found: made[int(found[1])], "".join(parts))
 
 
-def _styled(line: str) -> str:
+def _apply_styles(line: str) -> str:
     for pattern, tag in _STYLES:
         line = pattern.sub(rf"<{tag}>\1</{tag}>", line)
     return Emoji.replace(line)
 
 
-def _angle(inner: str, names: Names) -> str:
+def _render_angle(inner: str, names: Names) -> str:
     """What stands for `<...>`, if it means something."""
     target, _, label = inner.partition("|")
     sign, key = target[:1], target[1:]
     if sign in ("@", "#"):
-        return mention(f"{sign}{names.get(key) or decode_entities(label) or key}")
+        return render_mention(f"{sign}{names.get(key) or decode_entities(label) or key}")
     if sign == "!":
-        return mention(f"@{decode_entities(label).removeprefix('@') or key.partition('^')[0]}")
+        return render_mention(f"@{decode_entities(label).removeprefix('@') or key.partition('^')[0]}")
     if re.match(r"(?:https?://|mailto:)", target, re.IGNORECASE):
-        return link(decode_entities(target), decode_entities(label))
+        return render_link(decode_entities(target), decode_entities(label))
     return ""
 
 
-def _block(block: Block, names: Names) -> str:
+def _render_block(block: Block, names: Names) -> str:
     kind = str(block.get("type"))
-    write = _BLOCKS.get(kind)
+    write = _BLOCK_RENDERERS.get(kind)
     return write(block, names) if write else f'<p class="unknown">({escape(kind)})</p>'
 
 
-def _text(text: Block | None, names: Names) -> str:
+def _render_text(text: Block | None, names: Names) -> str:
     """A text object."""
     if not text:
         return ""
     words = str(text.get("text", ""))
-    return _lines(words, names) if text.get("type") == "mrkdwn" else Emoji.replace(escape(words))
+    return _render_lines(words, names) if text.get("type") == "mrkdwn" else Emoji.replace(escape(words))
 
 
-def _section(block: Block, names: Names) -> str:
-    parts = [f"<div>{_text(block['text'], names)}</div>"] if block.get("text") else []
-    fields = "".join(f"<div>{_text(field, names)}</div>" for field in block.get("fields", ()))
+def _render_section(block: Block, names: Names) -> str:
+    parts = [f"<div>{_render_text(block['text'], names)}</div>"] if block.get("text") else []
+    fields = "".join(f"<div>{_render_text(field, names)}</div>" for field in block.get("fields", ()))
     return "".join([*parts, f'<div class="fields">{fields}</div>' if fields else ""])
 
 
-def _context(block: Block, names: Names) -> str:
-    shown = " ".join(_text(element, names) for element in block.get("elements", ()) if "text" in element)
+def _render_context(block: Block, names: Names) -> str:
+    shown = " ".join(_render_text(element, names) for element in block.get("elements", ()) if "text" in element)
     return f'<p class="context">{shown}</p>'
 
 
-def _rich(element: Block, names: Names) -> str:
+def _render_rich_text(element: Block, names: Names) -> str:
     """A part of a rich text."""
     match element:
         case {"type": "text", "text": str(text)}:
@@ -130,41 +130,43 @@ def _rich(element: Block, names: Names) -> str:
             for name, tag in (("code", "code"), ("bold", "strong"), ("italic", "em"), ("strike", "s")):
                 html = f"<{tag}>{html}</{tag}>" if (element.get("style") or {}).get(name) else html
         case {"type": "user", "user_id": str(key)}:
-            html = mention(f"@{names.get(key, key)}")
+            html = render_mention(f"@{names.get(key, key)}")
         case {"type": "channel", "channel_id": str(key)}:
-            html = mention(f"#{names.get(key, key)}")
+            html = render_mention(f"#{names.get(key, key)}")
         case {"type": "broadcast", "range": str(key)} | {"type": "usergroup", "usergroup_id": str(key)}:
-            html = mention(f"@{key}")
+            html = render_mention(f"@{key}")
         case {"type": "emoji", "name": str(name)}:
             html = escape(Emoji.replace(f":{name}:"))
         case {"type": "link", "url": str(url)}:
-            html = link(url, str(element.get("text") or ""))
+            html = render_link(url, str(element.get("text") or ""))
         case {"type": "rich_text_list", "elements": items}:
             tag = "ol" if element.get("style") == "ordered" else "ul"
-            html = f"<{tag}>{''.join(f'<li>{_rich(item, names)}</li>' for item in items)}</{tag}>"
+            html = f"<{tag}>{''.join(f'<li>{_render_rich_text(item, names)}</li>' for item in items)}</{tag}>"
         case _:
-            opens, closes = _AROUND.get(str(element.get("type")), ("", ""))
-            html = f"{opens}{''.join(_rich(part, names) for part in element.get('elements', ()))}{closes}"
+            opens, closes = _ENCLOSING_TAGS.get(str(element.get("type")), ("", ""))
+            html = f"{opens}{''.join(_render_rich_text(part, names) for part in element.get('elements', ()))}{closes}"
     return html
 
 
-def _table(block: Block, names: Names) -> str:
+def _render_table(block: Block, names: Names) -> str:
     rows = (
-        "".join(f"<td>{_rich(cell, names) or escape(str(cell.get('text', '')))}</td>" for cell in row)
+        "".join(f"<td>{_render_rich_text(cell, names) or escape(str(cell.get('text', '')))}</td>" for cell in row)
         for row in block.get("rows", ())
     )
     return f"<table><tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody></table>"
 
 
-_BLOCKS: Mapping[str, Callable[[Block, Names], str]] = {
+_BLOCK_RENDERERS: Mapping[str, Callable[[Block, Names], str]] = {
     "actions": lambda _block, _names: "",
-    "context": _context,
+    "context": _render_context,
     "context_actions": lambda _block, _names: "",
     "divider": lambda _block, _names: "<hr>",
-    "header": lambda block, names: f"<h2>{_text(block['text'], names)}</h2>",
+    "header": lambda block, names: f"<h2>{_render_text(block['text'], names)}</h2>",
     "input": lambda _block, _names: "",
-    "markdown": lambda block, names: of_slack(str(block.get("text", "")), lambda inner: _angle(inner, names)),
-    "rich_text": lambda block, names: f"<div>{_rich(block, names)}</div>",
-    "section": _section,
-    "table": _table,
+    "markdown": lambda block, names: render_slack(
+        str(block.get("text", "")), lambda inner: _render_angle(inner, names)
+    ),
+    "rich_text": lambda block, names: f"<div>{_render_rich_text(block, names)}</div>",
+    "section": _render_section,
+    "table": _render_table,
 }

@@ -10,10 +10,10 @@ from sandbox.client.session import ClientSession
 Json = dict[str, Any]
 
 #: Messages of a place that are on the page, the newest ones.
-SHOWN = 150
+MAX_MESSAGES = 150
 
 #: The types of files that the page shows as pictures.
-PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class PlatformPane(Protocol):
@@ -22,15 +22,15 @@ class PlatformPane(Protocol):
     @property
     def platform(self) -> ClientPlatform: ...
 
-    def messages(self, session: ClientSession) -> list[Json]:
+    def create_message_views(self, session: ClientSession) -> list[Json]:
         """What stands where the session is, oldest first; each has its `id`."""
         ...
 
-    def about(self, session: ClientSession) -> Json:
+    def create_state_view(self, session: ClientSession) -> Json:
         """What else is seen there: `typing`, `commands`, `modal`, `prompts`."""
         ...
 
-    async def react(self, session: ClientSession, message: str, emoji: str) -> None:
+    async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
         """Add the person's reaction to a message, or take it back.
 
         Raises:
@@ -38,7 +38,7 @@ class PlatformPane(Protocol):
         """
         ...
 
-    async def choose(self, session: ClientSession, message: str, entry: str) -> None:
+    async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
         """Choose an entry of a message's menu.
 
         Raises:
@@ -47,7 +47,7 @@ class PlatformPane(Protocol):
         """
         ...
 
-    async def submit(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
+    async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         """Send a modal.
 
         Raises:
@@ -56,11 +56,11 @@ class PlatformPane(Protocol):
         """
         ...
 
-    def close(self, session: ClientSession, modal: str) -> None:
+    def close_modal(self, session: ClientSession, modal: str) -> None:
         """Put a modal away."""
         ...
 
-    def file(self, key: str) -> tuple[str, bytes]:
+    def get_file(self, key: str) -> tuple[str, bytes]:
         """A file's name and bytes.
 
         Raises:
@@ -69,10 +69,10 @@ class PlatformPane(Protocol):
         ...
 
 
-def pane_of(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
+def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
     """The pane by keys: the platform's name in small letters for all around the messages, and one for each message."""
     platform, key = pane.platform, pane.platform.name.lower()
-    messages = pane.messages(session)[-SHOWN:]
+    messages = pane.create_message_views(session)[-MAX_MESSAGES:]
     place, home = session.place, session.get_home_place()
     view: dict[str, Any] = {f"{key}/{message['id']}": message for message in messages}
     places = session.list_places()
@@ -95,12 +95,12 @@ def pane_of(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
         ],
         "order": [message["id"] for message in messages],
         "menu": list(platform.menu_entries),
-        **pane.about(session),
+        **pane.create_state_view(session),
     }
     return view
 
 
-def seen(session: ClientSession, message: str) -> ClientMessage:
+def find_message(session: ClientSession, message: str) -> ClientMessage:
     """The message of that id, among those that the person sees.
 
     Raises:
@@ -114,13 +114,13 @@ def seen(session: ClientSession, message: str) -> ClientMessage:
     return found
 
 
-def clock(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     return strftime("%H:%M", localtime(seconds))
 
 
-def shown_file(name: str, size: int, kind: str, url: str, about: str = "") -> Json:
-    return {"name": name, "size": size, "url": url, "about": about, "picture": kind in PICTURES}
+def create_file_view(name: str, size: int, kind: str, url: str, about: str = "") -> Json:
+    return {"name": name, "size": size, "url": url, "about": about, "picture": kind in IMAGE_TYPES}
 
 
-def commands_of(commands: Sequence[Mapping[str, str]]) -> list[Json]:
+def sort_commands(commands: Sequence[Mapping[str, str]]) -> list[Json]:
     return sorted(({**command} for command in commands), key=lambda command: str(command["name"]))

@@ -23,7 +23,7 @@ from sandbox.page.calls import ApiCallList
 from sandbox.page.discord import DiscordPane
 from sandbox.page.faults import FaultSwitches
 from sandbox.page.feed import BotFeedReader
-from sandbox.page.pane import PICTURES, PlatformPane
+from sandbox.page.pane import IMAGE_TYPES, PlatformPane
 from sandbox.page.session import PageSession
 from sandbox.page.slack import SlackPane
 from sandbox.slack import SlackSandbox
@@ -33,15 +33,15 @@ log = logging.getLogger(__name__)
 STATIC = Path(__file__).with_name("static")
 
 #: The most bytes of one message of a browser: a file, as text.
-MESSAGE = 16 * 2**20
+MAX_MESSAGE_BYTES = 16 * 2**20
 
 #: What a browser is to keep to: scripts and styles are this page's own, and nothing is fetched from elsewhere.
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -76,17 +76,17 @@ class PageServer:
         self._bot = bot
 
     @asynccontextmanager
-    async def serving(self, port: int) -> AsyncIterator[None]:
+    async def serve(self, port: int) -> AsyncIterator[None]:
         """Serve the page for as long as this is entered.
 
         Args:
             port: where to listen, on this machine alone; any other, if that is taken.
         """
-        app = web.Application(middlewares=[self._guard])
-        app.router.add_get("/", self._index)
-        app.router.add_get("/socket", self._visit)
-        app.router.add_get("/files/{on}/{key}", self._file)
-        app.router.add_get(f"/feed/{self._token}", self._feed)
+        app = web.Application(middlewares=[self._check_origin])
+        app.router.add_get("/", self._serve_index)
+        app.router.add_get("/socket", self._serve_page_socket)
+        app.router.add_get("/files/{on}/{key}", self._serve_file)
+        app.router.add_get(f"/feed/{self._token}", self._serve_feed_socket)
         app.router.add_static("/static/", STATIC)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
@@ -108,7 +108,7 @@ class PageServer:
             await runner.cleanup()
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _check_origin(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         origin = request.headers.get("Origin")
         if request.host not in self._hosts or (
             origin is not None and origin.removeprefix("http://") not in self._hosts
@@ -119,56 +119,56 @@ class PageServer:
             response.headers.update(_HEADERS)
         return response
 
-    async def _index(self, _: web.Request) -> web.FileResponse:
+    async def _serve_index(self, _: web.Request) -> web.FileResponse:
         return web.FileResponse(STATIC / "index.html")
 
-    async def _file(self, request: web.Request) -> web.Response:
+    async def _serve_file(self, request: web.Request) -> web.Response:
         """A file of a message. None but a picture is opened by the browser: it might be a page."""
         try:
-            name, data = self._panes[request.match_info["on"]].file(request.match_info["key"])
+            name, data = self._panes[request.match_info["on"]].get_file(request.match_info["key"])
         except (KeyError, ValueError):
             raise web.HTTPNotFound from None
         kind = guess_type(name)[0]
-        is_shown = kind in PICTURES
+        is_shown = kind in IMAGE_TYPES
         about = {"Content-Disposition": f"{'inline' if is_shown else 'attachment'}; filename*=UTF-8''{quote(name)}"}
         return web.Response(
             body=data, content_type=kind if is_shown and kind else "application/octet-stream", headers=about
         )
 
-    async def _visit(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_page_socket(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Origin") is None or self._bot is None:  # every browser tells where a socket comes from
             raise web.HTTPForbidden
         visit = PageSession(self._panes, self._bot, self.feed, self._calls, self._switches)
-        async with self._socket(request) as socket:
-            await visit.serve(socket, self._changed)
+        async with self._open_socket(request) as socket:
+            await visit.serve(socket, self._wait_for_change)
         return socket
 
-    async def _feed(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_feed_socket(self, request: web.Request) -> web.StreamResponse:
         """The bot's end: it tells, and hears by how much it is to be slowed down."""
 
         async def slow() -> None:
             told = 0.0
             while True:
-                if self.feed.slow != told:
-                    told = self.feed.slow
+                if self.feed.model_delay != told:
+                    told = self.feed.model_delay
                     await socket.send_json({"slow": told})
                 await self.feed.wait_for_change()
 
         self.feed.notices.clear()
-        async with self._socket(request) as socket:
+        async with self._open_socket(request) as socket:
             slowing = asyncio.create_task(slow(), name="slowing the model down")
             try:
                 async for message in socket:
                     if message.type is WSMsgType.TEXT:
-                        self.feed.told(message.json())
+                        self.feed.apply_updates(message.json())
             finally:
                 slowing.cancel()
                 await asyncio.wait([slowing])
         return socket
 
     @asynccontextmanager
-    async def _socket(self, request: web.Request) -> AsyncIterator[web.WebSocketResponse]:
-        socket = web.WebSocketResponse(max_msg_size=MESSAGE, heartbeat=20)
+    async def _open_socket(self, request: web.Request) -> AsyncIterator[web.WebSocketResponse]:
+        socket = web.WebSocketResponse(max_msg_size=MAX_MESSAGE_BYTES, heartbeat=20)
         await socket.prepare(request)
         self._sockets.add(socket)
         try:
@@ -176,7 +176,7 @@ class PageServer:
         finally:
             self._sockets.discard(socket)
 
-    async def _changed(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait until there may be something else to see."""
         assert self._bot is not None
         waits = (

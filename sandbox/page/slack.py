@@ -9,33 +9,33 @@ from rich.emoji import Emoji
 from sandbox.client.platform import ActionRefusedError
 from sandbox.client.session import ClientSession
 from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform
-from sandbox.page.mrkdwn import of_blocks, of_content, of_mrkdwn
-from sandbox.page.pane import Json, clock, shown_file
+from sandbox.page.mrkdwn import render_blocks, render_content, render_mrkdwn
+from sandbox.page.pane import Json, create_file_view, format_time
 from sandbox.slack import ModalView, SlackMessage, SlackSandbox
 from sandbox.slack.state.controls import find_controls
 
 #: Emoji of Slack's that are called otherwise elsewhere.
-_CALLED = {"+1": "thumbs_up", "-1": "thumbs_down"}
+_EMOJI_NAMES = {"+1": "thumbs_up", "-1": "thumbs_down"}
 
 
 class SlackPane:
     def __init__(self, slack: SlackSandbox) -> None:
         self.platform = SlackPlatform(slack)
         self._slack = slack
-        self._made: dict[str, tuple[object, str]] = {}
+        self._html_cache: dict[str, tuple[object, str]] = {}
 
-    def messages(self, session: ClientSession) -> list[Json]:
-        place, me, names = session.place, session.user.id, self._names
+    def create_message_views(self, session: ClientSession) -> list[Json]:
+        place, me, names = session.place, session.user.id, self._names_by_id
         said = [m for m in self._slack.messages(place.channel) if m.ephemeral_to in (None, me)]
         if place.thread is not None:
-            return [self._message(m, me, names) for m in said if place.thread in (m.ts, m.thread_ts)]
+            return [self._create_message_view(m, me, names) for m in said if place.thread in (m.ts, m.thread_ts)]
         replies: dict[str, list[SlackMessage]] = {}
         for message in said:
             if message.is_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
-        return [self._root(m, replies.get(m.ts, []), me, names) for m in said if not m.is_reply]
+        return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in said if not m.is_reply]
 
-    def about(self, session: ClientSession) -> Json:
+    def create_state_view(self, session: ClientSession) -> Json:
         place, slack = session.place, self._slack
         modals = slack.modals(session.user.id)
         working = [
@@ -47,81 +47,83 @@ class SlackPane:
         return {
             "typing": f"{self.platform.bot_name} is working…" if busy else "",
             "title": next((session.title for session in working if session.title), ""),
-            "commands": self._commands() if place.thread is None else [],
-            "modal": self._modal(modals[-1]) if modals else None,
-            "prompts": self._prompts(session) if place.is_dm and place.thread is None else [],
+            "commands": self._create_command_views() if place.thread is None else [],
+            "modal": self._create_modal_view(modals[-1]) if modals else None,
+            "prompts": self._create_prompt_views(session) if place.is_dm and place.thread is None else [],
         }
 
-    async def react(self, session: ClientSession, message: str, emoji: str) -> None:
+    async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
         name = emoji.strip(":")
-        found = self._found(session, message)
+        found = self._find_message(session, message)
         if session.user.id in found.reactions.get(name, ()):
             await self._slack.remove_reaction(session.user.id, found, name)
         else:
             await self._slack.add_reaction(session.user.id, found, name)
 
-    async def choose(self, session: ClientSession, message: str, entry: str) -> None:
-        found, shortcut = self._found(session, message), self._slack.shortcuts.get(entry)
+    async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
+        found, shortcut = self._find_message(session, message), self._slack.shortcuts.get(entry)
         if shortcut is None:
             raise ValueError(f"there is no {entry} in the menu")
         if not await self._slack.use_shortcut(session.user.id, found, shortcut):
             raise ActionRefusedError(f"{self.platform.bot_name} has not heard it.")
 
-    async def submit(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
-        view = self._open(session, modal)
+    async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
+        view = self._find_modal(session, modal)
         if not await self._slack.submit_modal(view, **values) and not view.errors:
             raise ActionRefusedError("We had some trouble connecting. Try again?")
 
-    def close(self, session: ClientSession, modal: str) -> None:
-        self._slack.close_modal(self._open(session, modal))
+    def close_modal(self, session: ClientSession, modal: str) -> None:
+        self._slack.close_modal(self._find_modal(session, modal))
 
-    def file(self, key: str) -> tuple[str, bytes]:
+    def get_file(self, key: str) -> tuple[str, bytes]:
         file = self._slack.find_file(key)
         if file is None:
             raise ValueError("there is no such file")
         return file.name, file.data
 
     @property
-    def _names(self) -> Mapping[str, str]:
+    def _names_by_id(self) -> Mapping[str, str]:
         slack = self._slack
         people = {user.id: user.name for user in slack.people.values()}
         channels = {channel.id: channel.name for channel in slack.channels.values()}
         return people | channels | {slack.bot_user_id: self.platform.bot_name, "USLACKBOT": "Slackbot"}
 
-    def _commands(self) -> list[Json]:
+    def _create_command_views(self) -> list[Json]:
         return [
             {"name": c["command"].removeprefix("/"), "hint": c.get("usage_hint", ""), "about": c["description"]}
             for c in self._slack.commands
         ]
 
-    def _prompts(self, session: ClientSession) -> Sequence[Json]:
+    def _create_prompt_views(self, session: ClientSession) -> Sequence[Json]:
         channel = self._slack.open_dm(session.user.id)
         return [{"title": title, "message": message} for title, message in channel.prompts]
 
-    def _found(self, session: ClientSession, ts: str) -> SlackMessage:
+    def _find_message(self, session: ClientSession, ts: str) -> SlackMessage:
         found = next((message for message in self._slack.messages(session.place.channel) if message.ts == ts), None)
         if found is None:
             raise ValueError("the message is gone")
         return found
 
-    def _open(self, session: ClientSession, modal: str) -> ModalView:
+    def _find_modal(self, session: ClientSession, modal: str) -> ModalView:
         found = next((view for view in self._slack.modals(session.user.id) if view.id == modal), None)
         if found is None:
             raise ValueError("it is not open any more")
         return found
 
-    def _root(self, message: SlackMessage, replies: Sequence[SlackMessage], me: str, names: Mapping[str, str]) -> Json:
-        root = self._message(message, me, names)
+    def _create_root_view(
+        self, message: SlackMessage, replies: Sequence[SlackMessage], me: str, names: Mapping[str, str]
+    ) -> Json:
+        root = self._create_message_view(message, me, names)
         if replies:
-            newest = self._message(replies[-1], me, names)
-            people = dict.fromkeys(self._author(reply, names) for reply in replies)
+            newest = self._create_message_view(replies[-1], me, names)
+            people = dict.fromkeys(self._author_name(reply, names) for reply in replies)
             root["replies"] = {"count": len(replies), "people": list(people)[:4], "newest": newest}
         return root
 
-    def _author(self, message: SlackMessage, names: Mapping[str, str]) -> str:
+    def _author_name(self, message: SlackMessage, names: Mapping[str, str]) -> str:
         return message.username or names.get(message.user or "") or message.bot_id or ""
 
-    def _message(self, message: SlackMessage, me: str, names: Mapping[str, str]) -> Json:
+    def _create_message_view(self, message: SlackMessage, me: str, names: Mapping[str, str]) -> Json:
         version = message.version_for(me)
         session = self._slack.find_session(message)
         streams = message.stream is not None and message.stream.is_live
@@ -131,14 +133,14 @@ class SlackPane:
         content = version.content
         return {
             "id": message.ts,
-            "author": self._author(message, names),
+            "author": self._author_name(message, names),
             "bot": by_bot,
             "app": message.bot_id is not None or message.user == "USLACKBOT",
-            "time": clock(float(message.ts)),
-            "html": self._html(message.ts, content, lambda: of_content(content, names)),
+            "time": format_time(float(message.ts)),
+            "html": self._render_html(message.ts, content, lambda: render_content(content, names)),
             "plan": content.plan,
             "tasks": [
-                {"title": task.title, "status": task.status, "html": of_mrkdwn(task.details or task.output, names)}
+                {"title": task.title, "status": task.status, "html": render_mrkdwn(task.details or task.output, names)}
                 for task in version.tasks
             ],
             "streams": streams,
@@ -150,26 +152,26 @@ class SlackPane:
             "source": version.text if message.user == me else "",
             "pings": me in version.pings or bool({"channel", "here", "everyone"} & version.pings),
             "files": [
-                shown_file(f.name, len(f.data), guess_type(f.name)[0] or "", f"/files/slack/{f.id}", f.title)
+                create_file_view(f.name, len(f.data), guess_type(f.name)[0] or "", f"/files/slack/{f.id}", f.title)
                 for f in message.files
             ],
-            "buttons": [*buttons, *_pressed(message)],
-            "reactions": [_reaction(name, users, me) for name, users in message.reactions.items()],
+            "buttons": [*buttons, *_create_button_views(message)],
+            "reactions": [_create_reaction_view(name, users, me) for name, users in message.reactions.items()],
         }
 
-    def _html(self, key: str, content: object, make: Any) -> str:
-        known, html = self._made.get(key, (None, ""))
+    def _render_html(self, key: str, content: object, make: Any) -> str:
+        known, html = self._html_cache.get(key, (None, ""))
         if known is not content:
             html = make()
-            self._made[key] = content, html
+            self._html_cache[key] = content, html
         return html
 
-    def _modal(self, view: ModalView) -> Json:
-        names = self._names
+    def _create_modal_view(self, view: ModalView) -> Json:
+        names = self._names_by_id
         parts: list[Json] = []
         for block in view.content["blocks"]:
             if block["type"] != "input":
-                parts.append({"html": of_blocks([block], names)})
+                parts.append({"html": render_blocks([block], names)})
                 continue
             element = block["element"]
             parts.append(
@@ -189,12 +191,12 @@ class SlackPane:
         return {"id": view.id, "title": view.title, "parts": parts, **words}
 
 
-def _reaction(name: str, users: Sequence[str], me: str) -> Json:
-    emoji = Emoji.replace(f":{_CALLED.get(name, name)}:")
+def _create_reaction_view(name: str, users: Sequence[str], me: str) -> Json:
+    emoji = Emoji.replace(f":{_EMOJI_NAMES.get(name, name)}:")
     return {"key": name, "emoji": emoji, "count": len(users), "mine": me in users}
 
 
-def _pressed(message: SlackMessage) -> list[Json]:
+def _create_button_views(message: SlackMessage) -> list[Json]:
     """What can be pressed; the options of one select stand together."""
     buttons: list[Json] = []
     selects: dict[str, Json] = {}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sandbox.page.markdown import of_discord
-from sandbox.page.mrkdwn import of_blocks, of_mrkdwn
+from sandbox.page.markdown import render_discord
+from sandbox.page.mrkdwn import render_blocks, render_mrkdwn
 from tests.sandbox.page.test_markdown import Seen, of_slacks
 
 NAMES = {"U1": "<img src=x onerror=alert(1)>"}
@@ -38,6 +38,6 @@ def test_the_sandbox_page_shows_messages_as_plain_text(attack: str) -> None:
     rich = {"type": "rich_text", "elements": [{"type": "link", "url": attack, "text": attack}, text]}
     section = {"type": "section", "text": {"type": "mrkdwn", "text": attack}}
     header = {"type": "header", "text": {"type": "plain_text", "text": attack}}
-    blocks = of_blocks([rich, section, header, {"type": attack}], NAMES)
-    shown = of_discord(attack, NAMES), of_slacks(attack), of_mrkdwn(attack, NAMES), blocks
+    blocks = render_blocks([rich, section, header, {"type": attack}], NAMES)
+    shown = render_discord(attack, NAMES), of_slacks(attack), render_mrkdwn(attack, NAMES), blocks
     assert [Seen(html).wrong for html in shown] == [[], [], [], []]

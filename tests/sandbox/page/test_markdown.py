@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.page.markdown import of_discord, of_slack
-from sandbox.page.mrkdwn import of_mrkdwn
+from sandbox.page.markdown import render_discord, render_slack
+from sandbox.page.mrkdwn import render_mrkdwn
 
 NAMES = {"12": "ada", "5": "general", "U1": "ada", "C5": "general"}
 
@@ -32,12 +32,12 @@ class Seen(HTMLParser):
 
 
 def of_slacks(text: str) -> str:
-    return of_slack(text, lambda inner: "")
+    return render_slack(text, lambda inner: "")
 
 
 @given(st.text(st.sampled_from("<>@#!|&;:/\"'`*_~()[]\\\n -ahtps:jv\ue000\ue0010")))
 def test_no_words_at_all_become_anything_but_what_the_page_makes(text: str) -> None:
-    for html in (of_discord(text, NAMES), of_slacks(text), of_mrkdwn(text, NAMES)):
+    for html in (render_discord(text, NAMES), of_slacks(text), render_mrkdwn(text, NAMES)):
         assert Seen(html).wrong == []
 
 
@@ -55,7 +55,7 @@ def test_no_words_at_all_become_anything_but_what_the_page_makes(text: str) -> N
     ],
 )
 def test_discord_has_markdown_of_its_own(text: str, shown: str) -> None:
-    assert shown in of_discord(text, NAMES)
+    assert shown in render_discord(text, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_discord_has_markdown_of_its_own(text: str, shown: str) -> None:
     ],
 )
 def test_slack_has_mrkdwn(text: str, shown: str) -> None:
-    assert shown in of_mrkdwn(text, NAMES)
+    assert shown in render_mrkdwn(text, NAMES)
 
 
 def test_slacks_markdown_has_tables_whose_columns_go_to_their_sides() -> None:
