@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
-from core.errors import DamagedSessionError, DamagedTurnError
+from core.errors import DamagedSessionError
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start
@@ -176,7 +176,7 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
     await bot.everywhere(after)
 
 
-async def test_an_unreadable_message_gets_an_apology_and_blocks_no_other_session(start: Start, tmp_path: Path) -> None:
+async def test_an_unreadable_message_blocks_no_other(start: Start, tmp_path: Path) -> None:
     bot = await start(DATA_DIR=str(tmp_path / "data"))
     bot.answer = lambda asked: "Here." if "before" in asked.text else [Say("Beginning"), Pause(60.0)]
     here, others, known = talks(bot), talks(bot), talks(bot)
@@ -204,8 +204,6 @@ async def test_an_unreadable_message_gets_an_apology_and_blocks_no_other_session
     async def after(platform: Platform) -> None:
         talk = here[platform]
         await bot.reply(platform, others[platform], lambda text: text == "All of it.")
-        await platform.wait_for(lambda: sum(DamagedTurnError.public in reply.text for reply in talk.replies()) == 2)
-        assert [reply.text.split()[0] for reply in talk.replies()] == ["Here.", "⚠️", "⚠️"]
         await bot.ask(platform, talk, "again", "All of it.")
         await known[platform].say("and?")
         await bot.reply(platform, known[platform], lambda text: DamagedSessionError.public in text)

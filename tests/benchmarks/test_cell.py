@@ -7,10 +7,10 @@ from benchmarks.replies.contenders.parley import NAME
 from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.load import Ending, Load
 
-#: Fast enough for a test; what the figures are is then a matter of this machine.
+#: Speed for a test: the figures then depend on this machine.
 QUICK = 40.0
 
-#: What they lose even by themselves: the end of a text that is too long for one message.
+#: Contenders that cut a text that is too long for one message.
 CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
 
 

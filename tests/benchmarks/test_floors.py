@@ -14,13 +14,13 @@ ONE = Load(1, 1, Ending.TOGETHER)
 
 
 def edits_of(calls: int, seconds: float, *, slides: bool) -> Rules:
-    """Rules under which a reply is one message, and posts are as scarce as edits."""
+    """Return rules with one message per reply, and posts as scarce as edits."""
     window = Window(calls, seconds, slides)
     return Rules(window, window, False, window, None, size=1_000_000)
 
 
 def age_of(moments: tuple[float, ...], spans: float) -> float:
-    """The mean age over a span if text is shown at these moments, fresh as it was when it set out."""
+    """Return the mean age over a span if edits show the current text at these moments."""
     age, shown, since = 0.0, 0.0, 0.0
     for moment in [*sorted(moments), spans]:
         age += (moment - since) * ((moment + since) / 2 - shown)
@@ -37,7 +37,7 @@ def test_no_schedule_beats_the_floor_and_an_even_one_reaches_it() -> None:
 
 
 def keeps_one(moments: tuple[float, ...], window: Window) -> bool:
-    """Whether each window that begins with one of these calls has an unused one at each moment."""
+    """Return whether each window has an unused call at each moment."""
     begun, used = -math.inf, 0
     for moment in moments:
         begun, used = (moment, 1) if moment >= begun + window.seconds else (begun, used + 1)

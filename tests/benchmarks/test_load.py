@@ -23,7 +23,7 @@ from tests.benchmarks.test_soak import Silent
 
 
 class Shown(Silent):
-    """A place where the bot has said this."""
+    """Session in which the bot has sent these messages."""
 
     def __init__(self, *told: Told) -> None:
         self._told = list(told)
@@ -42,7 +42,7 @@ def asked(*messages: tuple[str, str], results: tuple[ToolResult, ...] = ()) -> R
 
 
 def named(wanted: str, session: int = 1) -> str:
-    """A message of a session that is of that kind, and not its first."""
+    """Return the name of a message of that kind that is not the first of the session."""
     return next(name for number in range(1, 1000) if kind(name := f"s{session}-{number}") == wanted)
 
 

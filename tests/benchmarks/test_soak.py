@@ -34,7 +34,7 @@ class Silent:
 
 
 def shown(*answers: str) -> str:
-    """As a platform may cut it."""
+    """Return the chunks of an answer."""
     return "\n".join(answers).replace("w1", "\nw1")
 
 
@@ -143,7 +143,7 @@ def test_messages_that_no_bot_received_are_counted_separately() -> None:
 async def test_a_soak_with_faults_loses_doubles_and_cuts_no_reply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "PAUSES", (1.0, 1.5))  # who is quicker may be overtaken where processes wait for a core
+    monkeypatch.setattr(run, "PAUSES", (1.0, 1.5))  # on an overloaded machine a faster message may be overtaken
     outcome = await run.soak(Load(messages=80, sessions=20, at_once=6, every=12), tmp_path)
     assert faults(outcome) == []
     assert outcome.made.total() >= 2

@@ -20,7 +20,7 @@ async def test_a_turn_of_one_message_writes_in_at_most_five_statements(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alone, "TURNS", 5)
-    monkeypatch.setattr(alone, "WARM", 20)  # so that no session is new
+    monkeypatch.setattr(alone, "WARM", 20)  # no session is new afterwards
     monkeypatch.setattr(alone, "IDLE", 0.1)
     steps, _ = await alone.one_at_a_time(database_url)
     written = writes(steps.statements)

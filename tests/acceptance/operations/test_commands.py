@@ -80,7 +80,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert [(one["kind"], one["subject"]) for one in seen["findings"]] == [("failing", failed[1])]
     code, said = await operator.types("status")
     assert code == 1
-    assert "ProviderRequestError: turns that failed in the last hour: 1" in said
+    assert "1 turns failed in the last hour with ProviderRequestError" in said
     code, said = await operator.types(f"why (turn`{failed[1]}`)")
     assert code == 0
     assert "ProviderRequestError: " in said

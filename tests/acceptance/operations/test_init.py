@@ -86,9 +86,9 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
     # current values are masked; a wrong answer is explained and not saved
     slack.scopes.discard("im:history")
     async with seated(zygote, tmp_path, "init", settings) as seat:
-        await seat.answers("[both] ", "everywhere")
+        await seat.answers("[both]: ", "everywhere")
         await seat.sees("Write slack, discord, both, or Enter.")
-        await seat.answers("[both] ", "slack")
+        await seat.answers("[both]: ", "slack")
         await seat.answers("SLACK_BOT_TOKEN [xoxb-…year]: ", "")
         await seat.sees("FAIL SLACK_BOT_TOKEN: Slack says invalid_auth.")
         await seat.answers("goes on without: ", "xoxb-\x01é")
@@ -111,7 +111,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
 
     # again: Enter keeps a good value, and an unreachable service may be saved unchecked
     async with ScriptedOpenAI(["ok"] * 9, models=["real"]) as model, seated(zygote, tmp_path, "init", settings) as seat:
-        await seat.answers("[both] ", "")
+        await seat.answers("[both]: ", "")
         await seat.answers(f"SLACK_BOT_TOKEN [xoxb-…{slack.bot_token[-4:]}]: ", "")
         slack.faults.fail("apps.connections.open", status=503)
         await seat.answers("SLACK_APP_TOKEN: ", slack.app_token)

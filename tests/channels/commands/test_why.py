@@ -1,4 +1,4 @@
-"""Why: who asked is told what an answer was made of, on each platform the same."""
+"""Turn reports for the author of a message, on both platforms."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ async def forecast(arguments: dict[str, Any]) -> str:
 
 
 def asks_both(asked: ReceivedRequest) -> Turn:
-    """The model looks at two days, one of which there is not, and then says it."""
+    """Call the tool for two days, of which one fails, and then answer."""
     calls = [CallTool("forecast", {"day": "monday"}), CallTool("forecast", {"day": "never"})]
     return "Sun on Monday." if any(role == "tool" for role, _ in asked.messages) else calls
 
@@ -68,16 +68,16 @@ async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbo
         assert ways == [told] * 4
         assert [message.text for message in talk.replies()] == ["Sun on Monday."]
 
-        # an admin is told it, too, on each of these ways
+        # an admin gets the report, too, on each of these ways
         assert await by_button(talk, "grace") == words.WHY_NOT_YOURS
         talk.bot.desk.access_policy._admins = frozenset({str(talk.sandbox.people["grace"].id)})
         assert await by_button(talk, "grace") == told
         assert await by_menu(talk, question, "grace") == told
         assert await by_command(talk, "grace", turn.id) == told
 
-        # of an earlier one by its id, however that is copied, and of a later one without
+        # an earlier turn by its id in any form, and the last turn without an id
         if isinstance(talk, SlackTalk):
-            talk.root = None  # a conversation of its own
+            talk.root = None  # a session of its own
         await talk.say("how is the weather now?")
         _, later = await talk.bot.settled(2)
         for anybody in ("ada", "grace"):
@@ -89,7 +89,7 @@ async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbo
         talk.bot.desk.access_policy._admins = frozenset()
         assert await by_command(talk, "grace", turn.id) == words.WHY_NOT_YOURS
 
-        # as a word to the bot it is said how to ask, and without its sign it is a question like any other
+        # in a message, the command explains its use, and the plain word is a question
         await talk.say("/why")
         await shows(talk, lambda found: found[-1] == words.WHY_PRIVATELY)
         assert len(await talk.bot.turn_rows()) == 2

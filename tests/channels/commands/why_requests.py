@@ -1,4 +1,4 @@
-"""The ways in which people ask why, on either platform: each tells the asker, and nobody else."""
+"""Interactions that return a turn report privately, on both platforms."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.channels.platforms import SlackTalk, Talk
 
 
 async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None) -> str:
-    """What somebody is told who presses the button; or one that he has made up."""
+    """Press the button, or a forged one, and return the private answer."""
     if button is None:
         before = len(talk.whispers(user))
         await talk.press(words.WHY, user=user)
@@ -33,7 +33,7 @@ async def by_command(talk: Any, user: str = "ada", turn: str = "") -> str:
 
 
 async def by_menu(talk: Any, message: Any, user: str = "ada") -> str:
-    """What somebody is told who asks it of a message."""
+    """Use the menu of a message, and return the private answer."""
     if isinstance(talk, SlackTalk):
         before = len(talk.whispers(user))
         assert await talk.sandbox.use_shortcut(user, message, WHY)

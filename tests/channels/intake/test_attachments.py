@@ -1,4 +1,4 @@
-"""Files that people send, on their way to the model; on both platforms the same."""
+"""Attachments from the user to the model, on both platforms."""
 
 import asyncio
 import base64
@@ -22,11 +22,11 @@ from tests.channels.slack.conftest import quick_pings
 
 __all__ = ["quick_pings"]
 
-PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 340  # the same in every kind of base64
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 340  # the same in all base64 alphabets
 PDF = b"%PDF-1.7\n" + b"x" * 2_000
 B64 = base64.b64encode(PNG).decode()
 
-#: How each vendor's wire has a picture.
+#: Format of an image in each vendor's API.
 WIRES: dict[str, Any] = {
     "openai": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{B64}"}},
     "anthropic": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": B64}},
@@ -41,7 +41,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 
 def last_said(talk: Talk, vendor: str = "openai") -> list[Any]:
-    """The parts of the newest message in the newest request."""
+    """Return the parts of the newest message in the newest request."""
     body = talk.bot.model.requests[-1]
     newest = (body.get("messages") or body.get("contents"))[-1]
     parts: list[Any] | str = newest["parts"] if vendor == "gemini" else newest["content"]
@@ -58,7 +58,7 @@ async def kept(talk: Talk) -> list[bytes]:
 
 
 async def asked(talk: Talk) -> int:
-    """How many questions are stored."""
+    """Return the number of stored messages."""
     async with talk.bot.database.read() as connection:
         query = sa.select(sa.func.count()).select_from(messages).where(messages.c.role == "user")
         return int((await connection.execute(query)).scalar_one())
@@ -166,7 +166,7 @@ async def test_a_failed_download_is_retried_and_a_hanging_one_blocks_nobody(sand
         assert "cat.png (2 kB): it did not come in time]" in text_said(talk)
 
 
-# Slack alone
+# Slack only
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
         assert "<p>mine</p>" in text_said(talk)
 
 
-# Discord alone
+# Discord only
 
 
 async def test_an_expired_discord_url_is_refreshed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Messages are stored in order, missing ones are fetched, and the watermark lies before all that is not stored."""
+"""Storing in order, backfill, and the watermark before all messages that are not stored."""
 
 import asyncio
 import time
@@ -38,19 +38,19 @@ async def places(tmp_path: Path) -> AsyncIterator[Watermarks]:
 
 
 class World:
-    """A platform with a history, and a database that may fail.
+    """Platform with a history, and a database that may fail.
 
     Attributes:
-        heard_at: when the platform was last heard.
-        taken: the texts that were stored.
-        looks: since when messages were fetched, for each gap.
-        fetched: the places that were fetched, each time.
-        history: what fetching finds.
-        is_down: whether the database fails; failures: how often it fails, as long as it is not down.
-        is_stuck: whether no fetch ends; stuck_at: a place whose fetch does not end.
-        closed_at: how the names of places begin that cannot be fetched; closed: how often one was tried.
-        gate: what fetches wait for.
-        refused: texts that the database will never take; broken: texts that fail with an unknown error.
+        heard_at: the time of the platform's last event.
+        taken: the stored texts.
+        looks: the start of each fetched gap.
+        fetched: the places of each fetch.
+        history: the messages that a fetch finds.
+        is_down: whether the database fails; failures: the number of further failures while it is up.
+        is_stuck: whether all fetches hang; stuck_at: a place whose fetch hangs.
+        closed_at: prefix of the places that cannot be fetched; closed: the number of their tries.
+        gate: the event that fetches wait for.
+        refused: texts that the database always rejects; broken: texts that raise an unknown error.
     """
 
     def __init__(self, places: Watermarks, bounds: BackfillLimits) -> None:
@@ -86,7 +86,7 @@ class World:
         return self.backfill._gap is not None
 
     async def connect(self) -> None:
-        """It is connected at once."""
+        """Connect at once."""
 
     async def fails(self, *calls: IncomingMessage) -> None:
         """Receive messages while the database is down."""
@@ -144,7 +144,7 @@ def called(text: str, at: float, place: str = PLACE) -> IncomingMessage:
 
 
 async def serve(places: Watermarks, place: str = PLACE) -> float:
-    """Make a place known; return a time at which the bot was known there."""
+    """Make a place known; return a time after that."""
     now = time.time()
     row = {"id": f"{place}:1", "app": "app", "user_id": place, "created_at": now - 100, "updated_at": now - 100}
     async with places._database.write() as connection:
@@ -152,7 +152,7 @@ async def serve(places: Watermarks, place: str = PLACE) -> float:
     return now - 50
 
 
-# The watermark
+# Watermark
 
 
 async def test_the_watermark_is_stored_on_change_and_not_before_the_first_event(
@@ -357,7 +357,7 @@ async def test_an_edit_or_deletion_before_storing_is_applied(
         await until(lambda: world.taken == ["my words", "as it was"])
         late = called("a slow secret", now)
         await world.backfill.apply_edit(late.inbound.event_key, None)
-        for deleted in (secret, late):  # Slack delivers it again, and late
+        for deleted in (secret, late):  # Slack redelivers it late
             await world.backfill.receive(deleted)
         assert world.taken == ["my words", "as it was"]
 
@@ -449,7 +449,7 @@ async def test_fetched_messages_precede_new_ones_after_a_database_outage(
 
 
 async def waiting(world: World, call: IncomingMessage, *, since: float) -> asyncio.Task[None]:
-    """A message that waits for the fetch of its place, which waits for the gate."""
+    """Return the task of a message that waits for the gated fetch of its place."""
     world.gate.clear()
     world.backfill.open_gap(since)
     receiving = asyncio.create_task(world.backfill.receive(call))
@@ -559,7 +559,7 @@ async def test_a_slow_place_does_not_delay_others(places: Watermarks) -> None:
 async def test_a_failing_place_is_retried_and_delays_no_other(places: Watermarks) -> None:
     said, others = await serve_many(places, 2 * backfill.CONCURRENCY)
     async with world_of(places) as world:
-        world.closed_at, world.heard_at = others[-1], time.time()  # it comes first
+        world.closed_at, world.heard_at = others[-1], time.time()  # it is fetched first
         world.history = [called(place, said, place) for place in others]
         world.backfill.open_gap(said - 1)
         await until(lambda: len(world.taken) == len(others) - 1)

@@ -1,4 +1,4 @@
-"""Other people's words in front of a question: framed, attributed, bounded."""
+"""Context messages before a question: framed, attributed and limited."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from channels.intake.context import build_frames, label_names
 from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, QUOTE_CLOSE, QUOTE_OPEN, escape_brackets
 from tests.fixtures.inbox_messages import inbound
 
-#: What may try to pass for a frame, a line's beginning, or somebody else.
+#: Texts that imitate a frame, the start of a line, or another user.
 _TRICKS = [
     QUOTE_OPEN,
     QUOTE_CLOSE,

@@ -1,4 +1,4 @@
-"""Edits that call the bot, and changes of what is being kept, on both platforms."""
+"""Edits that mention the bot, and edits during storing, on both platforms."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -71,7 +71,7 @@ async def test_an_added_mention_during_downtime_is_answered(
         await talk.say("one")
         await says(talk, "heard one")
         said = await sandbox.post_message("ada", "general", "who is on call?")
-        await asyncio.sleep(0.05)  # it is said before the bot was heard last
+        await asyncio.sleep(0.05)  # its time lies before the watermark
         await talk.say("two")
         await talk.bot.settled(2)
     await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call?")
@@ -119,7 +119,7 @@ async def test_changes_during_storing_are_applied(
         text = f"{talk.bot.mention} two"
         change = sandbox.delete_message("ada", said) if deletes else sandbox.edit_message("ada", said, text)
         changing = asyncio.create_task(change)
-        await asyncio.sleep(0.2)  # it is told meanwhile
+        await asyncio.sleep(0.2)  # the edit arrives meanwhile
         go_on.set()
         await changing
         rows = await talk.bot.database.until(
@@ -130,5 +130,5 @@ async def test_changes_during_storing_are_applied(
 
 
 def said_by(row: Any) -> str:
-    """What a message says as it was edited last."""
+    """Return the text of a message after its last edit."""
     return str((row.edited_message or row.message)["text"])

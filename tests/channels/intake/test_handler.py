@@ -38,12 +38,12 @@ from tests.fixtures.inbox_messages import inbound
 
 ADA = Actor("test", "ada")
 
-#: No slash commands, and no menus.
+#: Syntax of a platform without slash commands and menus.
 WAYS = CommandSyntax({}, "", lambda _: ())
 
 
 class Place:
-    """An intake before the real core, with nobody at work; and what is seen of it."""
+    """Intake with the real core and without workers, and its visible effects."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -142,7 +142,7 @@ class Place:
         return turn
 
     async def waiting(self) -> list[str]:
-        """What waits to be answered."""
+        """Return the texts of the queued messages."""
         query = sa.select(inbox.c.message).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
         async with self.database.read() as connection:
             found = (await connection.execute(query.order_by(inbox.c.id))).scalars().all()
@@ -346,7 +346,7 @@ async def test_a_command_that_cannot_be_stored_runs_when_it_is_redelivered(
 
 @pytest.mark.parametrize("is_late", [True, False])
 async def test_the_last_choice_wins_although_an_earlier_one_arrives_later(place: Place, *, is_late: bool) -> None:
-    """Slack brings one again that another worker did not acknowledge, and nobody knows that it is late."""
+    """Check the order of choices: Slack redelivers an unacknowledged command late."""
     await place.hear("hello")
     late = inbound("mute")
     await place.hear("listen")
@@ -410,7 +410,7 @@ async def test_draining_is_limited_in_time(place: Place) -> None:
         await place.intake.drain(0.01)
     place.answers.set()
     await place.intake.drain(1)
-    assert place.said == []  # what came too late is given up
+    assert place.said == []  # the late task is given up
 
 
 async def test_a_failed_turn_is_retried_for_its_author(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""What people ask for by commands and buttons is done once, also if the process dies in the middle of it."""
+"""Commands and presses run once, also if the process dies meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -153,7 +153,7 @@ async def test_an_interaction_that_cannot_be_stored_is_processed(
 async def test_the_token_of_an_interaction_is_encrypted_in_the_database(tmp_path: Path) -> None:
     async with sandbox_of("discord") as server, talking(server, tmp_path, "one") as talk:
         place = server.channels["general"]
-        server.permissions.discard("send_messages")  # so the answer is for the asker alone
+        server.permissions.discard("send_messages")  # so the answer is private
         (shown,) = await server.run_command("ada", place, "ask", question="why?")
         await until(lambda: shown.text == "one")
         (row,) = await talk.bot.inbox_rows()
@@ -211,7 +211,7 @@ async def test_the_next_process_checks_access_of_stored_interactions(
 async def _left(
     sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *script: Any, **more: Any
 ) -> None:
-    """A process that has answered a question is gone in the middle of a command."""
+    """Kill a process during a command, after it has answered a question."""
     begun, run = asyncio.Event(), CommandHandler.run
 
     async def dies(*_: Any) -> Any:
@@ -231,5 +231,5 @@ async def _left(
 
 
 async def gone(bot: Any) -> None:
-    """Nothing is left to be done."""
+    """Return whether no interaction is pending."""
     await bot.database.until(partial(rows, bot), lambda found: not found)

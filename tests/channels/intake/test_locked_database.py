@@ -16,7 +16,7 @@ from sandbox.slack import SlackSandbox
 from tests.channels.platforms import sandbox_of, says, talking
 from tests.channels.wiring import MODELS
 
-#: Seconds after which a sandbox takes an interaction for unacknowledged. Slack and Discord wait for 3.
+#: Acknowledgement timeout of the sandbox in seconds. Slack and Discord wait for 3.
 ACK_TIMEOUT_SECONDS = 2.0
 
 Interaction = Callable[[Any], Awaitable[Any]]
@@ -33,7 +33,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
     """Hold the write lock of the bot's database."""
     file = folder / "parley.db"
     with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as database:
-        # in a thread: the bot may be in a transaction, which needs this loop to end
+        # in a thread: a transaction of the bot needs this loop to end
         await asyncio.to_thread(database.execute, "BEGIN EXCLUSIVE")
         yield
 
@@ -57,7 +57,7 @@ async def shortcut(talk: Any) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Interactions that are given at once, and what they end in: private messages to their user, and all replies."""
+    """Concurrent interactions, and their expected private messages and replies."""
 
     interactions: Sequence[Interaction]
     private: Sequence[str] = ()

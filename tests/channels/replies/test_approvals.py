@@ -1,4 +1,4 @@
-"""Calls that people decide on, on either platform, through its real client."""
+"""Approvals of tool calls, through the real clients of both platforms."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 
 class Till:
-    """A tool that asks first, and what it was called with."""
+    """Tool with a confirmation that records its calls."""
 
     def __init__(self, **more: Any) -> None:
         self.paid: list[Any] = []
@@ -68,7 +68,7 @@ async def rows(talk: Talk) -> list[Any]:
 
 
 async def asked(talk: Talk, count: int = 1) -> list[Any]:
-    """The messages that ask, once there are so many that can be decided."""
+    """Wait for `count` open approvals, and return their messages."""
     await talk.sandbox.wait_for(lambda: sum(words.DENY in m.buttons for m in talk.replies()) >= count)
     return [message for message in talk.replies() if words.DENY in message.buttons]
 
@@ -111,7 +111,7 @@ async def test_an_approved_call_runs_with_the_common_rights_of_its_authors(sandb
     async with talking(sandbox, tmp_path, *script, core=core, admins=[str(sandbox.people["ada"].id)]) as talk:
         await talk.say("hello")
         await says(talk, "Hello.")
-        for user, text in (("grace", "pay!"), ("ada", "thanks")):  # they are answered together
+        for user, text in (("grace", "pay!"), ("ada", "thanks")):  # one turn answers both
             await talk.say(text, user=user)
             await talk.sandbox.wait_for(talk.receipts)
         go_on.set()
@@ -138,7 +138,7 @@ async def test_files_of_a_turn_with_an_approval_are_posted_once(sandbox: Any, tm
 
 
 async def told(talk: Talk) -> list[str]:
-    """What the model was told last of its calls."""
+    """Return the newest tool results that the model got."""
     return [one["content"] for one in talk.bot.model.requests[-1]["messages"] if one["role"] == "tool"]
 
 

@@ -18,7 +18,7 @@ from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8
 
-#: Small enough for a text of some hundred characters to need several messages.
+#: Limits small enough that some hundred characters need several chunks.
 SMALL = MessageLimits(chunk_size=400, measure=utf8)
 SLACK = MessageLimits(chunk_size=400, measure=utf8, status_reserve=20, dialect=SlackMarkdown())
 DISCORD = MessageLimits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
@@ -57,13 +57,13 @@ def shown(text: str, of: MessageLimits = SMALL, priority: Priority = Priority.FI
 
 
 def growing(text: str, of: MessageLimits = SMALL) -> str:
-    """What is shown of the end of a text of which more is to come."""
+    """Return the shown end of a growing text."""
     chunks = shown(text, of, Priority.STREAM_UPDATE)
     return chunks[-1] if chunks else ""
 
 
 def open_fence(text: str) -> str:
-    """The marks of the fence that a reader of Markdown would find open at the end of `text`, at the margin."""
+    """Return the marker of the fence that is open at the end of `text`, at the margin."""
     marks = ""
     for line in re.split(r"\r\n?|\n", text):
         found = re.match(r" {0,3}(`{3,16}(?!`)|~{3,16}(?!~))(.*)", line)
@@ -127,7 +127,7 @@ def test_all_visible_text_is_planned(text: str, of: MessageLimits) -> None:
 def test_no_chunk_leaves_a_fence_open(text: str, of: MessageLimits, priority: Priority) -> None:
     text = re.sub(
         r"(?m)^[ \t]+|^[ \t]*(?:[>+*-]|\d+[.)])+[ \t]*", "", text
-    )  # lists and quotations close what is in them
+    )  # the end of a list or quotation closes its fence
     for chunk in planned(text, of, priority):
         assert not open_fence(chunk.text)
 
@@ -154,13 +154,13 @@ def test_no_text_mentions_anybody_on_discord(text: str, priority: Priority) -> N
         assert not re.search(r"<@|<#\d|</\w|@(?:everyone|here)", chunk)
 
 
-# What a reader of CommonMark sees of the whole text and of its chunks.
+# Comparison of the CommonMark rendering of the text and of its chunks.
 
 _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 def styled(text: str) -> list[tuple[str, frozenset[str]]]:
-    """Each word, and what it is: strong, em, s, code, a link."""
+    """Return each word with its style: strong, em, s, code, a link."""
     words: list[tuple[str, frozenset[str]]] = []
     for block in _READER.parse(text):
         style: set[str] = set()
@@ -181,7 +181,7 @@ def codes(text: str) -> list[str]:
 
 
 def tables(text: str) -> list[list[str]]:
-    """The rows of all tables, and their heads once for each table."""
+    """Return the rows of all tables, and each header once."""
     rows: list[list[str]] = []
     for before, token in pairwise(_READER.parse(text)):
         if token.type == "tr_open":
@@ -412,7 +412,7 @@ def test_a_table_header_stays_with_its_delimiter_row() -> None:
 
 
 class Scale:
-    """Measures, and counts what it was given."""
+    """Measure that counts the measured characters."""
 
     def __init__(self) -> None:
         self.calls = 0

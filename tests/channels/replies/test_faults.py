@@ -1,6 +1,4 @@
-"""Whatever goes wrong with a call of a reply, on either platform: it ends with exactly one right reply, or where none
-can be shown with one clear error in the log and a failed turn that says why.
-"""
+"""Faults of API calls: each reply is complete once, or the turn fails with one log error."""
 
 import asyncio
 import itertools
@@ -28,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 60 for number in range(7)).strip()
 ANSWER = "The answer."
 
-#: Seconds that a call may take here, and that one takes which takes too long.
+#: Timeout of a call here, and the duration of a slow call, in seconds.
 TIMEOUT, TOO_LONG = 0.2, 0.3
 
 CALLS = ("post", "edit", "delete", "find", "react", "upload")
@@ -38,7 +36,7 @@ _numbers = itertools.count(1)
 
 
 class Model:
-    """Answers; to `break`, it breaks off in a long text at first."""
+    """Model that answers; for `break`, its first answer breaks off in a long text."""
 
     def __init__(self) -> None:
         self._broken: set[str] = set()
@@ -56,7 +54,7 @@ class Model:
 
 @asynccontextmanager
 async def benched(platform: str, folder: Path, **more: Any) -> AsyncIterator[Talk]:
-    """One bot for all of them, whose calls may not take long."""
+    """Run one bot with a short call timeout for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
         patch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
@@ -87,17 +85,17 @@ async def streaming(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[T
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def streamed(streaming: Any) -> AsyncIterator[SlackTalk]:
-    """A conversation of its own in which replies are streamed."""
+    """Begin a conversation with streamed replies."""
     name = f"streamed-{next(_numbers)}"
     streaming.sandbox.add_channel(name)
-    quick(streaming.bot)  # whatever its budgets have learnt
+    quick(streaming.bot)  # forget the learned rate limits
     yield SlackTalk(streaming.bot, name)
     streaming.sandbox.faults.clear()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def talk(bench: Talk) -> AsyncIterator[Talk]:
-    """A conversation of its own with it: a thread."""
+    """Begin a conversation in a thread."""
     name = f"talk-{next(_numbers)}"
     sandbox = bench.sandbox
     if isinstance(sandbox, SlackSandbox):
@@ -109,26 +107,26 @@ async def talk(bench: Talk) -> AsyncIterator[Talk]:
     sandbox.faults.clear()
 
 
-# What is done, so that a call is made
+# Preparation of each call
 
 
 async def prepare(talk: Talk, call: str, *, says: str = "hi") -> Callable[[], Awaitable[Any]]:
-    """Bring the talk to where the call is about to be made; what makes it be made."""
-    if call == "delete":  # what is left over of a long text, when it is tried again
+    """Prepare the conversation, and return the action that triggers the call."""
+    if call == "delete":  # a retry deletes the extra messages of a long text
         await talk.say(f"break {next(_numbers)}")
         await shows(talk, lambda found: found and "⚠️" in found[-1])
         await talk.sandbox.wait_for(lambda: words.RETRY in talk.replies()[-1].buttons)
         return lambda: talk.press(words.RETRY)
-    if call == "react":  # to what waits for another answer
+    if call == "react":  # a queued message gets the reaction
         await talk.say("first, slowly")
         await talk.sandbox.wait_for(talk.replies)
-    if call == "find":  # what may have been posted
+    if call == "find":  # a post with an unknown outcome
         talk.sandbox.faults.lose_response(talk.calls["post"])
     return lambda: talk.say("long" if call == "upload" else says)
 
 
 async def ended(talk: Talk, count: int) -> Any:
-    """The newest turn of this talk, once so many have ended."""
+    """Wait until `count` turns of this conversation have ended; return the newest."""
     place = talk.channel.id if isinstance(talk, SlackTalk) else talk.place.id  # type: ignore[attr-defined]
 
     async def here() -> list[Any]:
@@ -145,7 +143,7 @@ def turns_of(call: str) -> int:
 
 
 def is_right(talk: Talk, call: str) -> None:
-    """The reply is there once, whole, and nothing else."""
+    """Return whether exactly the complete reply is shown."""
     shown = texts(talk)
     if call == "upload":
         assert talk.files() == [("answer.md", LONG.encode())]
@@ -155,7 +153,7 @@ def is_right(talk: Talk, call: str) -> None:
         assert shown == [ANSWER] * (2 if call == "react" else 1)
 
 
-# What passes
+# Transient faults
 
 
 async def comes_too_often(talk: Talk, name: str) -> None:
@@ -175,7 +173,7 @@ async def timeout(talk: Talk, name: str) -> None:
 
 
 async def closed_socket(talk: Talk, name: str) -> None:
-    """The connection over which the bot hears is cut; what it says is not said over that."""
+    """Close the connection for events; API calls do not use it."""
     del name
     await talk.sandbox.drop_sockets()
     await talk.sandbox.wait_until_connected()
@@ -192,7 +190,7 @@ async def test_transient_faults_leave_the_reply_correct(
 ) -> None:
     act = await prepare(talk, call, says="slowly" if fault is timeout else "hi")
     caplog.clear()
-    if call == "upload" and isinstance(talk, DiscordTalk):  # files come by an edit, and not by the first one
+    if call == "upload" and isinstance(talk, DiscordTalk):  # a later edit attaches the files
         attach = talk.bot.channel._api.set_files
 
         async def faulty(*about: Any) -> None:
@@ -208,7 +206,7 @@ async def test_transient_faults_leave_the_reply_correct(
     assert (row.state, row.error) == ("done", None)
     is_right(talk, call)
     assert errors(caplog) == []
-    assert not any(map(talk.sandbox.faults.has_pending, get_args(FaultKind)))  # it was met
+    assert not any(map(talk.sandbox.faults.has_pending, get_args(FaultKind)))  # the fault occurred
 
 
 @pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
@@ -227,7 +225,7 @@ async def test_transient_faults_leave_a_streamed_reply_correct(
     assert call in [made.method for made in streamed.sandbox.calls[before:]]
 
 
-# What does not
+# Permanent faults
 
 
 async def begun(talk: Talk) -> None:
@@ -235,14 +233,14 @@ async def begun(talk: Talk) -> None:
 
 
 async def deleted_message(talk: Talk) -> None:
-    """Somebody deletes the bot's message as soon as it says something."""
+    """Delete the bot's message at its first text."""
     await begun(talk)
     world = talk.sandbox._workspace if isinstance(talk, SlackTalk) else talk.sandbox._guild
     world.delete_message(talk.replies()[-1])
 
 
 async def archived(talk: Talk) -> None:
-    """The thread is archived in mid-answer. Slack's have no such state: there it is the channel."""
+    """Archive the thread during an answer; Slack only archives channels."""
     await begun(talk)
     if isinstance(talk, SlackTalk):
         talk.channel.archived = True
@@ -265,7 +263,7 @@ async def channel_gone(talk: Talk, name: str) -> None:
 
 
 async def deleted_in_mid_answer(talk: Talk) -> Any:
-    """The turn of an answer whose message somebody deletes while it is said."""
+    """Return the turn of an answer whose message is deleted while it grows."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(deleted_message(talk))
         await talk.say("slowly")
@@ -324,7 +322,7 @@ async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_one_log_error(
     (line,) = errors(caplog)
     assert line.startswith(f"turn {row.id}: the reply cannot be shown: RefusedError: ")
     talk.sandbox.faults.clear()
-    await talk.say("hi")  # and the bot goes on
+    await talk.say("hi")  # the bot still answers
     assert (await ended(talk, 2)).state == "done"
 
 
@@ -338,7 +336,7 @@ def refuse_edits(talk: Talk, times: int) -> None:
 async def test_a_refused_chunk_does_not_block_the_complete_answer(
     talk: Talk,
 ) -> None:
-    """As Discord's filter of links may, or Slack with `invalid_blocks`."""
+    """Check a refusal such as Discord's link filter or Slack's `invalid_blocks`."""
     refuse_edits(talk, 1)
     await talk.say("slowly")
     assert (await ended(talk, 1)).state == "done"
@@ -348,7 +346,7 @@ async def test_a_refused_chunk_does_not_block_the_complete_answer(
 async def test_a_refused_text_is_posted_as_a_file_with_one_apology(
     talk: Talk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refuse_edits(talk, 2)  # of a part, and of the whole
+    refuse_edits(talk, 2)  # of a chunk, and of the final text
     await talk.say("slowly")
     row = await ended(talk, 1)
     assert row.state == "failed"
@@ -401,6 +399,6 @@ async def test_a_refused_file_is_posted_as_messages(talk: Talk) -> None:
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the bot itself has logged as errors."""
+    """Return the errors in the bot's log."""
     ours = [one for one in caplog.records if one.levelno >= logging.ERROR and one.name.startswith(("channels", "core"))]
     return [one.getMessage() for one in ours]

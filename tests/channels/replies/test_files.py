@@ -1,4 +1,4 @@
-"""Files that tools make, on their way to the user; on both platforms the same."""
+"""Generated files of tools, on both platforms."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -49,7 +49,7 @@ def table() -> dict[str, Any]:
 
 
 def heavy() -> bytes:
-    """Make something that is too large for Discord."""
+    """Make a file that is too large for Discord."""
     return b"%PDF-1.7\n" + bytes(11 * 2**20)
 
 
@@ -64,7 +64,7 @@ async def kept(talk: Talk) -> int:
 
 
 def alts(talk: Talk) -> list[str]:
-    """What is said of the pictures for those who do not see them."""
+    """Return the alternative texts of the images."""
     standing = [m for m in talk.sandbox.messages("general") if not m.deleted]
     if talk.sandbox.api_url.endswith("/api/"):
         return [file.alt for m in standing for file in m.files if file.alt]

@@ -1,4 +1,4 @@
-"""What people press, edit, delete and command, on either platform, through its real client."""
+"""Presses, edits, deletions and commands, through the real clients of both platforms."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 
 def buttons(talk: Talk) -> list[list[str]]:
-    """What can be pressed under each of the bot's messages."""
+    """Return the buttons under each of the bot's messages."""
     return [list(message.buttons) for message in talk.replies()]
 
 
@@ -45,12 +45,12 @@ async def has_buttons(talk: Talk, *wanted: list[str]) -> None:
 
 
 def made(talk: Talk) -> int:
-    """How many calls the bot has made to show what it says."""
+    """Return the number of API calls that show replies."""
     names = [getattr(call, "method", None) or call.route for call in talk.sandbox.calls]
     return sum(names.count(talk.calls[name]) for name in ("post", "edit"))
 
 
-# While it grows
+# Growing replies
 
 
 async def test_only_the_author_can_stop_a_growing_reply(sandbox: Any, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_buttons_need_no_calls_of_their_own(sandbox: Any, tmp_path: Path) 
         assert made(talk) <= 3
 
 
-# Under an answer
+# Buttons under an answer
 
 
 async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_disabled_buttons_are_not_shown(sandbox: Any, tmp_path: Path) -> N
         await has_buttons(talk, [], [words.RETRY])
 
 
-# People change their minds
+# Edits and deletions
 
 
 async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
     async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
         await talk.say("two and tow?")
         await shows(talk, lambda found: found == ["Tow"])
-        monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if it did not run here
+        monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         go_on.set()
@@ -256,8 +256,8 @@ async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
     async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
         await talk.say("two and tow?")
         await shows(talk, lambda found: found == ["Tow"])
-        monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if it did not run here
-        monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # and had not heard of it yet
+        monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
+        monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # which does not know the deletion yet
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_deletion(row.event_key)
         go_on.set()
@@ -307,7 +307,7 @@ async def test_a_deleted_reply_is_not_rerendered(sandbox: Any, tmp_path: Path) -
         await talk.bot.settled(1)
         (row,) = await talk.bot.inbox_rows()
         async with talk.bot.database.write() as connection:
-            await connection.execute(sa.text("UPDATE turns SET chunks = '[\"1\"]'"))  # it is not there any more
+            await connection.execute(sa.text("UPDATE turns SET chunks = '[\"1\"]'"))  # the message is deleted
         before = made(talk)
         await talk.bot.channel._intake.handle_edit(row.event_key, "edited")
         await talk.bot.channel._intake.drain(2)
@@ -323,7 +323,7 @@ async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any,
         sandbox.add_user("minsu", "Minsu", locale="ko-KR")
     else:
         sandbox.add_user("minsu")
-        sandbox.locale = "ko"  # Discord tells of a message only that of the server
+        sandbox.locale = "ko"  # Discord sends the locale of the server with messages
     async with talking(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], grace=0.1) as talk:
         await talk.say("one", user="minsu")
         await has_buttons(talk, [korean(words.RETRY)])

@@ -9,7 +9,7 @@ MESSAGE = {"channel": "1", "message": "2"}
 
 
 class Signs:
-    """What a platform shows, when it is let."""
+    """Platform with reactions that a test can block."""
 
     def __init__(self) -> None:
         self.log: list[str] = []

@@ -29,7 +29,7 @@ from core.errors import SurfaceError, TurnLostError
 
 
 class Board:
-    """A surface that shows what it is told to, when it is let."""
+    """Reply surface whose calls a test can block."""
 
     limits = MessageLimits(chunk_size=100, measure=len)
 
@@ -386,7 +386,7 @@ async def test_a_refused_chunk_loses_no_text(board: Board, is_under_way: bool) -
 
 
 async def test_the_name_of_a_missing_file_fits_into_a_message(board: Board) -> None:
-    """The name may be the model's, and the text too long to be read as messages."""
+    """Check a file name from the model with a text too long for chunks."""
     show = board.show
 
     async def without_files(plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:

@@ -1,4 +1,4 @@
-"""How a reply ends: too long for a chat, or failed and tried again; on both platforms the same."""
+"""Endings of replies: too long for chunks, failed, and retried, on both platforms."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,12 +38,12 @@ async def ended(talk: Talk, count: int = 1) -> list[Any]:
 
 
 async def answered(talk: Talk) -> None:
-    """Wait until the model has said all of an answer."""
+    """Wait until the model has finished an answer."""
     await talk.bot.database.until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows))
 
 
 def retries(talk: Talk) -> list[bool]:
-    """For each message of the bot, whether it can be tried again."""
+    """Return for each message of the bot whether it has a Retry button."""
     return [words.RETRY in message.buttons for message in talk.replies()]
 
 
@@ -57,7 +57,7 @@ FAILURE = Fail(400, "no")
 
 
 def fails_once(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
-    """A model that fails at first."""
+    """Return a model script that fails at first."""
     asked = 0
 
     def script(_asked: ReceivedRequest) -> Turn:
@@ -68,7 +68,7 @@ def fails_once(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
     return script
 
 
-# Too long
+# Long answers
 
 
 async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sandbox: Any, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
 
 
 def dies(talk: Talk) -> Any:
-    """The process ends where this is called."""
+    """Return a function that ends the process when it is called."""
 
     async def death(*_: Any, **__: Any) -> None:
         talk.bot.worker._stopping.set()
@@ -198,7 +198,7 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
         assert talk.files() == []
 
 
-# Tried again
+# Retries
 
 
 async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ async def test_transient_read_errors_leave_the_answer_correct(
 
     @asynccontextmanager
     async def read(self: Database) -> AsyncIterator[AsyncConnection]:
-        """Each time first in vain, to whoever answers."""
+        """Fail at the first call of each pair."""
         task = asyncio.current_task()
         if task is not None and "turn" in task.get_name():
             reads.append(task.get_name())

@@ -15,14 +15,14 @@ from core.errors import SurfaceError
 
 
 async def _unsaid(_address: Address) -> None:
-    """No sign is of any matter here."""
+    """Ignore reactions."""
 
 
 PLENTY = RateLimiter(Window(calls=1000, seconds=1.0))
 
 
 class Board(MessageSurface):
-    """Messages in a dictionary; a tick goes as long as there is budget."""
+    """Surface with messages in a dictionary; ticks need budget."""
 
     def __init__(self) -> None:
         super().__init__(QueuedReactions(_unsaid, _unsaid), {})
@@ -92,7 +92,7 @@ class Board(MessageSurface):
 
 
 class Known:
-    """The ids of a reply's messages, as `Reply` keeps them."""
+    """Message ids of a reply, recorded like in `Reply`."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -132,7 +132,7 @@ async def test_exactly_the_final_plan_is_shown_despite_drops_and_restarts(
         if is_deleted and known.ids:
             gone = known.ids[-1]
             board.messages.pop(gone, None)
-            board._shown.pop(gone, None)  # it would be noticed with the next text, at the latest
+            board._shown.pop(gone, None)  # the next text would reveal it
     assert await known.show(board, final)
     assert [board.messages[message_id] for message_id in known.ids] == final
     assert len(board.messages) == len(final)
@@ -199,7 +199,7 @@ async def test_a_chunk_grows_only_while_its_final_edit_is_reserved() -> None:
         assert boards[0].try_open()
         await Known().show(boards[0], ["it is whole"])
         assert not boards[5].try_open()
-        assert boards[0].try_open()  # its next one
+        assert boards[0].try_open()  # its next edit
     assert Board().try_open()
 
 
@@ -230,7 +230,7 @@ async def test_a_file_is_posted_once_and_deleted_with_its_plan() -> None:
     await known.show(other, ["one", "two"], files=[FILE])
     assert list(other.files.values()) == [FILE]
     plot = File("plot.png", b"a curve")
-    await known.show(other, ["one"], files=[FILE, plot])  # where the second message was, there is a file now
+    await known.show(other, ["one"], files=[FILE, plot])  # the file now follows the first chunk
     assert (list(other.files.values()), len(known.ids)) == ([FILE, plot], 3)
     assert known.ids[1:] == [f"file:{id_}:{file.name}" for id_, file in other.files.items()]
     await known.show(other, ["one", "two"], files=[plot])

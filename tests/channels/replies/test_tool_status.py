@@ -1,4 +1,4 @@
-"""What is shown while tools are at work."""
+"""Status lines of running tools."""
 
 from typing import Any
 
