@@ -1,7 +1,7 @@
-"""What streaming costs the process, with the wire's deltas merged and as they come: `make bench-deltas`.
+"""Cost of streaming, with merged and with single deltas: `make bench-deltas`.
 
-Many models speak at once, in this process, so that what is measured is ADK and Parley and no vendor's client. All of
-the messages wait when the worker begins: the start of the turns, all at once, is a part of what is measured.
+Many scripted models stream concurrently in this process, so the benchmark measures ADK and Parley without a vendor's
+client. All messages are queued when the worker starts: the simultaneous start of the turns is part of the measurement.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ SECONDS = 10.0
 
 
 class Speaker:
-    """A model that says words at an even pace."""
+    """Model that streams words at an even pace."""
 
     name = "speaker"
 
@@ -62,13 +62,13 @@ class Speaker:
 
 @dataclass
 class Figures:
-    """Seconds, but for the count of the deltas that came through.
+    """Measured seconds, and the number of deltas.
 
     Attributes:
-        stall: by how much a sleep of a millisecond overran, at worst.
-        collecting: how much of that was the garbage collector's.
-        busy: for how long the event loop's thread computed on end, at worst. It is less than `stall` when the
-            machine has others to serve, or another thread of the process holds the interpreter's lock.
+        stall: the longest delay of a sleep of a millisecond.
+        collecting: the garbage collector's share of it.
+        busy: the longest CPU time of the event loop's thread without a pause. It is less than `stall` while other
+            processes, or other threads with the interpreter's lock, run.
     """
 
     wall: float = 0.0
@@ -79,7 +79,7 @@ class Figures:
     deltas: int = 0
 
     async def watch(self) -> None:
-        """Find the stalls, until cancelled."""
+        """Measure stalls until cancelled."""
         collecting = 0.0
 
         def collection(phase: str, _info: object) -> None:

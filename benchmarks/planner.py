@@ -1,4 +1,4 @@
-"""What the planner costs a delta, against planning the whole text each time: `make bench-planner [SIZE=100000]`."""
+"""Cost of planning per delta, incremental and complete: `make bench-planner [SIZE=100000]`."""
 
 import sys
 import time
@@ -45,7 +45,7 @@ def section_{n}(text: str) -> int:
 
 
 def kept(limits: MessageLimits, text: str) -> int:
-    """The planner that is fed; how many chunks come of it."""
+    """Feed one planner with all deltas, and return the number of chunks."""
     planner = Planner(limits)
     for number, start in enumerate(range(0, len(text), DELTA)):
         planner.feed(text[start : start + DELTA])
@@ -55,7 +55,7 @@ def kept(limits: MessageLimits, text: str) -> int:
 
 
 def anew(limits: MessageLimits, text: str) -> int:
-    """A new planner for the whole text, each time."""
+    """Plan the complete text with a new planner at each delta."""
     for number, start in enumerate(range(0, len(text), DELTA)):
         if number % DELTAS_A_PLAN == 0:
             planner = Planner(limits)

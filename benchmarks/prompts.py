@@ -1,4 +1,4 @@
-"""How much of a prompt repeats the one before: `make bench-prompts [TURNS=60]`.
+"""Share of a prompt that repeats its predecessor: `make bench-prompts [TURNS=60]`.
 
 Vendors charge less for the part of a prompt that begins as an earlier one does. Each row of the table is one
 conversation in one thread, run by all of the bot but its platform: inbox, worker, answerer, agent, session service.
@@ -59,7 +59,7 @@ from sandbox.models import Turn as Script
 
 TURNS = 60
 
-#: The mean share that each conversation is to reach.
+#: Target of each conversation's mean share.
 TARGET_SHARE = 0.9
 
 MODEL, AGENT = "openai/scripted", "parley"
@@ -75,7 +75,7 @@ WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod t
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a conversation has besides questions and answers."""
+    """Features of a conversation besides questions and answers."""
 
     name: str
     has_tools: bool = False
@@ -98,7 +98,7 @@ async def search_tickets(words: str) -> dict[str, Any]:
 
 
 class Thread(Place):
-    """A thread in which two others write before each question."""
+    """Thread in which two other users write before each question."""
 
     def __init__(self, *, has_context: bool) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Thread(Place):
 
 @dataclass
 class ScriptedModel:
-    """The model: keeps each request of the agent, and answers it."""
+    """Model that records each request of the agent, and answers it."""
 
     prompts: list[str] = field(default_factory=list)
 
@@ -135,23 +135,23 @@ class ScriptedModel:
 
 
 def prompt_of(body: Mapping[str, Any]) -> str:
-    """Write a request down in the order in which vendors cache it, a line for each tool and message."""
+    """Return a request in the order of vendors' caches, with a line per tool and message."""
     return "".join(f"{json.dumps(part)}\n" for part in (*body.get("tools", ()), *body["messages"]))
 
 
 def shared_parts(prompts: Sequence[str]) -> list[float]:
-    """Return which part of each prompt the next one begins with."""
+    """Return the share of each prompt that its successor repeats."""
     return [shared_length(before, after) / len(before) for before, after in pairwise(prompts)]
 
 
 def shared_length(before: str, after: str) -> int:
-    """Return with how many of the same characters two texts begin."""
+    """Return the length of the common prefix of two texts."""
     differing = (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other)
     return next(differing, min(len(before), len(after)))
 
 
 async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]:
-    """Hold a conversation, and return which part of each prompt the next one repeats.
+    """Run a conversation, and return the share of each prompt that its successor repeats.
 
     Raises:
         RuntimeError: a turn had no answer.
@@ -181,7 +181,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             await compaction.run_turn(turn, answerer.answer)
             await compaction.wait_until_idle()
 
-        worker = Worker(store, answer)  # it does not run: turns are claimed below
+        worker = Worker(store, answer)  # the worker does not run: the loop below claims the turns
         answerer = Answerer(
             runtime,
             store,
@@ -228,7 +228,7 @@ def message(number: int) -> InboxMessage:
 
 async def main(turns: int) -> bool:
     """Print the table; return whether each conversation reaches the target."""
-    logging.disable(logging.WARNING)  # of each load that cuts
+    logging.disable(logging.WARNING)  # the truncation logs a line per load
     print(f"{'of each prompt, the next one repeats':40}{'mean':>8}{'least':>8}{'prompts':>9}")
     means = list[float]()
     for conversation in CONVERSATIONS:

@@ -193,7 +193,7 @@ class Entrant:
     async def go_on(self) -> None:
         """Some turns."""
         gc.collect()
-        garbage.freeze_gc()  # as the bot does when it is ready
+        garbage.freeze_gc()  # same as in the ready bot
         until = time.perf_counter() + SECONDS / 10
         for _ in range(min(SPELL, self._rounds - len(self._times))):
             stall = asyncio.create_task(longest_stall(), name="stall")
@@ -288,7 +288,7 @@ def table(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator
 
 async def in_one_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
     """Each contender's figures at each of these lengths, on databases of this machine's own."""
-    logging.disable(logging.WARNING)  # of each load that cuts
+    logging.disable(logging.WARNING)  # the truncation logs a line per load
     with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
         entered = await contenders(Path(folder), server)
         figures = await measure(entered, lengths)

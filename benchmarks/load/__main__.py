@@ -1,7 +1,7 @@
-"""Half an hour of many people, with a deploy every five minutes: `make bench-load`.
+"""Load of many users for half an hour, with a deploy every five minutes: `make bench-load`.
 
-BENCH_DATABASE ("sqlite", "postgres") narrows it. SESSIONS, MINUTES, EVERY (minutes between two deploys), PAUSE (minutes
-between an answer and the next question, as a mean), SPEED and SEED set it; KEEP names a folder for the bots' logs.
+BENCH_DATABASE ("sqlite", "postgres") selects a database. SESSIONS, MINUTES, EVERY (minutes between two deploys), PAUSE
+(mean minutes between an answer and the next question), SPEED and SEED set the load; KEEP names a folder for the logs.
 """
 
 import asyncio

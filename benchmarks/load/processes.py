@@ -1,7 +1,7 @@
-"""The processes of the bot, by the Procfile, and what a deploy does with them.
+"""Processes of the Procfile, and deploys of them.
 
-Heroku: devcenter.heroku.com/articles/release-phase: `release` is run to its end before the new version starts; and
-devcenter.heroku.com/articles/dynos#restarting: the old processes are told to end when the new ones are started.
+Heroku runs `release` to its end before the new version starts (devcenter.heroku.com/articles/release-phase), and stops
+the old processes when it starts the new ones (devcenter.heroku.com/articles/dynos#restarting).
 """
 
 import asyncio
@@ -12,20 +12,20 @@ from time import monotonic
 from bot.server import READINESS_PATH
 from sandbox.procfile import KILLED_AFTER, Dyno, Foreman
 
-#: Seconds after which a new process is to hear all that is said.
+#: Limit for the connection of a new process, in seconds.
 STARTS_WITHIN = 120.0
 
 
 @dataclass
 class Formation:
-    """All that runs.
+    """Running processes.
 
     Attributes:
-        workers: how many at a time.
-        overlaps: whether the next ones start while the old ones end; on SQLite, no two can be there.
-        deploys: when each began and ended, on the monotonic clock, in seconds.
-        made: how often what was done.
-        deaths: how many processes did not end as they should.
+        workers: the number of concurrent workers.
+        overlaps: whether new workers start while old ones stop; SQLite allows one worker.
+        deploys: start and end of each deploy (monotonic seconds).
+        made: the number of each action.
+        deaths: the number of processes with an unexpected exit.
     """
 
     foreman: Foreman
@@ -37,12 +37,12 @@ class Formation:
     _dynos: list[Dyno] = field(default_factory=list)
 
     async def start(self) -> None:
-        """The first deploy, with nothing there before."""
+        """Run the first deploy."""
         await self._release()
         await self._start()
 
     async def deploy(self) -> None:
-        """Put new processes in the place of those that there are. The first time, `release` is broken off once."""
+        """Replace the processes with new ones. The first time, `release` is interrupted once."""
         old, self._dynos = self._dynos, []
         if not self.deploys:
             await (await self.foreman.start("release")).kill()
@@ -60,7 +60,7 @@ class Formation:
         self.made["deploys"] += 1
 
     async def stop(self) -> None:
-        """The end of all."""
+        """Stop all processes."""
         await self._stop(self._dynos)
         self._dynos = []
 

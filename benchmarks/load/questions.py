@@ -1,7 +1,6 @@
-"""What people do when they talk to the bot, and what a model does about it.
+"""Messages of users, and answers of the model.
 
-What a message is follows from its name (see `benchmarks.soak.script`), so that who says it and who answers it know the
-same.
+The name of a message determines its kind (see `benchmarks.soak.script`), so that users and model agree on it.
 """
 
 import random
@@ -12,44 +11,44 @@ from typing import Literal
 from benchmarks.soak.script import Model, answer, names
 from sandbox.models import CallTool, Pause, ReceivedRequest, Turn
 
-#: A question, one that needs a tool, one with a file, one that is edited at once, one before which all is started over.
+#: Plain question, question for a tool, with a file, with an immediate edit, and after a reset.
 Kind = Literal["plain", "tool", "file", "edited", "afresh"]
 
-#: How many of a hundred are which.
+#: Percentage of each kind.
 KINDS: Mapping[Kind, int] = {"plain": 65, "tool": 12, "file": 10, "edited": 8, "afresh": 5}
 
-#: Of the platform's seconds: how long a model thinks, and how many words it says in one, in how many deltas.
+#: The model's thinking time in platform seconds, and its words and deltas per platform second.
 THINKS, WORDS, DELTAS = 0.8, 40, 4
 
 
 def kind(name: str) -> Kind:
-    """What the message of that name is."""
+    """Return the kind of the message with this name."""
     return random.Random(f"what is {name}").choices(list(KINDS), list(KINDS.values()))[0]
 
 
 def papers(name: str) -> dict[str, str]:
-    """The files that come with a message."""
+    """Return the files of a message."""
     return {"notes.txt": paper(name)} if kind(name) == "file" else {}
 
 
 def paper(name: str) -> str:
-    """What is in its file: nothing that could be taken for a name."""
+    """Return the text of the file, which contains no message name."""
     return f"The notes of {name.replace('-', ' and ')}."
 
 
 @dataclass
 class Speaker(Model):
-    """Answers as a model does: it thinks, uses a tool, and speaks at a pace.
+    """Model that thinks, calls a tool, and streams at a pace.
 
     Attributes:
-        speed: how many times faster than the platform's the time passes.
+        speed: factor between platform time and real time.
     """
 
     speed: float = 1.0
     _begins: dict[str, str] = field(default_factory=dict)
 
     def starts_over(self, name: str) -> None:
-        """Nothing from before the message `name` is known any more in its session."""
+        """Record that the message `name` follows a reset of its session."""
         self._begins[name.partition("-")[0]] = name
 
     def __call__(self, asked: ReceivedRequest) -> Turn:

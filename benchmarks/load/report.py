@@ -1,4 +1,4 @@
-"""What came of a load, as tables in Markdown."""
+"""Result of a load as Markdown tables."""
 
 from collections.abc import Mapping, Sequence
 from math import isinf
@@ -8,7 +8,7 @@ from benchmarks.load.timing import Phase, Wait
 from benchmarks.replies.measure import percentile
 from benchmarks.soak import report as soak
 
-#: What a phase is called.
+#: Name of each phase.
 PHASES: Mapping[Phase, str] = {
     "before": "at other times",
     "during": "during a deploy",
@@ -17,13 +17,13 @@ PHASES: Mapping[Phase, str] = {
 
 
 def table(result: Result, speed: float) -> str:
-    """What the platforms show, and how long people waited, in the platform's seconds."""
+    """Return the visible result and the users' waits in platform seconds."""
     longest = f"A deploy took {max(result.deploys, default=0):.1f} s at most, {speed:g} times as long in the table."
     return f"{soak.table(result.outcome)} {longest}\n\n{_waits(result.waits, speed)}"
 
 
 def faults(result: Result) -> list[str]:
-    """All that must not be, in words; where nothing was said or deployed, nothing has been shown either."""
+    """Return all faults in words; a run without messages or deploys is a fault."""
     untried = [] if result.deploys else ["no deploy was made: EVERY is to be less than MINUTES"]
     unsaid = [f"{one.platform} s{one.number}: nothing was said" for one, _ in result.outcome.verdicts if not one.said]
     return [*soak.faults(result.outcome), *result.deaf, *untried, *unsaid]

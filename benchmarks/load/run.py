@@ -1,4 +1,4 @@
-"""A load: many people over half an hour, and a deploy every few minutes."""
+"""Load run: many users, and a deploy every few minutes."""
 
 import asyncio
 import random
@@ -28,30 +28,30 @@ Kind = Literal["postgres", "sqlite"]
 
 ROOT = Path(__file__).parents[2]
 
-#: How many processes there are.
+#: Number of worker processes.
 WORKERS: dict[Kind, int] = {"postgres": 2, "sqlite": 1}
 
-#: Of the platform's seconds: from one message to the next of somebody who does not wait, and until an edit.
+#: Platform seconds between two messages of an impatient user, and before an edit.
 PAUSES, EDITED_AFTER = (1.0, 4.0), (1.0, 6.0)
 
-#: Of ten sessions, how many are in channels (of Discord) or in threads of them (of Slack), and how many in direct
-#: messages; of Discord, the rest is in threads.
+#: Of ten sessions, the number in channels (Discord) or their threads (Slack), and in direct messages. On Discord the
+#: others are in threads.
 IN_CHANNELS, DIRECT = 6, 2
 
-#: The part of the time before the first deploy in which all sessions begin.
+#: All sessions begin in this fraction of the time before the first deploy.
 BEGINS_WITHIN = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much, in the platform's minutes.
+    """Parameters of a load in platform minutes.
 
     Attributes:
-        sessions: half of them on Slack.
-        minutes: for how long people talk.
-        every: how many minutes are between two deploys.
-        pause: how many minutes somebody says nothing once he has his answer, as a mean.
-        speed: how many times faster than it the platforms' time passes.
+        sessions: the number of sessions, half of them on Slack.
+        minutes: the duration.
+        every: the minutes between two deploys.
+        pause: the mean minutes between an answer and the next question.
+        speed: factor between platform time and real time.
     """
 
     sessions: int = 500
@@ -62,12 +62,12 @@ class Load:
     speed: float = 4.0
 
     def seconds(self, minutes: float) -> float:
-        """Seconds here."""
+        """Return real seconds."""
         return minutes * 60 / self.speed
 
 
 class Run:
-    """People who talk while `formation` is deployed anew."""
+    """Users who send messages during deploys of `formation`."""
 
     def __init__(self, load: Load, model: Speaker, formation: Formation) -> None:
         self._load = load
@@ -77,7 +77,7 @@ class Run:
         self._asked_to_start_over: dict[int, int] = {}
 
     async def talk(self, sessions: Sequence[Session]) -> None:
-        """Have all of it said, and all deploys made."""
+        """Send all messages, and run all deploys."""
         until = monotonic() + self._load.seconds(self._load.minutes)
         async with asyncio.TaskGroup() as group:
             deploys = group.create_task(self._deploy(until), name="deploys")
@@ -85,7 +85,7 @@ class Run:
                 group.create_task(self._live(session, until, deploys), name=f"session {session.number}")
 
     def deaf(self, sessions: Sequence[Session]) -> list[str]:
-        """Where the bot was told to start over, and did so less often, or more often."""
+        """Return the sessions with more or fewer resets than commands."""
         told = ((session, self._asked_to_start_over.get(session.number, 0)) for session in sessions)
         return [
             f"{session.platform} s{session.number}: started over {done} times in the place of {count}"
@@ -102,8 +102,9 @@ class Run:
             due += every
 
     async def _live(self, session: Session, until: float, deploys: asyncio.Task[None]) -> None:
-        """Say something now and then, until the time and the last deploy are over. All begin before the first deploy:
-        the bot does not look into a place in which it has never spoken.
+        """Send messages until the time and the last deploy are over.
+
+        All sessions begin before the first deploy: a backfill only reads known places.
         """
         await asyncio.sleep(self._dice.uniform(0, BEGINS_WITHIN * self._load.seconds(self._load.every)))
         await self._burst(session, 1)
@@ -112,12 +113,12 @@ class Run:
             if monotonic() + pause > until:
                 if deploys.done():
                     return
-                pause = min(pause, self._load.seconds(self._load.every))  # the last one takes long
+                pause = min(pause, self._load.seconds(self._load.every))  # the last deploy takes long
             await asyncio.sleep(pause)
             await self._burst(session, self._dice.choice(BURSTS))
 
     async def _burst(self, session: Session, messages: int) -> None:
-        """Say some messages, and wait until they are answered."""
+        """Send some messages, and wait for their answers."""
         names = []
         for number in range(messages):
             if number:
@@ -132,7 +133,7 @@ class Run:
         await session.wait(names)
 
     async def _start_over(self, session: Session) -> None:
-        """Nothing else is said until the bot has done so."""
+        """Reset the session, and wait until the bot confirms it."""
         count = self._asked_to_start_over[session.number] = self._asked_to_start_over.get(session.number, 0) + 1
         await session.place.say("reset")
         if await patiently(lambda: starts_over(session.place) >= count):
@@ -144,12 +145,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of it.
+    """Result of a load.
 
     Attributes:
-        outcome: as of a soak.
+        outcome: same as of a soak.
         deaf: see `Run.deaf`.
-        deploys: how many seconds each took.
+        deploys: the seconds of each deploy.
     """
 
     outcome: Outcome
@@ -159,10 +160,10 @@ class Result:
 
 
 async def load(load: Load, database: Kind, folder: Path | None = None) -> Result:
-    """Run it.
+    """Run a load.
 
     Args:
-        folder: where the bots' log goes.
+        folder: place of the bot's log.
     """
     with tempfile.TemporaryDirectory() as temporary:
         return await _load(load, database, folder or Path(temporary))
@@ -216,7 +217,7 @@ async def _load(load: Load, database: Kind, folder: Path) -> Result:
 
 
 async def _session(number: int, slack: Slack, discord: Discord) -> Session:
-    """Where a session is: threads, direct messages and, of Discord, channels."""
+    """Return the session of this number: a thread, a DM, or a Discord channel."""
     platform, which = (slack, discord)[number % 2], number // 2 % 10
     place: Place
     if which < DIRECT:
@@ -231,7 +232,7 @@ async def _session(number: int, slack: Slack, discord: Discord) -> Session:
 
 
 def _url(database: Kind, folder: Path, stack: AsyncExitStack) -> str:
-    """The database, as a setting."""
+    """Return the database setting."""
     if database == "sqlite":
         return f"sqlite:///{folder / 'load.db'}"
     return stack.enter_context(PostgresSandbox()).create("load")

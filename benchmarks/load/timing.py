@@ -1,4 +1,4 @@
-"""How long people wait, as the platforms show it."""
+"""Waits of the users, measured at the platforms."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,18 +10,17 @@ from benchmarks.soak.sessions import Told
 from benchmarks.soak.users import Session
 from channels.i18n.messages import RESET_DONE
 
-#: When a message was said: while a deploy was under way (or it was still to be answered when one began), within a
-#: minute after one, or at any other time.
+#: Time of a message: during a deploy (or unanswered at its start), within a minute after one, or any other time.
 Phase = Literal["before", "during", "after"]
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Of one message.
+    """Wait for the answer of one message.
 
     Attributes:
-        first: seconds until the first word of its answer stood; infinite, if it never did.
-        whole: seconds until all of it did.
+        first: seconds until the first text of the answer; infinite without one.
+        whole: seconds until the complete answer.
     """
 
     platform: str
@@ -31,11 +30,11 @@ class Wait:
 
 
 def waits(session: Session, deploys: Sequence[tuple[float, float]], minute: float) -> list[Wait]:
-    """Of each message of a session.
+    """Return the waits for each message of a session.
 
     Args:
-        deploys: when each began and ended.
-        minute: seconds that one of the platform's has.
+        deploys: start and end of each deploy.
+        minute: real seconds of a platform minute.
     """
     first, whole = dict[str, float](), dict[str, float]()
     for at, text in _shown(session.place.told()):
@@ -54,7 +53,7 @@ def waits(session: Session, deploys: Sequence[tuple[float, float]], minute: floa
 
 
 def _shown(told: Iterable[Told]) -> Iterable[tuple[float, str]]:
-    """All that stood at each moment at which something changed, oldest first."""
+    """Return the visible texts after each change, oldest first."""
     answers = [one for one in told if one.text != RESET_DONE]
     changes = sorted((at, place, text) for place, one in enumerate(answers) for at, text in one.versions)
     now = [""] * len(answers)

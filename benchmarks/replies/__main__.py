@@ -1,11 +1,10 @@
-"""How good replies are while they stream and when they end, beside the others': `make bench-replies`.
+"""Age and ending of replies, compared with other bots: `make bench-replies`.
 
-BENCH_SPEED (4), BENCH_REPLIES ("1 10 50 200"), BENCH_CHANNELS (how many channels, for all loads), BENCH_PLATFORM
-("slack", "discord"), BENCH_CONTENDER (a part of a name), BENCH_ENDING ("together", "in turn") and BENCH_AGAIN (to
-measure what has been measured already) narrow it. Each cell is kept as soon as it is measured.
+BENCH_SPEED (4), BENCH_REPLIES ("1 10 50 200"), BENCH_CHANNELS (number of channels, for all loads), BENCH_PLATFORM
+("slack", "discord"), BENCH_CONTENDER (a part of a name), BENCH_ENDING ("together", "in turn") and BENCH_AGAIN (repeat
+measured cells) select cells. Each cell is saved as soon as it is measured.
 
-In the end it prints all cells that are kept, of this run and of those before, and draws them. `page` puts them into the
-documentation.
+At the end it prints and plots all saved cells, also of former runs. `docs_page` writes them to the docs.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ def contenders(load: Load) -> Iterator[Contender]:
 
 
 def cell_of(contender: Contender, load: Load) -> Cell:
-    """What is kept of it, or else measured now, in an event loop of its own."""
+    """Return the saved cell, or measure it in an event loop of its own."""
     cell = None if os.environ.get("BENCH_AGAIN") else kept.find(contender, load)
     if cell is None:
         cell = asyncio.run(measure(contender, load))

@@ -1,4 +1,4 @@
-"""One cell of the bench: one contender, one load."""
+"""Cell of the benchmark: one contender under one load."""
 
 import asyncio
 import logging
@@ -17,23 +17,23 @@ from benchmarks.replies.platforms import STAGES, Question, Stage
 
 log = logging.getLogger(__name__)
 
-#: Seconds of the platform's after the model's last word, after which what does not stand is given up.
+#: Platform seconds after the model's last word until an unfinished reply is given up.
 PATIENCE = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Figures: times in the platform's seconds, save for those of the loop, which are real ones.
+    """Figures of a cell: times in platform seconds, those of the event loop in real ones.
 
     Attributes:
-        refused: how many calls a limit refused, by their names.
-        wrong: how many replies' final texts are missing, cut, doubled or beside other words.
+        refused: the number of rate-limited calls by name.
+        wrong: the number of final texts that are missing, cut, doubled or mixed with other text.
         age, age_floor: means.
-        end_median, end_p99: from the model's last word to the final text; none if too many never had it.
-        drain: the share of the limit on calls that end a reply (edits, stops of streams) that finals used while some
-            waited, though a post may end one as well; none if they never had to.
-        late: how late the loop was, in 99 of 100 looks.
-        word_late: how late the model's words came, as a mean.
+        end_median, end_p99: seconds from the model's last word to the final text; None if too many replies lack it.
+        drain: the share of the limit for ending calls (edits, stops of streams) that final texts used while some
+            waited, although a post may also end a reply; None if none waited.
+        late: the 99th percentile of the event loop's delay.
+        word_late: the mean delay of the model's words.
     """
 
     platform: str
@@ -63,7 +63,7 @@ class Cell:
 
     @property
     def is_saturated(self) -> bool:
-        """Whether the figures tell of this machine as well: it did not keep up with the load."""
+        """Whether the machine was too slow for the load, which distorts the figures."""
         return self.cpu > 0.9 or self.word_late * self.speed > 0.05
 
     def as_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ async def _answer(
     question = questions[speech.number] = await stage.ask(speech.number)
     try:
         await answering.answer(question, speech)
-    except Exception as error:  # a reply that fails is a figure
+    except Exception as error:  # a failed reply is counted
         failures[type(error).__name__] += 1
         log.info("reply %s failed: %s", speech.number, error)
 

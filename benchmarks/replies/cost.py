@@ -1,4 +1,4 @@
-"""Measures the cost of a delta in the reply path: reply, planner, rate limiters and surface, without any network."""
+"""CPU cost of a delta in the reply path: reply, planner, rate limiters and surface, without network."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ REPLIES, CHANNELS, SPEED = 50, 10, 4.0
 
 
 class _Silent(AsyncWebClient):
-    """A client whose every call succeeds at once."""
+    """Client whose calls succeed at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,16 +34,16 @@ class _Silent(AsyncWebClient):
 
 
 async def _no_sign(_address: Address) -> None:
-    """No message waits for its turn here."""
+    """Ignore reactions: no message is queued here."""
 
 
 async def delta_cost() -> float:
-    """Seconds of CPU that a delta costs beyond what it costs the model to say it, on 50 replies at once."""
+    """Return the CPU seconds per delta beyond the model's own, with 50 concurrent replies."""
     return (await _cpu(is_heard=True) - await _cpu(is_heard=False)) / (REPLIES * TOKENS)
 
 
 async def _cpu(*, is_heard: bool) -> float:
-    """Seconds of CPU from the first word to the last."""
+    """Return the CPU seconds from the first word to the last."""
     load = Load(REPLIES, CHANNELS, Ending.TOGETHER, SPEED)
     model, api, receipts = Model(load), SlackApi(_Silent(), speed=SPEED), QueuedReactions(_no_sign, _no_sign)
     async with AsyncExitStack() as replies:

@@ -1,10 +1,9 @@
-"""How good any schedule could be: bounds that follow from the limits alone, which the sandbox enforces.
+"""Floors: bounds for any schedule that follow from the rate limits of the sandbox.
 
-They are for schedules that know beforehand when each reply ends, and that show a reply as a message that stands before
-there is text, edits of it (in Slack, appends to it as well, if it is streamed), and one post for each further message
-that the text needs.
-Each bound has the whole budget for itself: what shows text while it grows cannot be kept for the end as well. So there
-is a third one, `joint_age`, for schedules that do not know when a reply ends, and end it as soon as the best would.
+They hold for schedules that know the end of each reply in advance. Such a schedule posts a placeholder, edits it (on
+Slack it may also append to a stream), and posts each further message that the text needs.
+Each bound has the whole budget for itself, although a call cannot serve both growth and ending. So there is a third
+bound, `joint_age`, for schedules that do not know the end of a reply, and end it as early as the best one.
 """
 
 import heapq
@@ -18,27 +17,27 @@ from sandbox.discord.api import limits as discord
 from sandbox.discord.api.message_content import MAX_TEXT_LENGTH
 from sandbox.slack.api import limits as slack
 
-#: From the first word to the last.
+#: Seconds from the first word to the last.
 SPAN = (TOKENS - 1) / TOKENS_A_SECOND
 
-#: Into how many parts the time is cut, to find the best bound.
+#: Numbers of parts of the time for the best bound.
 _CUTS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """So many calls in so many seconds: in any such time (it slides), or in one that begins with a call."""
+    """Number of calls in a sliding window, or in one that begins with a call."""
 
     calls: int
     seconds: float
     slides: bool
 
     def most(self, span: float, *, is_first: bool, kept: int = 0) -> int:
-        """How many calls `span` seconds may hold, at most.
+        """Return the maximum number of calls in `span` seconds.
 
         Args:
-            is_first: whether there was none before them.
-            kept: how many calls of its windows are unused at each moment.
+            is_first: whether there were no calls before.
+            kept: the number of reserved calls at each moment.
         """
         whole = math.ceil(span / self.seconds - 1e-9)
         return max(0, self.calls - kept) * (whole if self.slides or is_first else whole + 1)
@@ -46,14 +45,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a platform allows.
+    """Rate limits of a platform.
 
     Attributes:
-        edits: what lets a message show more, for all of a workspace, or (`edits_by_channel`) for each channel.
-        endings: what lets it show its last word, for as many.
-        posts: for each channel.
-        posts_in_all: for all of a workspace.
-        size: of one message, in characters.
+        edits: limits of growing edits, per workspace or (`edits_by_channel`) per channel.
+        endings: limits of final edits, with the same scope.
+        posts: limits per channel.
+        posts_in_all: limits per workspace.
+        size: the maximum length of a message in characters.
     """
 
     edits: Window
@@ -96,26 +95,25 @@ RULES = {"slack": _slack(), "discord": _discord()}
 
 
 def best_age(load: Load, rules: Rules) -> float:
-    """The least mean age of the shown text that any schedule can have, in seconds.
+    """Return the minimum mean age of the shown text, in seconds.
 
-    A reply of which `m` calls show text is, over a span `s`, at best `s / (2 (m + 1))` old, with even gaps; what a
-    call needs to get to the platform comes on top. The calls that the windows allow are dealt out to the replies
-    so that the sum is least. Over the whole time at once, or over each part of it as if all began it fresh: each
-    such sum is a bound, and the largest of them counts.
+    With `m` calls over a span `s`, a reply has a mean age of at least `s / (2 (m + 1))`, with even gaps, plus the
+    network delay. The allowed calls are distributed to minimize the sum. Each division of the time into parts gives a
+    bound; the largest one counts.
     """
     return _mean_age(load, rules, is_joint=False)
 
 
 def joint_age(load: Load, rules: Rules) -> float:
-    """The least mean age that a schedule can have which ends each reply as soon as the best schedule would.
+    """Return the minimum mean age of schedules that end each reply as early as the best one.
 
-    It does not know when a reply ends, and it ends it by an edit (or by stopping its stream). So
+    Such a schedule does not know the end of a reply, and ends it by an edit or by stopping its stream:
 
-    - at each moment, it has an unused call for each reply that is being said: as long as `n` are, at most `n` less
-      than a window's calls show text, and each end takes one more from those of its time;
-    - it makes one call of a reply at a time, of which the answer comes after two ways. An end that comes meanwhile
-      waits for it. Over all moments at which a reply may end, `m` calls make for a mean of `m (2 way)^2 / (2 s)`;
-      that is allowed to be a quarter of the way, so that `m` is `s / (8 way)` at the most.
+    - it reserves a call for each growing reply. With `n` growing replies, `n` calls of a window show no text, and each
+      ending takes one more;
+    - it has one call of a reply in flight, for two network delays. An ending waits for it. Over all possible endings,
+      `m` calls delay by a mean of `m (2 way)^2 / (2 s)`. The bound allows a quarter of `way`, so `m` is at most
+      `s / (8 way)`.
     """
     return _mean_age(load, rules, is_joint=True)
 
@@ -130,15 +128,15 @@ def _mean_age(load: Load, rules: Rules, *, is_joint: bool) -> float:
 
 
 def messages(rules: Rules) -> int:
-    """How many messages a reply needs."""
+    """Return the number of messages of a reply."""
     return math.ceil(sum(len(token(0, position)) for position in range(TOKENS)) / rules.size)
 
 
 def best_ends(load: Load, rules: Rules) -> list[float]:
-    """Seconds from each reply's last word to its final text, in the schedule that has the least mean and worst.
+    """Return the seconds from each last word to the final text in the best schedule.
 
-    First come, first served, with budgets that nobody has touched before; each by an edit or, if the reply needs
-    more messages than one, by the post of its last one, whichever may go earlier.
+    First come, first served, with unused budgets. A reply ends by an edit or, with several messages, by the post of its
+    last one, whichever is possible earlier.
     """
     everywhere = [Lane(rules.endings)]
     edits = [[Lane(rules.endings)] if rules.edits_by_channel else everywhere for _ in range(load.channels)]
@@ -158,17 +156,17 @@ def best_ends(load: Load, rules: Rules) -> list[float]:
 
 @dataclass(slots=True)
 class Lane:
-    """One window, and what has gone through it.
+    """Window with the calls in it.
 
-    A window that begins with a call may lie so that its last moment and the next one's first are one: then two
-    bursts go at once. In any time `x` there are at most `calls * (floor(x / seconds) + 2)`.
+    The end of a window that begins with a call may touch the start of the next one: then two bursts are adjacent. Any
+    time `x` has at most `calls * (floor(x / seconds) + 2)` calls.
     """
 
     window: Window
     taken: list[float] = field(default_factory=list)
 
     def earliest(self, at: float) -> float:
-        """From when on, and not before `at`, one more may go."""
+        """Return the earliest time from `at` on for another call."""
         calls, earliest = self.window.calls, at
         for windows in range(1, len(self.taken) // calls + 1):
             back = calls * (windows if self.window.slides else windows + 1)
@@ -181,7 +179,7 @@ class Lane:
 
 
 def _shares(load: Load, *, edits_by_channel: bool) -> list[list[int]]:
-    """The replies, by whom they share their edits with."""
+    """Return the replies grouped by shared edit limit."""
     if not edits_by_channel:
         return [list(range(load.replies))]
     shares: list[list[int]] = [[] for _ in range(load.channels)]
@@ -191,7 +189,7 @@ def _shares(load: Load, *, edits_by_channel: bool) -> list[list[int]]:
 
 
 def _age(begins: Sequence[float], cuts: int, edits: Window, further: int, *, is_joint: bool) -> float:
-    """The bound over the time cut in so many parts: the sum of all ages, in seconds times seconds."""
+    """Return the bound of the summed ages for a division into `cuts` parts (seconds squared)."""
     first, last = min(begins), max(begins) + SPAN
     part = (last - first) / cuts
     most_each = int(SPAN / (8 * ONE_WAY)) if is_joint else math.inf
@@ -208,13 +206,13 @@ def _age(begins: Sequence[float], cuts: int, edits: Window, further: int, *, is_
 
 
 def _always_said(begins: Sequence[float], start: float, end: float) -> int:
-    """How many replies are being said at each moment between the two, at the least."""
+    """Return the minimum number of growing replies between two times."""
     changes = [start, *(at for begin in begins for at in (begin, begin + SPAN) if start < at < end)]
     return min(sum(begin <= at + 1e-9 and at + 1e-9 < begin + SPAN for begin in begins) for at in changes)
 
 
 def _dealt(spans: Sequence[float], calls: int, further: int, most_each: float) -> float:
-    """The least sum of ages if so many calls are dealt out, and `further` more to each, up to `most_each`."""
+    """Return the minimum sum of ages with `calls` shared calls and `further` ones per reply."""
     given = [further] * len(spans)
     ages = [_least(span, further) for span in spans]
     gains = [
@@ -236,9 +234,9 @@ def _dealt(spans: Sequence[float], calls: int, further: int, most_each: float) -
 
 
 def _least(span: float, calls: int) -> float:
-    """The integral of the age over a span, if so many calls show text in it at the best moments."""
+    """Return the integral of the age over a span with `calls` calls at the best times."""
     if calls == 0:
         return span**2 / 2
-    first = min(span, (span + calls * ONE_WAY) / (calls + 1))  # nothing is on its way yet
+    first = min(span, (span + calls * ONE_WAY) / (calls + 1))  # no call is in flight yet
     rest = span - first
     return first**2 / 2 + rest**2 / (2 * calls) + rest * ONE_WAY

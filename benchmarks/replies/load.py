@@ -1,6 +1,6 @@
-"""What is said: so many replies at once, each by a model that speaks at an even pace, in words that tell their place.
+"""Load: concurrent replies of models that stream numbered words at an even pace.
 
-All times that a load speaks of are the platform's: at `speed` 4, a second of them takes 250 ms.
+All times of a load are platform times: at `speed` 4, a platform second takes 250 ms.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ TOKENS_A_SECOND = 40
 SECONDS = 30.0
 TOKENS = int(SECONDS * TOKENS_A_SECOND)
 
-#: Over how many channels so many replies are spread.
+#: Number of channels for each number of replies.
 CHANNELS = {1: 1, 10: 5, 50: 10, 200: 20}
 
-#: Seconds within which people ask what is asked at once, and from then on to the model's first word.
+#: Seconds in which all users ask, and from then to the model's first word.
 ASKED, THOUGHT = 1.0, 1.0
 
-#: So many words are a paragraph.
+#: Number of words in a paragraph.
 _PARAGRAPH = 90
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -28,12 +28,12 @@ _WORD = re.compile(r"(?<![0-9A-Za-z])[0-5][0-9a-z]{3}(?![0-9A-Za-z])")
 
 
 def _scattered(number: int) -> float:
-    """A place between 0 and 1 for each number, evenly and without an order that one would see."""
+    """Return an evenly scattered position between 0 and 1 for each number."""
     return number * 0.618034 % 1
 
 
 class Ending(StrEnum):
-    """How the replies end: all at one moment, or each a step after the one before, as they began."""
+    """Order of the endings: all together, or in turn as they began."""
 
     TOGETHER = "together"
     IN_TURN = "in turn"
@@ -41,7 +41,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many replies, in so many channels, that are all being said at one moment at least."""
+    """Number of replies and channels; at some moment all replies grow."""
 
     replies: int
     channels: int
@@ -50,7 +50,7 @@ class Load:
 
     @property
     def step(self) -> float:
-        """Seconds between the beginnings of two replies."""
+        """Seconds between the starts of two replies."""
         return SECONDS / self.replies if self.ending is Ending.IN_TURN else 0.0
 
     def channel(self, number: int) -> int:
@@ -58,7 +58,7 @@ class Load:
 
 
 def token(reply: int, position: int) -> str:
-    """A word of four letters that no other place of any reply has, and what separates it from the next one."""
+    """Return a unique word of four letters for a position of a reply, with its separator."""
     number, word = reply * TOKENS + position, ""
     for _ in range(4):
         number, digit = divmod(number, 36)
@@ -69,18 +69,18 @@ def token(reply: int, position: int) -> str:
 
 
 def last_place(text: str) -> tuple[int, int] | None:
-    """Which reply's text this is, and the position of its last word; none if there is no word of any."""
+    """Return the reply of a text and the position of its last word; None without words."""
     words = _WORD.findall(text[-200:]) or _WORD.findall(text)
     return divmod(int(words[-1], 36), TOKENS) if words else None
 
 
 @dataclass(slots=True)
 class Speech:
-    """What one model says.
+    """Speech of one model.
 
     Attributes:
-        number: which reply of the load it is.
-        spoken: when each of its words was said, on the monotonic clock, in (real) seconds.
+        number: the number of the reply in the load.
+        spoken: the time of each word (real monotonic seconds).
     """
 
     number: int
@@ -98,7 +98,7 @@ class Speech:
         return "".join(self.tokens)
 
     def listen(self, hear: Callable[[str], None]) -> None:
-        """Have `hear` told each word: at once those that were said already."""
+        """Call `hear` with each word, at once with the words so far."""
         for position in range(len(self.spoken)):
             hear(self.tokens[position])
         self._hear = hear
@@ -113,10 +113,10 @@ class Speech:
 
 
 class Model:
-    """Says all speeches of a load, each in its time, from one task.
+    """Task that streams all speeches of a load on time.
 
     Attributes:
-        late: by how many (real) seconds each word came too late, summed up.
+        late: the summed delay of the words in real seconds.
     """
 
     def __init__(self, load: Load) -> None:
@@ -126,15 +126,15 @@ class Model:
         self.late = 0.0
 
     def asked_at(self, speech: Speech) -> float:
-        """Seconds (real) from the beginning to its question."""
+        """Return the real seconds from the beginning to the question."""
         return (speech.number * self._load.step + _scattered(speech.number) * ASKED) / self._load.speed
 
     async def run(self) -> None:
-        """Speak to the end."""
+        """Stream all speeches to their end."""
         began = monotonic()
         for speech in self.speeches:
             first = speech.number * self._load.step + ASKED + THOUGHT
-            apart = _scattered(speech.number) * self._pace  # no two of them speak at the same instant
+            apart = _scattered(speech.number) * self._pace  # no two speeches share an instant
             speech.begins = began + first / self._load.speed + apart
         silent = list(self.speeches)
         while silent:

@@ -1,4 +1,4 @@
-"""Whether the process keeps up: how late the event loop is, and how much of a core it takes."""
+"""Delay of the event loop, and CPU use of the process."""
 
 import asyncio
 import gc
@@ -8,17 +8,17 @@ from typing import Self
 
 from core.concurrency import gc_tuning as garbage
 
-#: Seconds between two looks.
+#: Seconds between two samples.
 _STEP = 0.005
 
 
 class Loop:
-    """Watches the event loop while it is entered; all in (real) seconds.
+    """Monitor of the event loop, in real seconds.
 
     Attributes:
-        busiest: for how long the loop's thread computed on end, at worst.
-        cpu: of all cores together, as a share of one.
-        wall: for how long it was watched.
+        busiest: the longest CPU time of the loop's thread without a pause.
+        cpu: CPU use of all cores as a share of one.
+        wall: the duration.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Loop:
     async def __aenter__(self) -> Self:
         self._thresholds = gc.get_threshold()
         gc.collect()
-        garbage.freeze_gc()  # as the bot does when it is ready
+        garbage.freeze_gc()  # same as in the ready bot
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self._looking = asyncio.create_task(self._look(), name="loop")
         return self
@@ -44,7 +44,7 @@ class Loop:
         gc.unfreeze()
 
     def late(self, share: float) -> float:
-        """How late the loop was at most, in so large a share of the looks."""
+        """Return the quantile `share` of the loop's delay."""
         ordered = sorted(self._late)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 

@@ -1,4 +1,4 @@
-"""What was shown, when, and how old it was: figures of one run, in the platform's seconds."""
+"""Figures of one run: the shown texts, their times and ages, in platform seconds."""
 
 import statistics
 from collections import defaultdict
@@ -11,13 +11,13 @@ from benchmarks.replies.platforms import Question, Version
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What became of one reply, in (real) seconds.
+    """Measured reply, in real seconds.
 
     Attributes:
-        age: the mean age of the shown text while the model spoke.
-        ended: when the model said its last word.
-        final: since when the whole text stood, and nothing but it, to the end; none if it did not.
-        channel: where.
+        age: the mean age of the shown text while the model streamed.
+        ended: the time of the model's last word.
+        final: the time from which exactly the complete text is shown; None if it is not.
+        channel: the channel of the reply.
     """
 
     age: float
@@ -32,10 +32,10 @@ class Shown:
 
 
 def watch(questions: Sequence[Question], speeches: Sequence[Speech], versions: Iterable[Version]) -> list[Shown]:
-    """Follow each reply through all that was seen.
+    """Measure each reply in the recorded versions.
 
-    A message belongs to the reply whose words it says, or else to the question that it answers, or to the reply of
-    which it answers a message: so one without a word that is left standing is seen as well.
+    A message belongs to the reply of its words. Without words, it belongs to the question or reply that it answers, so
+    an extra placeholder is found, too.
     """
     versions = list(versions)
     asked = {question.message: question.number for question in questions}
@@ -63,7 +63,7 @@ def watch(questions: Sequence[Question], speeches: Sequence[Speech], versions: I
 
 
 def newest_of(versions: Iterable[Version]) -> list[tuple[float, int]]:
-    """Since when which word was the newest of those that are shown, by its position; none yet is -1."""
+    """Return the times and positions of the newest shown word; -1 for none."""
     standing: dict[str, int] = {}
     newest = []
     for version in versions:
@@ -74,9 +74,9 @@ def newest_of(versions: Iterable[Version]) -> list[tuple[float, int]]:
 
 
 def age_of(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> float:
-    """The mean, from the first word to the last, of the time since the newest shown word was said.
+    """Return the mean age of the newest shown word from the first word to the last.
 
-    As long as none is shown, it is the time since the first word.
+    Before the first shown word, it is the time since the first spoken one.
     """
     begun, ended = spoken[0], spoken[-1]
     age, since, word = 0.0, begun, 0
@@ -88,7 +88,7 @@ def age_of(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> floa
 
 
 def final_of(text: str, ended: float, versions: Iterable[Version]) -> float | None:
-    """Since when, after `ended`, the messages together say `text` (but for spaces) and nothing else; none if not."""
+    """Return the time after `ended` from which the messages show exactly `text`, without spaces."""
     whole = _letters(text)
     standing: dict[str, Version] = {}
     since: float | None = None
@@ -112,15 +112,15 @@ def _letters(text: str) -> str:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The smallest of the values that so large a share of them does not exceed."""
+    """Return the smallest value that a share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
 def drain(shown: Sequence[Shown], rate: float, window: float, until: float) -> float | None:
-    """The share of a limit of `rate` finals a second that was used while finals waited.
+    """Return the used share of a limit of `rate` final edits a second while some waited.
 
-    Times in which none waited do not count, nor such that are shorter than the limit's window, in which bursts are.
+    Times without a waiting final edit, and those shorter than the limit's window with its bursts, do not count.
 
     Returns:
         None if there was no such time.
@@ -134,7 +134,7 @@ def drain(shown: Sequence[Shown], rate: float, window: float, until: float) -> f
 
 
 def _backlogs(shown: Sequence[Shown], until: float) -> list[tuple[float, float]]:
-    """The times in which at least one final waited."""
+    """Return the times with at least one waiting final edit."""
     backlogs: list[tuple[float, float]] = []
     for begun, ended in sorted((one.ended, until if one.final is None else one.final) for one in shown):
         if backlogs and begun <= backlogs[-1][1]:
@@ -145,6 +145,6 @@ def _backlogs(shown: Sequence[Shown], until: float) -> list[tuple[float, float]]
 
 
 def mean_drain(groups: Mapping[int, Sequence[Shown]], rate: float, window: float, until: float) -> float | None:
-    """`drain` of those that share no limit with each other, as a mean."""
+    """Return the mean `drain` of groups without a shared limit."""
     drains = [one for shown in groups.values() if (one := drain(shown, rate, window, until)) is not None]
     return statistics.mean(drains) if drains else None

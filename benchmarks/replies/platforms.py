@@ -1,6 +1,6 @@
-"""Where the replies are shown: a sandbox with channels in it, and what people see there.
+"""Stages: sandboxes with channels, and the visible versions of messages.
 
-It runs in a thread of its own, so that what the event loop of the contenders is busy with is theirs alone.
+A stage runs in a thread of its own, so that the event loop's figures are the contender's alone.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from sandbox.slack import SlackSandbox
 
 T = TypeVar("T")
 
-#: Seconds that a call takes to the platform, and its answer back.
+#: Network delay of a call to the platform, and of its answer, in seconds.
 ONE_WAY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A message that is to be answered.
+    """Message to answer.
 
     Attributes:
-        channel: which of the load's channels it stands in.
-        place: that channel's id.
-        message: its own id: `ts`, or a snowflake.
+        channel: the number of the channel in the load.
+        place: the id of the channel.
+        message: the id of the message: `ts`, or a snowflake.
     """
 
     number: int
@@ -39,11 +39,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A text that a message of the bot's had since `at` (monotonic seconds); none since it was deleted.
+    """Text of a bot's message since `at` (monotonic seconds); None after its deletion.
 
     Attributes:
-        order: of the messages, as they were posted.
-        answers: the ids of what it may be an answer to: its thread, or the message that it replies to.
+        order: the number of the message in the order of posting.
+        answers: the ids of its thread and of the message that it replies to.
     """
 
     at: float
@@ -54,7 +54,7 @@ class Version:
 
 
 class Stage(ABC):
-    """One sandbox for one cell of the bench."""
+    """Sandbox of one cell."""
 
     name: str
 
@@ -78,7 +78,7 @@ class Stage(ABC):
         self._loop.close()
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have something done in the sandbox's thread."""
+        """Run a coroutine in the sandbox's thread."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     @abstractmethod
@@ -89,15 +89,15 @@ class Stage(ABC):
 
     @abstractmethod
     async def ask(self, number: int) -> Question:
-        """Let a person ask the question of that number, with a mention of the bot."""
+        """Post the question of this number with a mention of the bot."""
 
     @abstractmethod
     def calls(self) -> Sequence[tuple[str, float, bool]]:
-        """The name, the (monotonic) time and whether it was refused by a limit, of each call."""
+        """Return the name, the monotonic time and the rate-limited flag of each call."""
 
     @abstractmethod
     def versions(self) -> Sequence[Version]:
-        """All that was seen of the bot's messages, in the order in which it was."""
+        """Return all versions of the bot's messages in order of time."""
 
 
 class SlackStage(Stage):

@@ -1,4 +1,4 @@
-"""The plot: for each platform, how old the text is and how late its end comes, by the number of replies at once."""
+"""Plot of the age and the ending per platform, by the number of concurrent replies."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from benchmarks.replies.cell import Cell
 _WIDTH, _HEIGHT = 430, 300
 _LEFT, _TOP, _BOTTOM, _RIGHT = 62, 44, 40, 16
 _COLOURS = ("#0b6bcb", "#c4320a", "#0f7b4f", "#8a4fbe", "#a16207", "#b0276e")
-#: Of the legend: the height of a line, and how many names stand in it.
+#: Legend: the height of a line, and the names per line.
 _LINE, _COLUMNS = 24, 3
 _FLOOR = "the floor"
 _GREY = "#555"
@@ -18,7 +18,7 @@ Line = Mapping[int, float | None]
 
 
 def plot(cells: Iterable[Cell], ending: str) -> str:
-    """An SVG of the cells that end so."""
+    """Return an SVG of the cells with this ending."""
     chosen = [cell for cell in cells if cell.ending == ending or cell.replies == 1]
     panels, top = [], 0
     for platform in sorted({cell.platform for cell in chosen}, reverse=True):
@@ -45,7 +45,7 @@ def plot(cells: Iterable[Cell], ending: str) -> str:
 
 
 def _end(cell: Cell) -> float | None:
-    """None for a contender that loses replies: the others' mean would flatter it."""
+    """Return the mean ending; None with lost replies, which the mean would hide."""
     return None if cell.wrong else cell.end_mean
 
 

@@ -1,4 +1,4 @@
-"""The table: a block for each load, a line for each contender."""
+"""Result table: a block per load, a row per contender."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -25,7 +25,7 @@ HEAD = (
 
 
 def table(cells: Iterable[Cell]) -> str:
-    """All of the cells as Markdown."""
+    """Return all cells as Markdown."""
     blocks = []
     for (platform, replies, channels, ending), of_load in groupby(sorted(cells, key=_order), key=_order):
         lines = list(of_load)
@@ -57,7 +57,7 @@ def table(cells: Iterable[Cell]) -> str:
 
 
 def line(cell: Cell) -> str:
-    """One cell, to see how far it is."""
+    """Return one line about a cell as progress."""
     load = f"{cell.platform}, {cell.replies} in {cell.channels}, {cell.ending}, speed {cell.speed:g}"
     return f"{load}: " + " | ".join(f"{name} {value}".strip() for name, value in zip(HEAD, _row(cell), strict=True))
 
@@ -68,7 +68,7 @@ def _order(cell: Cell) -> tuple[str, int, int, str]:
 
 def _row(cell: Cell) -> Sequence[str]:
     mark = " (CPU)" if cell.is_saturated else ""
-    mean = None if cell.wrong else cell.end_mean  # of those that came: the others would make it shorter
+    mean = None if cell.wrong else cell.end_mean  # of received texts: lost ones would lower it
     return (
         cell.contender + mark,
         f"{cell.calls:,}",
@@ -87,7 +87,7 @@ def _row(cell: Cell) -> Sequence[str]:
 
 
 def _joint(cell: Cell) -> float:
-    """The floor of its age, if ends are to come as soon as they can."""
+    """Return the floor of the age for earliest endings."""
     return joint_age(Load(cell.replies, cell.channels, Ending(cell.ending), cell.speed), RULES[cell.platform])
 
 

@@ -1,4 +1,4 @@
-"""The cells that were measured, each in a file of its own: what was measured once need not be measured again."""
+"""Saved cells, each in a file of its own."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def keep(contender: Contender, load: Load, cell: Cell) -> None:
 
 
 def everything() -> list[Cell]:
-    """All cells, by their contenders, in the order of the list of these."""
+    """Return all cells in the order of the contenders."""
     names = [contender.name for contender in CONTENDERS]
     return sorted(map(_read, FOLDER.glob("*.json")), key=lambda cell: names.index(cell.contender))
 

@@ -127,7 +127,7 @@ class Soak:
             await self._burst(session, min(messages - len(session.said), self._dice.choice(BURSTS)), waiting)
 
     async def _burst(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
-        """Say some messages, and wait until they are answered."""
+        """Send some messages, and wait for their answers."""
         async with waiting:
             names = []
             for _ in range(messages):

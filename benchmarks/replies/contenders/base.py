@@ -1,4 +1,4 @@
-"""Who is measured: something that answers questions on a stage."""
+"""Interfaces of contenders: bots that answer questions on a stage."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,27 +11,27 @@ from benchmarks.replies.platforms import Question
 
 
 class Answering(ABC):
-    """A contender at work."""
+    """Running contender."""
 
     @abstractmethod
     async def answer(self, question: Question, speech: Speech) -> None:
-        """Answer with what the model says; returns when no more comes of it."""
+        """Answer with the model's speech; return when the reply is complete."""
 
 
 class Writer(Protocol):
-    """One reply that is being written."""
+    """Growing reply."""
 
     def feed(self, delta: str) -> None:
-        """The model has said more."""
+        """Add text of the model."""
         ...
 
     async def close(self, text: str) -> None:
-        """The model has said all of it; returns when it stands, or is given up."""
+        """End the reply; return when it is complete or given up."""
         ...
 
 
 class Writing(Answering):
-    """Answers by a `Writer` for each reply."""
+    """Running contender with a `Writer` per reply."""
 
     @abstractmethod
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
@@ -46,11 +46,11 @@ class Writing(Answering):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One that answers on one platform.
+    """Contender on one platform.
 
     Attributes:
-        on: gets it ready on a stage of that platform.
-        fits: whether it can be measured under a load.
+        on: starts it on a stage of the platform.
+        fits: returns whether it can be measured under a load.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""nanobot's Discord channel: the real one, in an environment and a process of its own, with a model in this one.
+"""nanobot's Discord channel in an environment and a process of its own.
 
-It comes by `uv run --with`, at the version below, and takes the sandbox for Discord and the bench for its model's
-API. Its pauses are of the wall clock, so it is measured at speed 1 alone.
+`uv run --with` installs the version below. It uses the sandbox as Discord and this process as its model API. Its pauses
+follow the wall clock, so it is measured at speed 1 only.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from benchmarks.replies.platforms import DiscordStage, Question
 NAME = "nanobot-ai 0.3.5"
 PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
 
-#: Seconds that it has to start, its installation at the first time included.
+#: Limit of its start including the first installation, in seconds.
 _START = 300.0
 
-#: Seconds without a call, after the last word, from which on nothing more is expected of it.
+#: Seconds without a call after the last word until its reply counts as complete.
 _QUIET = 20.0
 
-#: discord.py has no setting for where Discord is.
+#: discord.py has no setting for Discord's address.
 PROGRAM = """
 import os, runpy, sys
 import discord, yarl
@@ -43,7 +43,7 @@ runpy.run_module("nanobot", run_name="__main__")
 
 
 class Model:
-    """An OpenAI-compatible API that streams the speech of the question's number, word by word."""
+    """OpenAI-compatible API that streams the speech of a question word by word."""
 
     def __init__(self) -> None:
         self._speeches: dict[int, Speech] = {}
@@ -124,9 +124,7 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
                 stderr=log,
             )
             try:
-                await stage.do(
-                    sandbox.wait_for(lambda: sandbox.commands, timeout=_START)
-                )  # the last that it does at its start
+                await stage.do(sandbox.wait_for(lambda: sandbox.commands, timeout=_START))  # the last step of its start
                 yield _Answers(stage, model)
             finally:
                 process.terminate()
@@ -137,7 +135,7 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
 
 
 def fits(load: Load) -> bool:
-    """A channel is one session, and what is asked while it answers goes into the answer that is being made."""
+    """Return whether the load has one reply per channel: later questions join a running answer."""
     return load.speed == 1 and load.replies <= load.channels
 
 

@@ -24,16 +24,16 @@ from channels.slack.settings import SlackSettings
 
 NAME = "Parley"
 
-#: Seconds that what nobody waits for has to end.
+#: Limit of background calls at the end, in seconds.
 SETTLE = 2.0
 
 
 async def keep(ids: Sequence[str]) -> None:
-    """The ids are not stored here: the bench is about what is shown."""
+    """Ignore the ids: the benchmark measures visible text only."""
 
 
 class Buttoned:
-    """A reply that ends with the buttons that the bot puts under it."""
+    """Reply that ends with the bot's buttons."""
 
     def __init__(self, reply: Reply, name: str) -> None:
         self._reply = reply
@@ -46,7 +46,7 @@ class Buttoned:
 
 @asynccontextmanager
 async def written(surface: Surface, question: Question) -> AsyncIterator[Writer]:
-    """A reply as the bot shows it."""
+    """Return a reply like the bot's."""
     name = str(question.number)
     async with Reply(surface, save_ids=keep, buttons=growing_buttons(name, ENGLISH)) as reply:
         yield Buttoned(reply, name)
@@ -63,7 +63,7 @@ class _OnSlack(Writing):
         self._assistant = AssistantThreads(api)
 
     async def settle(self) -> None:
-        """Let the calls end that nobody waits for: they count as well."""
+        """Wait for background calls: they count as well."""
         await self._receipts.drain(SETTLE)
         await self._assistant.settle(SETTLE)
 

@@ -1,4 +1,4 @@
-"""Posting, editing and deleting by a platform's real client, for the policies that are measured beside Parley."""
+"""Posts, edits and deletions through a platform's real client, for the measured policies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -12,17 +12,17 @@ from benchmarks.replies.platforms import DiscordStage, Question, SlackStage
 
 
 class Desk(ABC):
-    """Writes beneath one question. What the client does not get through raises the client's own error.
+    """Writer of messages under one question. A failed call raises the client's error.
 
     Attributes:
-        size: how long a message may be, in characters.
+        size: the maximum length of a message in characters.
     """
 
     size: int
 
     @abstractmethod
     async def post(self, text: str) -> str:
-        """Post a message; returns its id."""
+        """Post a message, and return its id."""
 
     @abstractmethod
     async def edit(self, message: str, text: str) -> None: ...
@@ -32,10 +32,10 @@ class Desk(ABC):
 
 
 class SlackDesk(Desk):
-    """In the question's thread.
+    """Messages in the question's thread.
 
     Args:
-        field: the field that the text goes in, `text` or `markdown_text`.
+        field: the field of the text, `text` or `markdown_text`.
     """
 
     def __init__(self, web: AsyncWebClient, question: Question, field: str, size: int) -> None:
@@ -58,7 +58,7 @@ class SlackDesk(Desk):
 
 
 class DiscordDesk(Desk):
-    """In the question's channel, each message as a reply to the one before it."""
+    """Messages in the question's channel, each as a reply to its predecessor."""
 
     size = 2_000
 
@@ -79,7 +79,7 @@ class DiscordDesk(Desk):
 
 
 def slack_client(stage: SlackStage, *, retries: int) -> AsyncWebClient:
-    """A client that waits as long as Slack asks and tries again, up to so many times a call."""
+    """Return a client that retries rate-limited calls after Slack's delay, up to `retries` times."""
     sandbox = stage.sandbox
     again = [AsyncRateLimitErrorRetryHandler(max_retry_count=retries)]
     return AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url, retry_handlers=list(again))
@@ -87,7 +87,7 @@ def slack_client(stage: SlackStage, *, retries: int) -> AsyncWebClient:
 
 @asynccontextmanager
 async def discord_client(stage: DiscordStage) -> AsyncIterator[discord.Client]:
-    """A client that is logged in and not connected; it keeps to the limits that the headers tell, and waits."""
+    """Return a client without a gateway connection that obeys the rate-limit headers."""
     discord.http.Route.BASE = stage.sandbox.api_url
     client = discord.Client(intents=discord.Intents.none(), allowed_mentions=discord.AllowedMentions.none())
     await client.login(stage.sandbox.bot_token)

@@ -1,7 +1,7 @@
-"""How others stream, rebuilt from what their sources do: when they post and edit, and what they do at the end.
+"""Streaming policies of other bots, rebuilt from their sources: posts, edits and endings.
 
-What they have beside it (Markdown, buttons, sessions) is left out. Each gets its platform's real client with the
-retries that it is run with; where that client is not of Python, the Python one's come nearest.
+Other features (Markdown, buttons, sessions) are left out. Each policy has its platform's real client with its original
+retries; for clients of other languages, the nearest settings of the Python client.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from typing import Self
 
 from benchmarks.replies.contenders.platform_clients import Desk
 
-#: What a client raises when it does not get a call through is the client's own affair.
+#: Each client raises errors of its own for failed calls.
 _FAILED = Exception
 
 
 class Policy(ABC):
-    """A writer by one of the policies; `speed` divides each of its times."""
+    """Writer with a policy; `speed` divides its times."""
 
     def __init__(self, desk: Desk, speed: float) -> None:
         self._desk = desk
@@ -40,10 +40,10 @@ class Policy(ABC):
 
 
 class ChatSdk(Policy):
-    """Vercel's Chat SDK, its way for platforms without streams of their own.
+    """Vercel's Chat SDK in its mode for platforms without streams.
 
-    A placeholder; then an edit 500 ms after the one before it has ended, if there is anything new. An edit that
-    fails is passed over; the last one raises. A longer text than the platform takes is cut.
+    A placeholder; then, if there is new text, an edit 500 ms after the end of the former one. A failed edit is ignored,
+    a failed last one raises. Text over the platform's limit is cut.
     """
 
     PAUSE = 0.5
@@ -84,7 +84,7 @@ class ChatSdk(Policy):
 
 
 class Turnstile:
-    """When llmcord last posted or edited anything, anywhere."""
+    """Time of llmcord's last post or edit in the whole process."""
 
     def __init__(self) -> None:
         self.last = float("-inf")
@@ -93,9 +93,9 @@ class Turnstile:
 class Llmcord(Policy):
     """llmcord: one timer for all replies of the process.
 
-    The first words are posted at once; then the model's stream is held up by each edit, which goes if nobody has
-    posted or edited for a second. A message that is full gets a last edit, and a new one is posted behind it. (Its
-    texts are the descriptions of embeds, of 4,096 characters; here they are plain ones, of 2,000.)
+    The first text is posted at once. Then each edit blocks the model's stream, and is made if no reply was posted or
+    edited for a second. A full message gets a last edit, and a new one follows. (The original uses descriptions of
+    embeds with 4,096 characters; here plain texts with 2,000.)
     """
 
     PAUSE = 1.0
@@ -142,10 +142,10 @@ class Llmcord(Policy):
 
 
 class ChatGptInSlack(Policy):
-    """ChatGPT-in-Slack: an edit for each 20 chunks, each on its own, whether the one before has ended or not.
+    """ChatGPT-in-Slack: an edit per 20 deltas, independent of the former edit's end.
 
-    Edits show the first 3,500 bytes, the last one too; what is more is posted then, in messages of 20,000. One that
-    fails is passed over, the last one raises.
+    Edits, including the last, show the first 3,500 bytes; the rest is posted in messages of 20,000. A failed edit is
+    ignored, a failed last one raises.
     """
 
     CHUNKS = 20
@@ -183,10 +183,10 @@ class ChatGptInSlack(Policy):
 
 
 class OpenClaw(Policy):
-    """OpenClaw: one draft, edited so many seconds after the edit before it, with one call in flight.
+    """OpenClaw: one draft with a pause between edits, and one call in flight.
 
-    The draft stops for good at the first failure and as soon as the text is longer than a message. In the end it
-    becomes the answer by a last edit; if it cannot, the answer is posted behind it in pieces and the draft deleted.
+    The draft stops at the first failure, and when the text exceeds a message. A last edit makes it the answer;
+    otherwise the answer is posted in pieces and the draft deleted.
     """
 
     def __init__(self, desk: Desk, speed: float, pause: float) -> None:
@@ -247,7 +247,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def _pieces(text: str, size: int) -> list[str]:
-    """The text in messages, cut at spaces."""
+    """Return the text in messages, split at spaces."""
     pieces = []
     while len(text) > size:
         at = text.rfind(" ", 0, size) + 1 or size

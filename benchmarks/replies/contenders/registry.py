@@ -1,4 +1,4 @@
-"""All who are measured."""
+"""Registry of the contenders."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -9,7 +9,7 @@ from benchmarks.replies.contenders.platform_clients import DiscordDesk, SlackDes
 from benchmarks.replies.contenders.policies import ChatGptInSlack, ChatSdk, Llmcord, OpenClaw, Policy, Turnstile
 from benchmarks.replies.platforms import DiscordStage, Question, SlackStage
 
-#: Slack: what a `markdown_text` holds, and what a `text` holds that can be edited.
+#: Slack: maximum lengths of a `markdown_text`, and of a `text` that can be edited.
 MARKDOWN, TEXT = 12_000, 4_000
 
 
@@ -23,7 +23,7 @@ class _Policies(Writing):
 
 @asynccontextmanager
 async def chat_sdk_on_slack(stage: SlackStage) -> AsyncIterator[Answering]:
-    """Slack's Node client, as it comes: ten retries."""
+    """Start Chat SDK with the default of Slack's Node client: ten retries."""
     web = slack_client(stage, retries=10)
     yield _Policies(lambda question: ChatSdk(SlackDesk(web, question, "markdown_text", MARKDOWN), stage.speed))
 
@@ -43,14 +43,14 @@ async def llmcord(stage: DiscordStage) -> AsyncIterator[Answering]:
 
 @asynccontextmanager
 async def chat_gpt_in_slack(stage: SlackStage) -> AsyncIterator[Answering]:
-    """Its client is set to two retries."""
+    """Start ChatGPT-in-Slack with its two retries."""
     web = slack_client(stage, retries=2)
     yield _Policies(lambda question: ChatGptInSlack(SlackDesk(web, question, "text", TEXT), stage.speed))
 
 
 @asynccontextmanager
 async def openclaw_on_slack(stage: SlackStage) -> AsyncIterator[Answering]:
-    """Its client is set to two retries (in newer versions, for what writes, to none)."""
+    """Start OpenClaw with its two retries (newer versions: none for writes)."""
     web = slack_client(stage, retries=2)
     yield _Policies(lambda question: OpenClaw(SlackDesk(web, question, "text", TEXT), stage.speed, pause=1.0))
 

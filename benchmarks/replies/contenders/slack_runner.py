@@ -1,4 +1,4 @@
-"""google-adk's own `SlackRunner`, with Bolt on the sandbox's Socket Mode: the real one, as it is installed."""
+"""google-adk's own `SlackRunner`, with Bolt on the sandbox's Socket Mode."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ NAME = "google-adk's SlackRunner"
 
 
 class Scripted(BaseLlm):
-    """A model that answers a question with the speech of its number, when that has ended."""
+    """Model that answers a question with its speech after the speech has ended."""
 
     _speeches: dict[int, Speech] = PrivateAttr(default_factory=dict)
     _asked: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
@@ -50,7 +50,7 @@ class Scripted(BaseLlm):
 
 
 class Told(SlackRunner):
-    """Tells when it is through with a question."""
+    """Runner that reports the end of each question."""
 
     def __init__(self, runner: Runner, slack_app: AsyncApp) -> None:
         super().__init__(runner, slack_app)

@@ -137,7 +137,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await seat.answers("Enter goes on without: ", "")
         await seat.sees("ok   Slack: parley in Sandbox")
         await seat.sees("ok   Discord: parley in Sandbox")
-        await seat.sees("Next: `make run`")
+        await seat.sees("Next: run `make run`")
         assert await seat.ends() == 0
         typed = (slack.app_token, discord.bot_token, "sk-or-what", "u:p@h")
         assert not any(secret in seat.screen for secret in typed)
