@@ -129,7 +129,7 @@ class ScriptedModel:
         if asked.system.startswith(SUMMARY_INSTRUCTION):
             return "\n".join(f"{number}. {WORDS}" for number in range(10))
         self.prompts.append(prompt_of(asked.body))
-        if asked.tools and not asked.results:
+        if asked.tools and not asked.tool_results:
             return CallTool("search_tickets", {"words": f"request {len(self.prompts)}"}, id=f"call_{len(self.prompts)}")
         return f"Answer {len(self.prompts)}. {WORDS * 4}"
 

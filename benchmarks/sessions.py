@@ -153,7 +153,7 @@ def adk_memory() -> Contender:
 
 async def contenders(folder: Path, server: PostgresSandbox) -> list[Contender]:
     def postgres(name: str) -> str:
-        return server.create(name).replace("postgresql://", "postgresql+asyncpg://")
+        return server.create_database(name).replace("postgresql://", "postgresql+asyncpg://")
 
     return [
         await parley("SQLite", f"sqlite+aiosqlite:///{folder / 'parley.db'}"),

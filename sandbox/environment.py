@@ -2,7 +2,7 @@
 
 import os
 
-FOREIGN = (
+SETTING_PREFIXES = (
     "SLACK_",
     "DISCORD_",
     "OPENAI_",
@@ -28,6 +28,6 @@ FOREIGN = (
 )
 
 
-def inherited() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+def clean_environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTING_PREFIXES)}
     return {**kept, "PORT": "0"}  # several programs at once have one machine

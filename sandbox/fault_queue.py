@@ -21,32 +21,32 @@ class FaultQueue(Generic[F]):
     """Each call's faults, used up in the order in which they were asked for."""
 
     def __init__(self) -> None:
-        self._by_call: dict[str, deque[F]] = {}
+        self._pending: dict[str, deque[F]] = {}
 
     def add(self, calls: Collection[str], times: int, fault: F) -> None:
         """So many times; of several calls, it is the first one that is made."""
         for call in calls:
-            self._by_call.setdefault(call, deque()).extend([fault] * times)
+            self._pending.setdefault(call, deque()).extend([fault] * times)
 
     def take(self, call: str) -> F | None:
         """The fault that this call meets."""
-        if not (pending := self._by_call.get(call)):
+        if not (pending := self._pending.get(call)):
             return None
         fault = pending.popleft()
-        for others in self._by_call.values():
+        for others in self._pending.values():
             if others is not pending and fault in others:
                 others.remove(fault)
         return fault
 
     def cancel(self, kind: FaultKind) -> None:
         """Those of this kind do not come."""
-        for call, faults in self._by_call.items():
-            self._by_call[call] = deque(fault for fault in faults if fault.kind != kind)
+        for call, faults in self._pending.items():
+            self._pending[call] = deque(fault for fault in faults if fault.kind != kind)
 
     def has_pending(self, kind: FaultKind) -> bool:
         """Whether one of this kind is still to come."""
-        return any(fault.kind == kind for faults in self._by_call.values() for fault in faults)
+        return any(fault.kind == kind for faults in self._pending.values() for fault in faults)
 
     def clear(self) -> None:
         """None comes."""
-        self._by_call.clear()
+        self._pending.clear()

@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def find_named(what: str, wanted: str, by_name: Mapping[str, T], by_id: Mapping[str, T]) -> T:
+def find_named(kind: str, name_or_id: str, by_name: Mapping[str, T], by_id: Mapping[str, T]) -> T:
     """The one that is `wanted`; a channel may be named with its `#`.
 
     Args:
@@ -15,7 +15,7 @@ def find_named(what: str, wanted: str, by_name: Mapping[str, T], by_id: Mapping[
     Raises:
         ValueError: there is none.
     """
-    found = by_name.get(wanted.removeprefix("#")) or by_id.get(wanted)
+    found = by_name.get(name_or_id.removeprefix("#")) or by_id.get(name_or_id)
     if found is None:
-        raise ValueError(f"there is no {what} {wanted}")
+        raise ValueError(f"there is no {kind} {name_or_id}")
     return found

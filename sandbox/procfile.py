@@ -12,13 +12,13 @@ from pathlib import Path
 
 import aiohttp
 
-from sandbox.environment import inherited
+from sandbox.environment import clean_environment
 
 #: Heroku: what is told to end is killed after so many seconds, and what is to be called listens after as many at most.
-KILLED_AFTER, LISTENS_AFTER = 30.0, 60.0
+KILL_TIMEOUT_SECONDS, BOOT_TIMEOUT_SECONDS = 30.0, 60.0
 
 #: Seconds between two questions to a process that is being started.
-LOOK = 0.05
+POLL_SECONDS = 0.05
 
 
 class Dyno:
@@ -37,18 +37,18 @@ class Dyno:
         self._process = process
 
     @property
-    def code(self) -> int | None:
+    def exit_code(self) -> int | None:
         return self._process.returncode
 
-    async def listens(self, path: str, *, within: float = LISTENS_AFTER) -> None:
+    async def wait_until_ready(self, path: str, *, timeout_seconds: float = BOOT_TIMEOUT_SECONDS) -> None:
         """Wait until it answers at `path` with 200.
 
         Raises:
             TimeoutError: it does not.
         """
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(timeout_seconds):
             while (await self.probe(path))[0] != 200:  # noqa: ASYNC110 - a process is asked, and tells nobody
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(POLL_SECONDS)
 
     async def probe(self, path: str) -> tuple[int, str]:
         """What it answers at `path`, with which status; 0 if nobody listens."""
@@ -61,26 +61,26 @@ class Dyno:
         except aiohttp.ClientError:
             return 0, ""
 
-    async def ends(self, *, within: float = LISTENS_AFTER) -> int:
+    async def wait_for_exit(self, *, timeout_seconds: float = BOOT_TIMEOUT_SECONDS) -> int:
         """The exit code of what ends by itself.
 
         Raises:
             TimeoutError: it does not.
         """
-        return await asyncio.wait_for(self._process.wait(), within)
+        return await asyncio.wait_for(self._process.wait(), timeout_seconds)
 
-    async def stop(self) -> int:
+    async def terminate(self) -> int:
         """The exit code; negative, if it had to be killed."""
-        if self.code is None:
+        if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGTERM)
         try:
-            return await self.ends(within=KILLED_AFTER)
+            return await self.wait_for_exit(timeout_seconds=KILL_TIMEOUT_SECONDS)
         except TimeoutError:
             return await self.kill()
 
     async def kill(self) -> int:
         """The exit code, negative unless it had ended."""
-        if self.code is None:
+        if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         return await self._process.wait()
 
@@ -101,11 +101,11 @@ class Foreman:
         self.log = folder / "dynos.log"
         self._commands = dict(line.split(": ", 1) for line in procfile.read_text().splitlines())
         self._folder = folder
-        self._environment = {**inherited(), "PATH": f"{path}:{os.environ['PATH']}", **settings}
+        self._environment = {**clean_environment(), "PATH": f"{path}:{os.environ['PATH']}", **settings}
 
     async def start(self, kind: str, number: int = 1) -> Dyno:
         """Start a process of that kind."""
-        name, port = f"{kind}.{number}", free_port()
+        name, port = f"{kind}.{number}", find_free_port()
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_shell(
                 f"exec {self._commands[kind]}",
@@ -118,7 +118,7 @@ class Foreman:
         return Dyno(name, port, process)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port of this machine at which nobody listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

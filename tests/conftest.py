@@ -103,7 +103,7 @@ def postgres_server() -> Iterator[PostgresSandbox]:
 @pytest.fixture(scope="session")
 def postgres_url(postgres_server: PostgresSandbox) -> str:
     """Return the URL of a migrated database for successive tests."""
-    url = driven(postgres_server.create("tests"))
+    url = driven(postgres_server.create_database("tests"))
     with asyncio.Runner() as runner:
         runner.run(tables.migrated(url))
     return url

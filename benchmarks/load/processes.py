@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from bot.server import READINESS_PATH
-from sandbox.procfile import KILLED_AFTER, Dyno, Foreman
+from sandbox.procfile import KILL_TIMEOUT_SECONDS, Dyno, Foreman
 
 #: Limit for the connection of a new process, in seconds.
 STARTS_WITHIN = 120.0
@@ -71,15 +71,17 @@ class Formation:
     async def _release(self) -> None:
         release = await self.foreman.start("release")
         self.made["releases"] += 1
-        if await release.ends():
+        if await release.wait_for_exit():
             raise RuntimeError(f"release: {self.foreman.log.read_text()[-2000:]}")
 
     async def _start(self) -> None:
         self._dynos = [await self.foreman.start("worker", number) for number in range(1, self.workers + 1)]
-        await asyncio.gather(*(dyno.listens(READINESS_PATH, within=STARTS_WITHIN) for dyno in self._dynos))
+        await asyncio.gather(
+            *(dyno.wait_until_ready(READINESS_PATH, timeout_seconds=STARTS_WITHIN) for dyno in self._dynos)
+        )
 
     async def _stop(self, dynos: list[Dyno]) -> None:
-        self.deaths += sum(dyno.code is not None for dyno in dynos)
-        codes = await asyncio.gather(*(dyno.stop() for dyno in dynos if dyno.code is None))
-        self.made[f"killed after {KILLED_AFTER:g} s"] += sum(code < 0 for code in codes)
+        self.deaths += sum(dyno.exit_code is not None for dyno in dynos)
+        codes = await asyncio.gather(*(dyno.terminate() for dyno in dynos if dyno.exit_code is None))
+        self.made[f"killed after {KILL_TIMEOUT_SECONDS:g} s"] += sum(code < 0 for code in codes)
         self.deaths += sum(code != 0 for code in codes)

@@ -58,7 +58,7 @@ class Speaker(Model):
         for name in ids:
             if kind(name) == "file" and paper(name) not in asked.text:
                 self.faults.append(f"{name} came without its file")
-        if any(kind(name) == "tool" for name in ids) and not asked.results:
+        if any(kind(name) == "tool" for name in ids) and not asked.tool_results:
             return [thinks, CallTool("current_time", {"timezone": "Europe/Paris"})]
         seconds = len(answer(ids).split()) / WORDS
         pieces = max(2, round(seconds * DELTAS))

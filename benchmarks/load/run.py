@@ -235,4 +235,4 @@ def _url(database: Kind, folder: Path, stack: AsyncExitStack) -> str:
     """Return the database setting."""
     if database == "sqlite":
         return f"sqlite:///{folder / 'load.db'}"
-    return stack.enter_context(PostgresSandbox()).create("load")
+    return stack.enter_context(PostgresSandbox()).create_database("load")

@@ -73,7 +73,7 @@ def _slack() -> Rules:
         False,
         Window(posts.calls, posts.seconds, slides=True),
         Window(in_all.calls, in_all.seconds, slides=True),
-        slack.UPDATED_TEXT,
+        slack.MAX_UPDATE_CHARS,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
-from sandbox.environment import inherited
+from sandbox.environment import clean_environment
 
 
 def bot_at(speed: float) -> list[str]:
@@ -37,7 +37,7 @@ class Bot:
         self.deaths = 0
         self._folder = folder
         self._speed = speed
-        self._environment = {**inherited(), **settings}
+        self._environment = {**clean_environment(), **settings}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:

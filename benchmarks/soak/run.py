@@ -149,7 +149,7 @@ class Soak:
 
 @asynccontextmanager
 async def _database(server: PostgresSandbox, name: str) -> AsyncIterator[Database]:
-    database = Database(server.create(name).replace("postgresql://", "postgresql+asyncpg://"))
+    database = Database(server.create_database(name).replace("postgresql://", "postgresql+asyncpg://"))
     try:
         await migrate(database)
         yield database

@@ -54,7 +54,7 @@ def databases() -> Iterator[Iterator[str]]:
 
         def made() -> Iterator[str]:
             for number in count():
-                url = server.create(f"bench{number}").replace("postgresql://", "postgresql+asyncpg://")
+                url = server.create_database(f"bench{number}").replace("postgresql://", "postgresql+asyncpg://")
                 asyncio.run(migrated(url))
                 yield url
 

@@ -104,7 +104,7 @@ async def _goes_on(world: World, where: str, client: ClientSession) -> list[str]
 
 
 async def _model_read(world: World, where: str, client: ClientSession) -> list[str]:
-    read = [text for role, text in world.model.asked[-1].messages if role == "user"]
+    read = [text for role, text in world.model.received[-1].messages if role == "user"]
     return ["what the model reads:", *(f"    {line}" for line in "\n".join(read).splitlines())]
 
 

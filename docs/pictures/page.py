@@ -79,7 +79,7 @@ async def main() -> None:
             return [Pause(begin), Say(first), Pause(half), Say(f"- If the{second}")]
         if "store" in asked.text:
             return [Say(COMPARE[:120]), Pause(go_on), Say(COMPARE[120:])]
-        if asked.results:
+        if asked.tool_results:
             return "Done: version 41 is live again."
         if "broken" in asked.text:
             back = CallTool("rollback", {"version": "41"}, id="c1")

@@ -19,11 +19,11 @@ from sandbox.models.script import (
     Step,
     Think,
     ToolOutcome,
-    split,
+    split_text,
 )
 from sandbox.models.server import Chunk, ScriptedServer, WireFormat
 
-_TYPES = {
+_ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     402: "billing_error",
@@ -47,114 +47,116 @@ class ScriptedAnthropic(ScriptedServer):
     def base_url(self) -> str:
         return self._origin
 
-    def routes(self) -> list[web.RouteDef]:
+    def list_routes(self) -> list[web.RouteDef]:
         return [
-            web.post("/v1/messages", self._message),
-            web.get("/v1/models", self._list),
-            web.get("/v1/models/{model:.+}", self._show),
+            web.post("/v1/messages", self._handle_message),
+            web.get("/v1/models", self._list_models),
+            web.get("/v1/models/{model:.+}", self._get_model),
         ]
 
-    def error(self, fail: Fail) -> Chunk:
-        kind = fail.code or _TYPES.get(fail.status, "api_error" if fail.status >= 500 else "invalid_request_error")
+    def error_body(self, fail: Fail) -> Chunk:
+        kind = fail.code or _ERROR_TYPES.get(
+            fail.status, "api_error" if fail.status >= 500 else "invalid_request_error"
+        )
         return {"type": "error", "error": {"type": kind, "message": fail.message}, "request_id": "req_scripted"}
 
-    def event(self, chunk: Chunk) -> str | None:
+    def event_name(self, chunk: Chunk) -> str | None:
         return str(chunk.get("type", "content_block_delta"))
 
-    async def _message(self, request: web.Request) -> web.StreamResponse:
+    async def _handle_message(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        if (refusal := self._refusal(request, body["model"])) is not None:
+        if (refusal := self._check_request(request, body["model"])) is not None:
             return refusal
-        asked = _read(body, request.headers)
-        return await self.play(request, asked, _Message(asked.model), b"")
+        asked = _parse_request(body, request.headers)
+        return await self.play(request, asked, _AnthropicWireFormat(asked.model), b"")
 
-    async def _list(self, request: web.Request) -> web.Response:
-        if (refusal := self._refusal(request)) is not None:
+    async def _list_models(self, request: web.Request) -> web.Response:
+        if (refusal := self._check_request(request)) is not None:
             return refusal
-        return web.json_response({"data": [_card(name) for name in self._models or ()], "has_more": False})
+        return web.json_response({"data": [_model_entry(name) for name in self._models or ()], "has_more": False})
 
-    async def _show(self, request: web.Request) -> web.Response:
+    async def _get_model(self, request: web.Request) -> web.Response:
         name = request.match_info["model"]
-        return self._refusal(request, name) or web.json_response(_card(name))
+        return self._check_request(request, name) or web.json_response(_model_entry(name))
 
-    def _refusal(self, request: web.Request, model: str | None = None) -> web.Response | None:
+    def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._api_key is not None and self._api_key not in (bearer, request.headers.get("x-api-key")):
-            return self.refuse(Fail(401, "invalid API key"))
+            return self.error_response(Fail(401, "invalid API key"))
         if "anthropic-version" not in request.headers:
-            return self.refuse(Fail(400, "anthropic-version: header is required"))
+            return self.error_response(Fail(400, "anthropic-version: header is required"))
         if model is not None and self._models is not None and model not in self._models:
-            return self.refuse(Fail(404, f"model: {model}"))
+            return self.error_response(Fail(404, f"model: {model}"))
         return None
 
 
-class _Message(WireFormat):
+class _AnthropicWireFormat(WireFormat):
     """Content comes as blocks, each begun, told in deltas and stopped, within a message that is begun and stopped."""
 
     def __init__(self, model: str) -> None:
         self._model = model
         self._blocks: list[dict[str, Any]] = []
-        self._is_begun = self._is_open = False
+        self._has_message_start = self._has_open_block = False
         self._finish = Finish()
 
-    def chunks(self, step: Step) -> Iterable[Chunk]:
+    def to_chunks(self, step: Step) -> Iterable[Chunk]:
         match step:
             case Say(text):
-                yield from self._in_block("text", text=text)
+                yield from self._extend_block("text", text=text)
             case Think("", signature=bytes(data)):
-                yield from self._whole_block({"type": "redacted_thinking", "data": data.decode()})
+                yield from self._add_complete_block({"type": "redacted_thinking", "data": data.decode()})
             case Think(text):
-                yield from self._in_block("thinking", thinking=text)
+                yield from self._extend_block("thinking", thinking=text)
                 if step.signature is not None:
                     yield self._delta("signature_delta", signature=step.signature.decode())
-                    yield from self._stop()
+                    yield from self._stop_block()
             case CallTool():
-                yield from self._call(step)
+                yield from self._add_tool_call(step)
             case Finish():
-                yield from self._end(step)
+                yield from self._end_message(step)
             case RawChunk(chunk):
-                yield from self._begin()
+                yield from self._start_message()
                 yield chunk
             case _:
                 return
 
-    def whole(self) -> Chunk:
+    def body(self) -> Chunk:
         return {**self._head, "content": self._blocks, **self._reason, "usage": self._usage}
 
-    def _begin(self) -> Iterable[Chunk]:
-        if not self._is_begun:
-            self._is_begun = True
+    def _start_message(self) -> Iterable[Chunk]:
+        if not self._has_message_start:
+            self._has_message_start = True
             usage = {"input_tokens": 1, "output_tokens": 1}
             unsaid = {"stop_reason": None, "stop_sequence": None, "usage": usage}
             yield {"type": "message_start", "message": {**self._head, "content": [], **unsaid}}
             yield {"type": "ping"}
 
-    def _in_block(self, kind: str, **piece: str) -> Iterable[Chunk]:
+    def _extend_block(self, kind: str, **piece: str) -> Iterable[Chunk]:
         [(name, text)] = piece.items()
-        if not self._is_open or self._blocks[-1]["type"] != kind:
+        if not self._has_open_block or self._blocks[-1]["type"] != kind:
             empty = {"type": kind, name: ""} | ({"signature": ""} if kind == "thinking" else {})
-            yield from self._start(empty)
+            yield from self._start_block(empty)
         self._blocks[-1][name] += text
         yield self._delta(f"{kind}_delta", **piece)
 
-    def _whole_block(self, block: dict[str, Any]) -> Iterable[Chunk]:
-        yield from self._start(block)
-        yield from self._stop()
+    def _add_complete_block(self, block: dict[str, Any]) -> Iterable[Chunk]:
+        yield from self._start_block(block)
+        yield from self._stop_block()
 
-    def _call(self, call: CallTool) -> Iterable[Chunk]:
+    def _add_tool_call(self, call: CallTool) -> Iterable[Chunk]:
         arguments = call.raw if call.raw is not None else json.dumps(call.arguments)
         id_ = call.id if call.id is not None else f"toolu_scripted_{len(self._blocks)}"
-        yield from self._start({"type": "tool_use", "id": id_, "name": call.name, "input": {}})
+        yield from self._start_block({"type": "tool_use", "id": id_, "name": call.name, "input": {}})
         self._blocks[-1]["input"] = call.arguments
-        for piece in ["", *split(arguments, call.pieces)]:
+        for piece in ["", *split_text(arguments, call.pieces)]:
             yield self._delta("input_json_delta", partial_json=piece)
-        yield from self._stop()
+        yield from self._stop_block()
 
-    def _start(self, block: dict[str, Any]) -> Iterable[Chunk]:
-        yield from self._begin()
-        yield from self._stop()
+    def _start_block(self, block: dict[str, Any]) -> Iterable[Chunk]:
+        yield from self._start_message()
+        yield from self._stop_block()
         self._blocks.append(dict(block))
-        self._is_open = True
+        self._has_open_block = True
         yield {"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block}
 
     def _delta(self, kind: str, **said: str) -> Chunk:
@@ -162,15 +164,15 @@ class _Message(WireFormat):
             self._blocks[-1]["signature"] = said["signature"]
         return {"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": {"type": kind, **said}}
 
-    def _stop(self) -> Iterable[Chunk]:
-        if self._is_open:
-            self._is_open = False
+    def _stop_block(self) -> Iterable[Chunk]:
+        if self._has_open_block:
+            self._has_open_block = False
             yield {"type": "content_block_stop", "index": len(self._blocks) - 1}
 
-    def _end(self, finish: Finish) -> Iterable[Chunk]:
+    def _end_message(self, finish: Finish) -> Iterable[Chunk]:
         self._finish = finish
-        yield from self._begin()
-        yield from self._stop()
+        yield from self._start_message()
+        yield from self._stop_block()
         yield {"type": "message_delta", "delta": self._reason, "usage": self._usage}
         yield {"type": "message_stop"}
 
@@ -197,44 +199,44 @@ class _Message(WireFormat):
         }
 
 
-def _card(name: str) -> Chunk:
+def _model_entry(name: str) -> Chunk:
     return {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
 
 
-def _read(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
+def _parse_request(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
     messages = body["messages"]
-    said = [(message["role"], _text(message["content"])) for message in messages]
+    said = [(message["role"], _join_text(message["content"])) for message in messages]
     return ReceivedRequest(
         model=body["model"],
         text=next((text for role, text in reversed(said) if role == "user" and text), ""),
-        system=_text(body.get("system") or ""),
+        system=_join_text(body.get("system") or ""),
         messages=tuple(said),
         tools=tuple(tool["name"] for tool in body.get("tools") or ()),
-        results=tuple(_results(messages)),
+        tool_results=tuple(_parse_tool_results(messages)),
         body=body,
         headers=headers,
-        streaming=bool(body.get("stream")),
+        is_streaming=bool(body.get("stream")),
     )
 
 
-def _results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
+def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
     names: dict[str, str] = {}
     results: list[ToolOutcome] = []
     for message in messages:
-        blocks = _blocks(message["content"])
+        blocks = _to_blocks(message["content"])
         if message["role"] == "assistant":
             names = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
             results = []
         for block in blocks:
             if block["type"] == "tool_result":
                 id_ = block["tool_use_id"]
-                results.append(ToolOutcome(id_, names.get(id_), json.loads(_text(block["content"]))))
+                results.append(ToolOutcome(id_, names.get(id_), json.loads(_join_text(block["content"]))))
     return results
 
 
-def _text(content: Any) -> str:
-    return "".join(block["text"] for block in _blocks(content) if block["type"] == "text")
+def _join_text(content: Any) -> str:
+    return "".join(block["text"] for block in _to_blocks(content) if block["type"] == "text")
 
 
-def _blocks(content: Any) -> Sequence[dict[str, Any]]:
+def _to_blocks(content: Any) -> Sequence[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -12,7 +12,7 @@ from aiohttp import web
 from sandbox.models.script import CallTool, Fail, Finish, RawChunk, ReceivedRequest, Say, Step, Think, ToolOutcome
 from sandbox.models.server import Chunk, ScriptedServer, WireFormat
 
-_STATUSES = {
+_ERROR_STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -31,14 +31,14 @@ class ScriptedGemini(ScriptedServer):
     def base_url(self) -> str:
         return self._origin
 
-    def routes(self) -> list[web.RouteDef]:
+    def list_routes(self) -> list[web.RouteDef]:
         return [
-            web.post("/v1beta/models/{model:[^:]+}:{method}", self._generate),
-            web.get("/v1beta/models", self._list),
-            web.get("/v1beta/models/{model}", self._show),
+            web.post("/v1beta/models/{model:[^:]+}:{method}", self._handle_generation),
+            web.get("/v1beta/models", self._list_models),
+            web.get("/v1beta/models/{model}", self._get_model),
         ]
 
-    def error(self, fail: Fail) -> Chunk:
+    def error_body(self, fail: Fail) -> Chunk:
         details: list[Chunk] = []
         if fail.code:
             kind = "type.googleapis.com/google.rpc.ErrorInfo"
@@ -46,49 +46,49 @@ class ScriptedGemini(ScriptedServer):
         if fail.retry_after is not None:
             kind = "type.googleapis.com/google.rpc.RetryInfo"
             details.append({"@type": kind, "retryDelay": f"{fail.retry_after:g}s"})
-        status = _STATUSES.get(fail.status, "UNKNOWN")
+        status = _ERROR_STATUSES.get(fail.status, "UNKNOWN")
         return {"error": {"code": fail.status, "message": fail.message, "status": status, "details": details}}
 
-    def refuse(self, fail: Fail) -> web.Response:
+    def error_response(self, fail: Fail) -> web.Response:
         """Gemini: the time to wait stands in the body's details, in no header."""
-        response = super().refuse(fail)
+        response = super().error_response(fail)
         if "Retry-After" not in fail.headers:
             response.headers.popall("Retry-After", None)
         return response
 
-    async def _generate(self, request: web.Request) -> web.StreamResponse:
+    async def _handle_generation(self, request: web.Request) -> web.StreamResponse:
         model = request.match_info["model"]
-        if (refusal := self._refusal(request, model)) is not None:
+        if (refusal := self._check_request(request, model)) is not None:
             return refusal
         streaming = request.match_info["method"] == "streamGenerateContent"
-        asked = _read(await request.json(), model, request.headers, streaming)
-        return await self.play(request, asked, _Generation(model), b"")
+        asked = _parse_request(await request.json(), model, request.headers, streaming)
+        return await self.play(request, asked, _GeminiWireFormat(model), b"")
 
-    async def _list(self, request: web.Request) -> web.Response:
-        if (refusal := self._refusal(request)) is not None:
+    async def _list_models(self, request: web.Request) -> web.Response:
+        if (refusal := self._check_request(request)) is not None:
             return refusal
-        return web.json_response({"models": [_card(name) for name in self._models or ()]})
+        return web.json_response({"models": [_model_entry(name) for name in self._models or ()]})
 
-    async def _show(self, request: web.Request) -> web.Response:
+    async def _get_model(self, request: web.Request) -> web.Response:
         name = request.match_info["model"]
-        return self._refusal(request, name) or web.json_response(_card(name))
+        return self._check_request(request, name) or web.json_response(_model_entry(name))
 
-    def _refusal(self, request: web.Request, model: str | None = None) -> web.Response | None:
+    def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
         if self._api_key is not None and request.headers.get("x-goog-api-key") != self._api_key:
             fail = Fail(400, "API key not valid. Please pass a valid API key.", "API_KEY_INVALID")
-            return self.refuse(fail)
+            return self.error_response(fail)
         if model is not None and self._models is not None and model not in self._models:
-            return self.refuse(Fail(404, f"models/{model} is not found for API version v1beta"))
+            return self.error_response(Fail(404, f"models/{model} is not found for API version v1beta"))
         return None
 
 
-class _Generation(WireFormat):
+class _GeminiWireFormat(WireFormat):
     def __init__(self, model: str) -> None:
         self._model = model
         self._parts: list[Chunk] = []
         self._finish = Finish()
 
-    def chunks(self, step: Step) -> Iterable[Chunk]:
+    def to_chunks(self, step: Step) -> Iterable[Chunk]:
         match step:
             case Say(text):
                 yield self._part({"text": text}, step.signature)
@@ -107,7 +107,7 @@ class _Generation(WireFormat):
             case _:
                 return
 
-    def whole(self) -> Chunk:
+    def body(self) -> Chunk:
         return self._candidate(self._parts, finishReason=self._finish.reason or "STOP")
 
     def _part(self, part: dict[str, Any], signature: bytes | None) -> Chunk:
@@ -137,7 +137,7 @@ class _Generation(WireFormat):
         }
 
 
-def _card(name: str) -> Chunk:
+def _model_entry(name: str) -> Chunk:
     return {
         "name": f"models/{name}",
         "displayName": name,
@@ -145,27 +145,27 @@ def _card(name: str) -> Chunk:
     }
 
 
-def _read(body: dict[str, Any], model: str, headers: Mapping[str, str], streaming: bool) -> ReceivedRequest:
+def _parse_request(body: dict[str, Any], model: str, headers: Mapping[str, str], streaming: bool) -> ReceivedRequest:
     contents = body["contents"]
-    said = [(content.get("role", "user"), _text(content)) for content in contents]
+    said = [(content.get("role", "user"), _join_text(content)) for content in contents]
     return ReceivedRequest(
         model=model,
         text=next((text for role, text in reversed(said) if role == "user" and text), ""),
-        system=_text(body.get("systemInstruction") or {}),
+        system=_join_text(body.get("systemInstruction") or {}),
         messages=tuple(said),
         tools=tuple(
             declaration["name"]
             for tool in body.get("tools") or ()
             for declaration in tool.get("functionDeclarations") or ()
         ),
-        results=tuple(_results(contents)),
+        tool_results=tuple(_parse_tool_results(contents)),
         body=body,
         headers=headers,
-        streaming=streaming,
+        is_streaming=streaming,
     )
 
 
-def _results(contents: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
+def _parse_tool_results(contents: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
     results: list[ToolOutcome] = []
     for content in contents:
         if content.get("role") == "model":
@@ -176,5 +176,5 @@ def _results(contents: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
     return results
 
 
-def _text(content: Mapping[str, Any]) -> str:
+def _join_text(content: Mapping[str, Any]) -> str:
     return "".join(part.get("text", "") for part in content.get("parts") or () if not part.get("thought"))

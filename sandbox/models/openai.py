@@ -19,11 +19,11 @@ from sandbox.models.script import (
     Step,
     Think,
     ToolOutcome,
-    split,
+    split_text,
 )
 from sandbox.models.server import Chunk, ScriptedServer, WireFormat
 
-_TYPES = {
+_ERROR_TYPES = {
     400: "invalid_request_error",
     401: "invalid_request_error",
     404: "invalid_request_error",
@@ -38,43 +38,43 @@ class ScriptedOpenAI(ScriptedServer):
     def base_url(self) -> str:
         return f"{self._origin}/v1"
 
-    def routes(self) -> list[web.RouteDef]:
+    def list_routes(self) -> list[web.RouteDef]:
         return [
-            web.post("/v1/chat/completions", self._complete),
-            web.get("/v1/models", self._list),
-            web.get("/v1/models/{model:.+}", self._show),
+            web.post("/v1/chat/completions", self._handle_completion),
+            web.get("/v1/models", self._list_models),
+            web.get("/v1/models/{model:.+}", self._get_model),
         ]
 
-    def error(self, fail: Fail) -> Chunk:
-        kind = _TYPES.get(fail.status, "server_error" if fail.status >= 500 else "invalid_request_error")
+    def error_body(self, fail: Fail) -> Chunk:
+        kind = _ERROR_TYPES.get(fail.status, "server_error" if fail.status >= 500 else "invalid_request_error")
         return {"error": {"message": fail.message, "type": kind, "param": None, "code": fail.code}}
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
+    async def _handle_completion(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        if (refusal := self._refusal(request, body["model"])) is not None:
+        if (refusal := self._check_request(request, body["model"])) is not None:
             return refusal
-        asked = _read(body, request.headers)
+        asked = _parse_request(body, request.headers)
         usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        return await self.play(request, asked, _Completion(asked.model, usage), b"data: [DONE]\n\n")
+        return await self.play(request, asked, _OpenAIWireFormat(asked.model, usage), b"data: [DONE]\n\n")
 
-    async def _list(self, request: web.Request) -> web.Response:
-        if (refusal := self._refusal(request)) is not None:
+    async def _list_models(self, request: web.Request) -> web.Response:
+        if (refusal := self._check_request(request)) is not None:
             return refusal
-        return web.json_response({"object": "list", "data": [_card(name) for name in self._models or ()]})
+        return web.json_response({"object": "list", "data": [_model_entry(name) for name in self._models or ()]})
 
-    async def _show(self, request: web.Request) -> web.Response:
+    async def _get_model(self, request: web.Request) -> web.Response:
         name = request.match_info["model"]
-        return self._refusal(request, name) or web.json_response(_card(name))
+        return self._check_request(request, name) or web.json_response(_model_entry(name))
 
-    def _refusal(self, request: web.Request, model: str | None = None) -> web.Response | None:
+    def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
         if self._api_key is not None and request.headers.get("Authorization") != f"Bearer {self._api_key}":
-            return self.refuse(Fail(401, "Incorrect API key provided.", "invalid_api_key"))
+            return self.error_response(Fail(401, "Incorrect API key provided.", "invalid_api_key"))
         if model is not None and self._models is not None and model not in self._models:
-            return self.refuse(Fail(404, f"The model `{model}` does not exist.", "model_not_found"))
+            return self.error_response(Fail(404, f"The model `{model}` does not exist.", "model_not_found"))
         return None
 
 
-class _Completion(WireFormat):
+class _OpenAIWireFormat(WireFormat):
     def __init__(self, model: str, include_usage: bool) -> None:
         self._model = model
         self._include_usage = include_usage
@@ -82,7 +82,7 @@ class _Completion(WireFormat):
         self._calls: list[CallTool] = []
         self._finish = Finish()
 
-    def chunks(self, step: Step) -> Iterable[Chunk]:
+    def to_chunks(self, step: Step) -> Iterable[Chunk]:
         match step:
             case Say(text):
                 self._text += text
@@ -91,7 +91,7 @@ class _Completion(WireFormat):
                 self._reasoning += text
                 yield self._delta({"reasoning_content": text})
             case CallTool():
-                yield from self._call(step)
+                yield from self._tool_call_chunks(step)
             case Finish():
                 self._finish = step
                 yield self._delta({}, self._reason)
@@ -102,7 +102,7 @@ class _Completion(WireFormat):
             case _:
                 return
 
-    def whole(self) -> Chunk:
+    def body(self) -> Chunk:
         message: dict[str, Any] = {"role": "assistant", "content": self._text or None, "refusal": None}
         if self._reasoning:
             message["reasoning_content"] = self._reasoning
@@ -111,17 +111,17 @@ class _Completion(WireFormat):
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": _arguments(call)},
+                    "function": {"name": call.name, "arguments": _encode_arguments(call)},
                 }
                 for call in self._calls
             ]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
         return {**self._chunk([choice], usage=self._usage), "object": "chat.completion"}
 
-    def _call(self, call: CallTool) -> Iterable[Chunk]:
+    def _tool_call_chunks(self, call: CallTool) -> Iterable[Chunk]:
         index = len(self._calls)
         self._calls.append(call)
-        first, *rest = split(_arguments(call), call.pieces)
+        first, *rest = split_text(_encode_arguments(call), call.pieces)
         begin: dict[str, Any] = {
             "index": index,
             "type": "function",
@@ -164,31 +164,33 @@ class _Completion(WireFormat):
         }
 
 
-def _arguments(call: CallTool) -> str:
+def _encode_arguments(call: CallTool) -> str:
     return call.raw if call.raw is not None else json.dumps(call.arguments)
 
 
-def _card(name: str) -> Chunk:
+def _model_entry(name: str) -> Chunk:
     return {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "sandbox"}
 
 
-def _read(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
+def _parse_request(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
     messages = body["messages"]
-    said = [(message["role"], _text(message.get("content"))) for message in messages if message["role"] != "system"]
+    said = [
+        (message["role"], _join_text(message.get("content"))) for message in messages if message["role"] != "system"
+    ]
     return ReceivedRequest(
         model=body["model"],
         text=next((text for role, text in reversed(said) if role == "user"), ""),
-        system="\n".join(_text(message["content"]) for message in messages if message["role"] == "system"),
+        system="\n".join(_join_text(message["content"]) for message in messages if message["role"] == "system"),
         messages=tuple(said),
         tools=tuple(tool["function"]["name"] for tool in body.get("tools") or ()),
-        results=tuple(_results(messages)),
+        tool_results=tuple(_parse_tool_results(messages)),
         body=body,
         headers=headers,
-        streaming=bool(body.get("stream")),
+        is_streaming=bool(body.get("stream")),
     )
 
 
-def _results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
+def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
     names: dict[str, str] = {}
     results: list[ToolOutcome] = []
     for message in messages:
@@ -198,11 +200,11 @@ def _results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
             results = []
         elif message["role"] == "tool":
             id_ = message["tool_call_id"]
-            results.append(ToolOutcome(id_, names.get(id_), json.loads(_text(message["content"]))))
+            results.append(ToolOutcome(id_, names.get(id_), json.loads(_join_text(message["content"]))))
     return results
 
 
-def _text(content: Any) -> str:
+def _join_text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content)
     return content or ""

@@ -150,10 +150,10 @@ class ReceivedRequest:
     system: str
     messages: tuple[tuple[str, str], ...]
     tools: tuple[str, ...]
-    results: tuple[ToolOutcome, ...]
+    tool_results: tuple[ToolOutcome, ...]
     body: Mapping[str, Any]
     headers: Mapping[str, str]
-    streaming: bool
+    is_streaming: bool
 
 
 Script = Sequence[Turn] | Callable[[ReceivedRequest], Turn]
@@ -163,16 +163,16 @@ class ScriptPlayer:
     """Hands out the turns of a script, one a request."""
 
     def __init__(self, script: Script = ()) -> None:
-        self._answer = script if callable(script) else None
+        self._respond = script if callable(script) else None
         self._turns: list[Turn] = [] if callable(script) else list(script)
 
-    def add(self, *turns: Turn) -> None:
+    def add_turns(self, *turns: Turn) -> None:
         self._turns.extend(turns)
 
-    def next(self, asked: ReceivedRequest) -> Sequence[Step]:
+    def next_turn(self, request: ReceivedRequest) -> Sequence[Step]:
         """The turn for a request; one for which the script has nothing is refused with status 400."""
-        if self._answer is not None:
-            turn = self._answer(asked)
+        if self._respond is not None:
+            turn = self._respond(request)
         elif self._turns:
             turn = self._turns.pop(0)
         else:
@@ -182,7 +182,7 @@ class ScriptPlayer:
         return (turn,) if isinstance(turn, Step) else turn
 
 
-def split(text: str, pieces: int) -> list[str]:
+def split_text(text: str, pieces: int) -> list[str]:
     """`text` in at most `pieces` parts about as long as each other; an empty text is one empty part."""
     size = max(1, -(-len(text) // max(1, pieces)))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]

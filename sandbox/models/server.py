@@ -23,7 +23,7 @@ from sandbox.models.script import (
     Step,
     Think,
     Turn,
-    split,
+    split_text,
 )
 
 Chunk = Mapping[str, Any]
@@ -33,11 +33,11 @@ class WireFormat(ABC):
     """One answer in a vendor's words."""
 
     @abstractmethod
-    def chunks(self, step: Step) -> Iterable[Chunk]:
+    def to_chunks(self, step: Step) -> Iterable[Chunk]:
         """The chunks that say a step; a step with text is one piece of it."""
 
     @abstractmethod
-    def whole(self) -> Chunk:
+    def body(self) -> Chunk:
         """All that was said, as the one body of an answer that does not stream."""
 
 
@@ -59,22 +59,22 @@ class ScriptedServer(ABC):
             models: the names that are known; by default any is.
         """
         self.requests: list[dict[str, Any]] = []
-        self.asked: list[ReceivedRequest] = []
+        self.received: list[ReceivedRequest] = []
         self.disconnects = 0
         self._player = ScriptPlayer(script)
         self._api_key = api_key
         self._models = models
         self._changed = asyncio.Condition()
-        self._closing = False
+        self._is_closing = False
         self._origin = ""
 
-    def then(self, *turns: Turn) -> None:
+    def add_turns(self, *turns: Turn) -> None:
         """Add turns to the script."""
-        self._player.add(*turns)
+        self._player.add_turns(*turns)
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 2**20)
-        app.add_routes(self.routes())
+        app.add_routes(self.list_routes())
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -83,127 +83,129 @@ class ScriptedServer(ABC):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._closing = True
+        self._is_closing = True
         await self._runner.cleanup()
 
     async def wait_for_requests(self, count: int = 1, seconds: float = 20) -> None:
         """Wait until `count` requests have come."""
-        await self._wait(lambda: len(self.requests) >= count, seconds)
+        await self._wait_until(lambda: len(self.requests) >= count, seconds)
 
     async def wait_for_disconnects(self, count: int = 1, seconds: float = 20) -> None:
         """Wait until the client has hung up on `count` answers."""
-        await self._wait(lambda: self.disconnects >= count, seconds)
+        await self._wait_until(lambda: self.disconnects >= count, seconds)
 
     @abstractmethod
-    def routes(self) -> list[web.RouteDef]: ...
+    def list_routes(self) -> list[web.RouteDef]: ...
 
     @abstractmethod
-    def error(self, fail: Fail) -> Chunk:
+    def error_body(self, fail: Fail) -> Chunk:
         """An error's body, in the vendor's shape."""
 
-    def event(self, chunk: Chunk) -> str | None:
+    def event_name(self, chunk: Chunk) -> str | None:
         """The name of the server-sent event that a chunk is, where the vendor gives it one."""
         return None
 
-    def refuse(self, fail: Fail) -> web.Response:
+    def error_response(self, fail: Fail) -> web.Response:
         headers = dict(fail.headers)
         if fail.retry_after is not None:
             headers.setdefault("Retry-After", f"{fail.retry_after:g}")
-        text = fail.body if fail.body is not None else json.dumps(self.error(fail))
+        text = fail.body if fail.body is not None else json.dumps(self.error_body(fail))
         return web.Response(status=fail.status, text=text, content_type="application/json", headers=headers)
 
     async def play(
-        self, request: web.Request, asked: ReceivedRequest, wire: WireFormat, last: bytes
+        self, request: web.Request, received: ReceivedRequest, wire_format: WireFormat, terminator: bytes
     ) -> web.StreamResponse:
         """Answer a request by the script; `last` closes a good stream."""
         async with self._changed:
-            self.requests.append(dict(asked.body))
-            self.asked.append(asked)
+            self.requests.append(dict(received.body))
+            self.received.append(received)
             self._changed.notify_all()
-        steps = list(self._player.next(asked))
+        steps = list(self._player.next_turn(received))
         if not any(isinstance(step, Finish | Fail | DropConnection | EndStream | Stall) for step in steps):
             steps.append(Finish())
         try:
-            if asked.streaming:
-                return await self._stream(request, steps, wire, last)
-            return await self._whole(request, steps, wire)
+            if received.is_streaming:
+                return await self._respond_in_chunks(request, steps, wire_format, terminator)
+            return await self._respond_at_once(request, steps, wire_format)
         except (asyncio.CancelledError, ConnectionError):
-            if not self._closing:
-                await asyncio.shield(self._hung_up())
+            if not self._is_closing:
+                await asyncio.shield(self._record_disconnect())
             raise
 
-    async def _stream(
-        self, request: web.Request, steps: Sequence[Step], wire: WireFormat, last: bytes
+    async def _respond_in_chunks(
+        self, request: web.Request, steps: Sequence[Step], wire_format: WireFormat, terminator: bytes
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        for step in _pieces(steps):
+        for step in _split_steps(steps):
             if isinstance(step, Fail) and not response.prepared:
-                return self.refuse(step)
+                return self.error_response(step)
             if not response.prepared:
                 await response.prepare(request)
             match step:
                 case Fail():
-                    await response.write(self._sent(self.error(step), step.body))
+                    await response.write(self._encode_event(self.error_body(step), step.body))
                     return response
                 case CorruptChunk(data):
-                    await response.write(self._sent({}, data))
+                    await response.write(self._encode_event({}, data))
                 case Pause() | Stall():
-                    await _wait_out(step)
+                    await _wait_for_pause(step)
                 case DropConnection():
-                    _break_off(request)
+                    _abort_connection(request)
                     return response
                 case _:
-                    for chunk in wire.chunks(step):
-                        await response.write(self._sent(chunk))
+                    for chunk in wire_format.to_chunks(step):
+                        await response.write(self._encode_event(chunk))
                     if isinstance(step, EndStream):
                         return response
-        await response.write(last)
+        await response.write(terminator)
         return response
 
-    def _sent(self, chunk: Chunk, text: str | None = None) -> bytes:
+    def _encode_event(self, chunk: Chunk, text: str | None = None) -> bytes:
         """A chunk as a server-sent event, with `text` in its place if there is one."""
-        name = self.event(chunk)
+        name = self.event_name(chunk)
         head = f"event: {name}\n" if name else ""
         return f"{head}data: {json.dumps(chunk) if text is None else text}\n\n".encode()
 
-    async def _whole(self, request: web.Request, steps: Sequence[Step], wire: WireFormat) -> web.StreamResponse:
-        for step in _pieces(steps):
+    async def _respond_at_once(
+        self, request: web.Request, steps: Sequence[Step], wire_format: WireFormat
+    ) -> web.StreamResponse:
+        for step in _split_steps(steps):
             match step:
                 case Fail():
-                    return self.refuse(step)
+                    return self.error_response(step)
                 case Pause() | Stall():
-                    await _wait_out(step)
+                    await _wait_for_pause(step)
                 case DropConnection():
-                    _break_off(request)
+                    _abort_connection(request)
                 case _:
-                    for _chunk in wire.chunks(step):
+                    for _chunk in wire_format.to_chunks(step):
                         pass
-        return web.json_response(wire.whole())
+        return web.json_response(wire_format.body())
 
-    async def _hung_up(self) -> None:
+    async def _record_disconnect(self) -> None:
         async with self._changed:
             self.disconnects += 1
             self._changed.notify_all()
 
-    async def _wait(self, condition: Any, seconds: float) -> None:
+    async def _wait_until(self, condition: Any, seconds: float) -> None:
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(condition)
 
 
-def _pieces(steps: Sequence[Step]) -> Iterable[Step]:
+def _split_steps(steps: Sequence[Step]) -> Iterable[Step]:
     """The steps, with what comes in several deltas taken apart; a signature comes with the last of them."""
     for step in steps:
         if not isinstance(step, Say | Think):
             yield step
             continue
-        texts = split(step.text, step.pieces)
+        texts = split_text(step.text, step.pieces)
         for number, text in enumerate(texts, 1):
             yield type(step)(text, signature=step.signature if number == len(texts) else None)
             if step.pace and number < len(texts):
                 yield Pause(step.pace)
 
 
-async def _wait_out(step: Pause | Stall) -> None:
+async def _wait_for_pause(step: Pause | Stall) -> None:
     if isinstance(step, Stall):
         await asyncio.Event().wait()
     elif isinstance(step.until, asyncio.Event):
@@ -212,6 +214,6 @@ async def _wait_out(step: Pause | Stall) -> None:
         await asyncio.sleep(step.until)
 
 
-def _break_off(request: web.Request) -> None:
+def _abort_connection(request: web.Request) -> None:
     if request.transport is not None:
         request.transport.abort()

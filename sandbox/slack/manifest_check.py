@@ -7,11 +7,11 @@ reported by several.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sandbox.slack.api.assistant import MOST_PROMPTS
+from sandbox.slack.api.assistant import MAX_PROMPTS
 from sandbox.slack.events.dispatcher import EVENT_SCOPES
 
 #: Slack's own commands, as far as they are known.
-BUILT_IN = frozenset(
+BUILT_IN_COMMANDS = frozenset(
     {
         "/archive",
         "/away",
@@ -41,7 +41,13 @@ BUILT_IN = frozenset(
     }
 )
 
-_NAME, _ABOUT, _COMMAND, _SHORTCUT, _AGENT = 35, 140, 32, 24, 300
+_MAX_NAME_CHARS, _MAX_DESCRIPTION_CHARS, _MAX_COMMAND_CHARS, _MAX_SHORTCUT_CHARS, _MAX_AGENT_DESCRIPTION_CHARS = (
+    35,
+    140,
+    32,
+    24,
+    300,
+)
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
@@ -50,26 +56,26 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     Raises:
         ValueError: with all that is wrong.
     """
-    if faults := list(_faults(manifest)):
+    if faults := list(_find_errors(manifest)):
         raise ValueError("; ".join(faults))
 
 
-def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
+def _find_errors(manifest: Mapping[str, Any]) -> Iterator[str]:
     shown, features = manifest.get("display_information", {}), manifest["features"]
-    yield from _too_long("name", shown.get("name", ""), _NAME)
-    yield from _too_long("description", shown.get("description", ""), _ABOUT)
+    yield from _check_length("name", shown.get("name", ""), _MAX_NAME_CHARS)
+    yield from _check_length("description", shown.get("description", ""), _MAX_DESCRIPTION_CHARS)
     for command in features.get("slash_commands", ()):
-        if command["command"] in BUILT_IN or not command["command"].startswith("/"):
+        if command["command"] in BUILT_IN_COMMANDS or not command["command"].startswith("/"):
             yield f"{command['command']}: the slash command has an invalid name"
-        yield from _too_long(command["command"], command["command"], _COMMAND)
+        yield from _check_length(command["command"], command["command"], _MAX_COMMAND_CHARS)
     for shortcut in features.get("shortcuts", ()):
-        yield from _too_long("shortcut", shortcut["name"], _SHORTCUT)
+        yield from _check_length("shortcut", shortcut["name"], _MAX_SHORTCUT_CHARS)
     agent = features.get("agent_view")
     bot = manifest["oauth_config"]["scopes"]["bot"]
     if agent is not None:
-        yield from _too_long("agent_description", agent["agent_description"], _AGENT)
-        if len(agent.get("suggested_prompts", ())) > MOST_PROMPTS:
-            yield f"no more than {MOST_PROMPTS} suggested prompts"
+        yield from _check_length("agent_description", agent["agent_description"], _MAX_AGENT_DESCRIPTION_CHARS)
+        if len(agent.get("suggested_prompts", ())) > MAX_PROMPTS:
+            yield f"no more than {MAX_PROMPTS} suggested prompts"
     if (agent is None) == ("assistant:write" in bot):
         yield "assistant:write is for agents, and needed by them"
     settings = manifest["settings"]
@@ -82,6 +88,6 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"{event} needs {scope}"
 
 
-def _too_long(what: str, text: str, most: int) -> Iterator[str]:
-    if len(text) > most:
-        yield f"{what}: must be less than {most + 1} characters"
+def _check_length(name: str, text: str, max_chars: int) -> Iterator[str]:
+    if len(text) > max_chars:
+        yield f"{name}: must be less than {max_chars + 1} characters"

@@ -33,49 +33,49 @@ class SlackRouter:
         self._api = api
         self._commands = commands
 
-    async def call(self, request: web.Request) -> web.StreamResponse:
+    async def handle_call(self, request: web.Request) -> web.StreamResponse:
         """Answer `/api/{method}`."""
         name = request.match_info["method"]
         try:
-            values = await arguments.read(request)
+            values = await arguments.read_arguments(request)
         except SlackError as refusal:
-            return _answer(self._record(name, {}), refusal.body())
+            return _to_response(self._record(name, {}), refusal.body())
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip() if scheme == "Bearer" else str(values.pop("token", ""))
 
         def act(call: SlackCallRecord) -> web.Response:
             answer = self._api.call(name, token, values)
-            response = _answer(call, answer.body)
+            response = _to_response(call, answer.body)
             if answer.scopes:
                 response.headers["x-oauth-scopes"] = ",".join(sorted(answer.scopes))
-            if answer.accepted:
-                response.headers["x-accepted-oauth-scopes"] = answer.accepted
+            if answer.accepted_scope:
+                response.headers["x-accepted-oauth-scopes"] = answer.accepted_scope
             return response
 
-        return await self._pass(request, self._record(name, values), act)
+        return await self._process(request, self._record(name, values), act)
 
-    async def respond(self, request: web.Request) -> web.StreamResponse:
+    async def handle_response(self, request: web.Request) -> web.StreamResponse:
         """Answer a post to a `response_url`: a plain `ok`, or what is wrong."""
         try:
-            values = await arguments.read(request)
+            values = await arguments.read_arguments(request)
         except SlackError as refusal:
-            return _answer(self._record(RESPONSE_URL, {}), refusal.body(), status=400)
+            return _to_response(self._record(RESPONSE_URL, {}), refusal.body(), status=400)
 
         def act(call: SlackCallRecord) -> web.Response:
             try:
                 self._commands.handle_response(request.match_info["key"], values)
             except SlackError as refusal:
                 gone = refusal.code in ("expired_url", "used_url")
-                return _answer(call, refusal.body(), status=404 if gone else 400)
-            _answer(call, {"ok": True})
+                return _to_response(call, refusal.body(), status=404 if gone else 400)
+            _to_response(call, {"ok": True})
             return web.Response(text="ok")
 
-        return await self._pass(request, self._record(RESPONSE_URL, values), act)
+        return await self._process(request, self._record(RESPONSE_URL, values), act)
 
     def _record(self, method: str, values: dict[str, Any]) -> SlackCallRecord:
         return self._activity_log.record_call(method, values)
 
-    async def _pass(
+    async def _process(
         self, request: web.Request, call: SlackCallRecord, act: Callable[[SlackCallRecord], web.Response]
     ) -> web.StreamResponse:
         """Let the call take effect (`act`) and the answer go out, unless a fault or a limit is in the way."""
@@ -83,7 +83,7 @@ class SlackRouter:
         fault = self._faults.take(call.method)
         if fault is not None and fault.kind == "delay":
             await asyncio.sleep(fault.seconds)
-        response = self._refusal(call, fault) or act(call)
+        response = self._check_limits_and_faults(call, fault) or act(call)
         self._activity_log.notify()
         await asyncio.sleep(self._faults.latency)
         if fault is not None and fault.kind == "lose_response" and request.transport is not None:
@@ -91,14 +91,14 @@ class SlackRouter:
             request.transport.abort()
         return response
 
-    def _refusal(self, call: SlackCallRecord, fault: SlackFault | None) -> web.Response | None:
+    def _check_limits_and_faults(self, call: SlackCallRecord, fault: SlackFault | None) -> web.Response | None:
         """The answer to a call that is not to take effect."""
         retry_after = None
         if fault is not None and fault.kind == "rate_limit":
             retry_after = int(fault.seconds)
         elif fault is not None and fault.kind == "fail":
             if fault.error is not None:
-                return _answer(call, {"ok": False, "error": fault.error})
+                return _to_response(call, {"ok": False, "error": fault.error})
             call.status, call.error = fault.status, f"http_{fault.status}"
             return web.Response(status=fault.status, text="the sandbox was told to fail")
         elif self._limits is not None:
@@ -108,11 +108,11 @@ class SlackRouter:
         if retry_after is None:
             return None
         call.rate_limited = True
-        response = _answer(call, {"ok": False, "error": "ratelimited"}, status=429)
+        response = _to_response(call, {"ok": False, "error": "ratelimited"}, status=429)
         response.headers["Retry-After"] = str(retry_after)
         return response
 
 
-def _answer(call: SlackCallRecord, body: dict[str, Any], *, status: int = 200) -> web.Response:
+def _to_response(call: SlackCallRecord, body: dict[str, Any], *, status: int = 200) -> web.Response:
     call.status, call.error, call.response = status, body.get("error"), body
     return web.json_response(body, status=status)

@@ -14,7 +14,7 @@ from sandbox.slack.api.base import SCOPES, WebApi
 from sandbox.slack.api.directory import DirectoryMethods
 from sandbox.slack.api.faults import SlackFaults
 from sandbox.slack.api.files import FileMethods
-from sandbox.slack.api.limits import PAGE, UNLISTED_PAGE, SlackRateLimits
+from sandbox.slack.api.limits import MAX_PAGE_SIZE, UNLISTED_MAX_PAGE_SIZE, SlackRateLimits
 from sandbox.slack.api.messages import MessageMethods
 from sandbox.slack.api.oauth import OAuthMethods
 from sandbox.slack.api.requests import Arguments
@@ -143,9 +143,9 @@ class SlackSandbox(SlackUserActions):
         )
         MessageMethods(api)
         StreamMethods(api, speed=speed)
-        DirectoryMethods(api, most_said=UNLISTED_PAGE if is_unlisted else PAGE)
+        DirectoryMethods(api, max_page_size=UNLISTED_MAX_PAGE_SIZE if is_unlisted else MAX_PAGE_SIZE)
         self._files = FileMethods(api, self._activity_log, self.faults)
-        api.add("apps.connections.open", self._open_connection, tokens=("app",))
+        api.register("apps.connections.open", self._open_connection, token_kinds=("app",))
         limits = self._limits = SlackRateLimits(speed, is_unlisted=is_unlisted) if rate_limits else None
         self._router = SlackRouter(self._activity_log, self.faults, limits, api, self._commands)
         self._runner = self._build_runner()
@@ -158,10 +158,10 @@ class SlackSandbox(SlackUserActions):
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
-        self._files.address = f"http://127.0.0.1:{self._port}/"
-        self._payloads.files_base_url = f"{self._files.address}files-pri/{self.team_id}-"
-        self._commands_url = f"{self._files.address}commands/"
-        self.api_url = f"{self._files.address}api/"
+        self._files.base_url = f"http://127.0.0.1:{self._port}/"
+        self._payloads.files_base_url = f"{self._files.base_url}files-pri/{self.team_id}-"
+        self._commands_url = f"{self._files.base_url}commands/"
+        self.api_url = f"{self._files.base_url}api/"
         if self._primary is None:
             self._sockets.start()
             await self.request_url.start()
@@ -182,11 +182,11 @@ class SlackSandbox(SlackUserActions):
 
     def _build_runner(self) -> web.AppRunner:
         app = web.Application(client_max_size=8 * 2**20)
-        app.router.add_post("/api/oauth.v2.access", self.oauth.access)
+        app.router.add_post("/api/oauth.v2.access", self.oauth.handle_access)
         app.router.add_route("*", "/api/{method}", self._route_call)
-        app.router.add_post("/commands/{key:.+}", self._router.respond)
-        app.router.add_post("/upload/v1/{key}", self._files.receive)
-        app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.send)
+        app.router.add_post("/commands/{key:.+}", self._router.handle_response)
+        app.router.add_post("/upload/v1/{key}", self._files.handle_upload)
+        app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.handle_download)
         app.router.add_get("/link", self._sockets.handle_websocket)
         return web.AppRunner(app, shutdown_timeout=1)
 
@@ -232,12 +232,12 @@ class SlackSandbox(SlackUserActions):
         Raises:
             ValueError: Slack would not know the app.
         """
-        return self.oauth.allow(url, self._workspace, self._find_user(user).id, lambda: self.bot_token)
+        return self.oauth.grant_access(url, self._workspace, self._find_user(user).id, lambda: self.bot_token)
 
     def uninstall(self) -> None:
         """Take the app out of the workspace: its token is worth nothing any more, and it is told."""
         revoked, self.bot_token = self.bot_token, f"xoxb-{token_hex(12)}"
-        self._api.renew(revoked, self.bot_token)
+        self._api.replace_bot_token(revoked, self.bot_token)
         self._events.dispatch_uninstalled()
 
     def join_enterprise(self, enterprise_id: str) -> None:
@@ -381,8 +381,8 @@ class SlackSandbox(SlackUserActions):
     async def _route_call(self, request: web.Request) -> web.StreamResponse:
         """Answer a call in the workspace that its token is of."""
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        of = next((guest for guest in self._secondaries if guest._api.knows(token)), self)
-        return await of._router.call(request)
+        of = next((guest for guest in self._secondaries if guest._api.is_bot_token(token)), self)
+        return await of._router.handle_call(request)
 
     def _open_connection(self, arguments: Arguments) -> dict[str, Any]:
         return {"url": f"ws://127.0.0.1:{self._port}/link?ticket={self._sockets.create_ticket()}&app_id={self.app_id}"}

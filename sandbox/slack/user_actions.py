@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from sandbox.lookup import find_named
-from sandbox.slack.api.assistant import STOPPED, AssistantMethods, AssistantThread
+from sandbox.slack.api.assistant import STOPPED_EVENT, AssistantMethods, AssistantThread
 from sandbox.slack.api.views import ModalView, ViewMethods
 from sandbox.slack.events.dispatcher import SlackEventDispatcher
 from sandbox.slack.interactions.commands import SlashCommands
@@ -186,7 +186,7 @@ class SlackUserActions:
         Raises:
             ValueError: it is not open.
         """
-        self._views.open.remove(view)
+        self._views.open_views.remove(view)
 
     async def click_stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         """Press the button by which Slack stops what the agent does in a message's thread. Slack ends the streams
@@ -196,7 +196,7 @@ class SlackUserActions:
             ValueError: the agent is at nothing there, or could not be told: there is no button then.
         """
         session = self.find_session(message)
-        if session is None or session.status != "processing" or STOPPED not in self.subscriptions:
+        if session is None or session.status != "processing" or STOPPED_EVENT not in self.subscriptions:
             raise ValueError("there is no button to stop anything")
         stopped = []
         for streamed in self._workspace.thread_messages(session.channel, session.thread_ts):
@@ -223,7 +223,7 @@ class SlackUserActions:
 
     def modals(self, user: WorkspaceUser | str) -> list[ModalView]:
         """What that person has open."""
-        return [view for view in self._views.open if view.user == self._find_user(user)]
+        return [view for view in self._views.open_views if view.user == self._find_user(user)]
 
     # Inside
 

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox.discord import DiscordSandbox
-from sandbox.environment import inherited
+from sandbox.environment import clean_environment
 from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
@@ -63,7 +63,7 @@ class Program:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "bot", *command.split()),
                 cwd=self.folder,
-                env={**inherited(), **self.settings},
+                env={**clean_environment(), **self.settings},
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -36,7 +36,7 @@ def answer(asked: ReceivedRequest) -> Turn:
     """Answer with the agent's name and the messages of other agents that it sees."""
     said = json.dumps(asked.body["messages"])
     who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in said)
-    if who == "the sky" and not asked.results:
+    if who == "the sky" and not asked.tool_results:
         return CallTool("look_out", {}, id=f"c{len(said)}")
     seen = [other for other in ("the desk", "the sky", "payroll") if f"I am {other}" in said]
     return Say(f"I am {who}, and heard {', '.join(seen) or 'nobody'}.")

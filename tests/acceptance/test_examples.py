@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def newsroom(asked: ReceivedRequest) -> Turn:
     """Let the editor transfer to the reporter, who calls a tool."""
-    done = [result.name for result in asked.results]
+    done = [result.name for result in asked.tool_results]
     if "transfer_to_agent" in asked.tools and "look_up" not in asked.tools:
         return CallTool("transfer_to_agent", {"agent_name": "reporter"}, id="t1")
     if "look_up" in done or "Monday" in str(asked.body["messages"]):
@@ -22,11 +22,11 @@ def newsroom(asked: ReceivedRequest) -> Turn:
 
 
 def clock(asked: ReceivedRequest) -> Turn:
-    if not asked.results:
+    if not asked.tool_results:
         assert "convert_time" in asked.tools
         arguments = {"source_timezone": "Asia/Seoul", "time": "12:00", "target_timezone": "UTC"}
         return CallTool("convert_time", arguments, id="c1")
-    return Say(f"It is {'3' if 'T03:00:00' in str(asked.results[0].content) else '?'} o'clock.")
+    return Say(f"It is {'3' if 'T03:00:00' in str(asked.tool_results[0].content) else '?'} o'clock.")
 
 
 @pytest.mark.parametrize(

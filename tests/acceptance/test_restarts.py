@@ -259,7 +259,7 @@ async def test_each_vendor_answers_over_its_own_api(
 ) -> None:
     def script(asked: ReceivedRequest) -> Turn:
         call = CallTool("current_time", {"timezone": "Asia/Seoul"}, id="call_1")
-        return [Say("It is late.", pieces=3)] if asked.results else [Say("Let me look. ", pieces=3), call]
+        return [Say("It is late.", pieces=3)] if asked.tool_results else [Say("Let me look. ", pieces=3), call]
 
     async with server(script) as scripted:
         address = {f"{vendor}_API_KEY": "sk-test-key", f"{vendor}_BASE_URL": scripted.base_url}

@@ -120,10 +120,10 @@ def script(asked: ReceivedRequest) -> Turn:
     )
     said = str(asked.body["messages"])
     match who:
-        case "keeper" if not asked.results:
+        case "keeper" if not asked.tool_results:
             return [CallTool("whoami", {}, id="k1"), CallTool("erase", {}, id="k2")]
         case "keeper":
-            return Say(" and ".join("no" if "may not be used" in str(r.content) else "yes" for r in asked.results))
+            return Say(" and ".join("no" if "may not be used" in str(r.content) else "yes" for r in asked.tool_results))
         case "coder" if "42" in said:
             return Say("It is 42.")
         case "coder":
@@ -137,19 +137,19 @@ def script(asked: ReceivedRequest) -> Turn:
 
 def front(asked: ReceivedRequest) -> Turn:
     if "recall!" in asked.text:
-        if not asked.results:
+        if not asked.tool_results:
             return CallTool("load_memory", {"query": SECRET}, id="m1")
-        return Say(str(SECRET in str(asked.results[0].content)))
+        return Say(str(SECRET in str(asked.tool_results[0].content)))
     if SECRET in asked.text:
         return Say("Noted.")
     wish = next(word for word in (*TO, "trouble", "weather", "order", "rights") if f"{word}!" in asked.text)
-    if wish in TO and not asked.results:
+    if wish in TO and not asked.tool_results:
         return CallTool("transfer_to_agent", {"agent_name": TO[wish]}, id="t1")
-    if not asked.results:
+    if not asked.tool_results:
         calls = {"trouble": TROUBLE, "rights": ("keeper",)}.get(wish, (wish,))
         given = {"keeper": {"request": "erase it"}, "order": {"what": "tea"}}
         return [CallTool(name, given.get(name, {}), id=f"c{nth}") for nth, name in enumerate(calls)]
-    told = {result.name: str(result.content) for result in asked.results}
+    told = {result.name: str(result.content) for result in asked.tool_results}
     if wish == "trouble":
         wrong = [name for name in TROUBLE if "error" in told[name]]
         is_short = max(map(len, told.values())) < 2 * MAX_RESULT_CHARACTERS

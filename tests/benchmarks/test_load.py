@@ -38,7 +38,7 @@ def grows(*versions: tuple[float, str]) -> Told:
 
 def asked(*messages: tuple[str, str], results: tuple[ToolResult, ...] = ()) -> ReceivedRequest:
     text = next(text for role, text in reversed(messages) if role == "user")
-    return ReceivedRequest("scripted", text, "", messages, (), results, {}, {}, streaming=True)
+    return ReceivedRequest("scripted", text, "", messages, (), results, {}, {}, is_streaming=True)
 
 
 def named(wanted: str, session: int = 1) -> str:

@@ -33,14 +33,16 @@ async def sqlite(folder: Path) -> LendDatabase:
 async def postgres(server: PostgresSandbox) -> LendDatabase:
     """Return a provider of databases on `server`; a returned database is emptied and reused."""
     template, free = f"template_{uuid.uuid4().hex}", list[str]()
-    await tables.migrated(driven(await asyncio.to_thread(server.create, template)))
+    await tables.migrated(driven(await asyncio.to_thread(server.create_database, template)))
 
     @asynccontextmanager
     async def lend(_place: Path) -> AsyncIterator[str]:
         if free:
             url = free.pop()
         else:
-            url = driven(await asyncio.to_thread(server.create, f"chaos_{uuid.uuid4().hex}", template=template))
+            url = driven(
+                await asyncio.to_thread(server.create_database, f"chaos_{uuid.uuid4().hex}", template=template)
+            )
         yield url
         await tables.empty(url)
         free.append(url)
@@ -50,7 +52,7 @@ async def postgres(server: PostgresSandbox) -> LendDatabase:
 
 async def rehearsed(server: PostgresSandbox) -> str:
     """Return the setting of a database for the rehearsal of a zygote."""
-    url = await asyncio.to_thread(server.create, f"rehearsed_{uuid.uuid4().hex}")
+    url = await asyncio.to_thread(server.create_database, f"rehearsed_{uuid.uuid4().hex}")
     await tables.migrated(driven(url))
     return url
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import httpcore2
 
-from sandbox.environment import inherited
+from sandbox.environment import clean_environment
 
 #: Limit of the imports, in seconds.
 WARM_TIMEOUT = 120.0
@@ -139,7 +139,7 @@ def begun(mould: str) -> Iterator[Zygote]:
             pass_fds=files,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            env=inherited(),
+            env=clean_environment(),
         )
         stack.close()
         try:

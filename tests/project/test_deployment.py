@@ -19,7 +19,7 @@ from bot.cli.main import cli
 from bot.server import LIVENESS_PATH
 from bot.settings import Settings
 from core.observability import metrics
-from sandbox.procfile import KILLED_AFTER
+from sandbox.procfile import KILL_TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,7 +103,7 @@ def test_the_procfile_and_app_json_name_real_commands() -> None:
     for name, variable in app["env"].items():
         assert variable["description"], name
         assert variable.keys() <= {"description", "value", "required", "generator"}, name
-    assert default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS < KILLED_AFTER
+    assert default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS < KILL_TIMEOUT_SECONDS
     ran = (ROOT / "bin" / "post_compile").read_text()
     assert set(re.findall(r"python -m bot (\w+)", ran)) <= commands()
     assert (ROOT / "bin" / "post_compile").stat().st_mode & 0o111

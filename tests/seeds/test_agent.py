@@ -70,7 +70,7 @@ async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
         finally:
             stop.set()
             await asyncio.wait_for(running, 60)
-    [asked] = server.asked
+    [asked] = server.received
     assert (asked.model, asked.tools) == (KNOWN, ("current_time",))
 
 

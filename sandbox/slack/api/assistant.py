@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.messages import thread_of
+from sandbox.slack.api.messages import parse_thread_ts
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.workspace import SlackConversation
 
 #: The event that somebody has pressed Slack's own button to stop.
-STOPPED = "agent_session_stopped"
+STOPPED_EVENT = "agent_session_stopped"
 
 #: The most prompts that may be suggested, and the most characters of a session's title.
-MOST_PROMPTS, TITLE = 4, 200
+MAX_PROMPTS, MAX_TITLE_CHARS = 4, 200
 
-_AGENT = "assistant:write"
+_AGENT_SCOPE = "assistant:write"
 _STATUSES = {"active", "processing", "suspended", "closed"}
-_UNHEARD = "missing_agent_session_stopped_event_subscription"
+_MISSING_SUBSCRIPTION = "missing_agent_session_stopped_event_subscription"
 
 
 @dataclass(eq=False, slots=True)
@@ -51,35 +51,39 @@ class AssistantMethods:
         self._workspace = api.workspace
         self._subscriptions = subscriptions
         self.sessions: dict[tuple[str, str], AssistantThread] = {}
-        api.add("agents.sessions.setStatus", self.set_status, scope="chat:write")
-        api.add("agents.sessions.rename", self.rename, scope="chat:write")
-        api.add("assistant.threads.setSuggestedPrompts", self.suggest, scope=_AGENT)
+        api.register("agents.sessions.setStatus", self.set_status, scope="chat:write")
+        api.register("agents.sessions.rename", self.rename_session, scope="chat:write")
+        api.register("assistant.threads.setSuggestedPrompts", self.set_suggested_prompts, scope=_AGENT_SCOPE)
 
     def set_status(self, arguments: Arguments) -> dict[str, Any]:
-        channel, thread_ts = self._thread(arguments)
+        channel, thread_ts = self._parse_thread(arguments)
         status = arguments.required("status")
         if status not in _STATUSES:
             raise SlackError("invalid_arguments", messages=["[ERROR] no such status [json-pointer:/status]"])
-        title = _title(arguments)
+        title = _parse_title(arguments)
         session = self.sessions.get((channel.id, thread_ts)) or AssistantThread(channel, thread_ts, title)
         self.sessions[channel.id, thread_ts] = session
         session.statuses.append(status)
-        warning = {"warning": _UNHEARD} if status == "processing" and STOPPED not in self._subscriptions else {}
+        warning = (
+            {"warning": _MISSING_SUBSCRIPTION}
+            if status == "processing" and STOPPED_EVENT not in self._subscriptions
+            else {}
+        )
         return {"status": status, "title": session.title} | warning
 
-    def rename(self, arguments: Arguments) -> dict[str, Any]:
-        channel, thread_ts = self._thread(arguments)
+    def rename_session(self, arguments: Arguments) -> dict[str, Any]:
+        channel, thread_ts = self._parse_thread(arguments)
         arguments.required("title")
         session = self.sessions.get((channel.id, thread_ts))
         if session is None:
             raise SlackError("session_not_found")
-        session.title = _title(arguments)
+        session.title = _parse_title(arguments)
         return {"title": session.title}
 
-    def suggest(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._api.channel(Arguments({"channel": arguments.required("channel_id")}))
+    def set_suggested_prompts(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.find_channel(Arguments({"channel": arguments.required("channel_id")}))
         prompts = arguments.json("prompts", error="invalid_arguments")
-        if not isinstance(prompts, list) or not 0 < len(prompts) <= MOST_PROMPTS:
+        if not isinstance(prompts, list) or not 0 < len(prompts) <= MAX_PROMPTS:
             raise SlackError("invalid_arguments", messages=["[ERROR] must have 1 to 4 items [json-pointer:/prompts]"])
         if not all(isinstance(p, dict) and p.get("title") and p.get("message") for p in prompts):
             raise SlackError("invalid_arguments", messages=["[ERROR] missing required field [json-pointer:/prompts]"])
@@ -87,16 +91,18 @@ class AssistantMethods:
             channel.prompts = tuple((prompt["title"], prompt["message"]) for prompt in prompts)
         return {}
 
-    def _thread(self, arguments: Arguments) -> tuple[SlackConversation, str]:
-        self._api.need(_AGENT)
-        channel = self._api.writable(self._api.channel(Arguments({"channel": arguments.required("channel_id")})))
+    def _parse_thread(self, arguments: Arguments) -> tuple[SlackConversation, str]:
+        self._api.require_scope(_AGENT_SCOPE)
+        channel = self._api.require_writable(
+            self._api.find_channel(Arguments({"channel": arguments.required("channel_id")}))
+        )
         thread_ts = arguments.required("thread_ts")
-        thread_of(self._workspace, channel, arguments)
+        parse_thread_ts(self._workspace, channel, arguments)
         return channel, thread_ts
 
 
-def _title(arguments: Arguments) -> str:
+def _parse_title(arguments: Arguments) -> str:
     title = arguments.text("title")
-    if len(title) > TITLE:
+    if len(title) > MAX_TITLE_CHARS:
         raise SlackError("invalid_arguments", messages=["[ERROR] too long [json-pointer:/title]"])
     return title

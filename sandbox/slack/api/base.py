@@ -34,16 +34,16 @@ SCOPES = frozenset(
     }
 )
 APP_SCOPES = frozenset({"connections:write"})
-_FAMILIES = {"channel": "channels", "group": "groups", "im": "im"}
+_SCOPE_PREFIXES = {"channel": "channels", "group": "groups", "im": "im"}
 
 
 @dataclass(frozen=True, slots=True)
-class ApiAnswer:
+class WebApiResponse:
     """`scopes` and `accepted` are for the headers that Slack answers with."""
 
     body: dict[str, Any]
     scopes: frozenset[str] = frozenset()
-    accepted: str | None = None
+    accepted_scope: str | None = None
 
 
 Handler = Callable[[Arguments], dict[str, Any]]
@@ -55,7 +55,7 @@ class ApiMethod:
 
     handler: Handler
     scope: str | None = None
-    tokens: frozenset[str] = frozenset({"bot"})
+    token_kinds: frozenset[str] = frozenset({"bot"})
 
 
 class WebApi:
@@ -71,81 +71,83 @@ class WebApi:
         self.workspace = workspace
         self.payloads = payloads
         self._scopes = scopes
-        self._kinds = {bot_token: "bot", app_token: "app"}
-        self._revoked: set[str] = set()
+        self._token_kinds = {bot_token: "bot", app_token: "app"}
+        self._revoked_tokens: set[str] = set()
         self._methods: dict[str, ApiMethod] = {}
 
-    def add(self, name: str, handler: Handler, *, scope: str | None = None, tokens: Iterable[str] = ("bot",)) -> None:
-        self._methods[name] = ApiMethod(handler, scope, frozenset(tokens))
+    def register(
+        self, name: str, handler: Handler, *, scope: str | None = None, token_kinds: Iterable[str] = ("bot",)
+    ) -> None:
+        self._methods[name] = ApiMethod(handler, scope, frozenset(token_kinds))
 
-    def call(self, name: str, token: str, values: Mapping[str, Any]) -> ApiAnswer:
+    def call(self, name: str, token: str, values: Mapping[str, Any]) -> WebApiResponse:
         """Do what is asked. An empty `token` is one that was not sent."""
         method = self._methods.get(name)
         if method is None:
-            return ApiAnswer({"ok": False, "error": "unknown_method", "req_method": name})
-        kind = self._kinds.get(token)
+            return WebApiResponse({"ok": False, "error": "unknown_method", "req_method": name})
+        kind = self._token_kinds.get(token)
         granted = APP_SCOPES if kind == "app" else frozenset(self._scopes)
         try:
             if not token:
                 raise SlackError("not_authed")
             if kind is None:
-                raise SlackError("token_revoked" if token in self._revoked else "invalid_auth")
-            if kind not in method.tokens:
+                raise SlackError("token_revoked" if token in self._revoked_tokens else "invalid_auth")
+            if kind not in method.token_kinds:
                 raise SlackError("not_allowed_token_type")
             if method.scope is not None:
-                self.need(method.scope)
+                self.require_scope(method.scope)
             body = {"ok": True} | method.handler(Arguments({**values, "token": token}))
         except SlackError as refusal:
             body = refusal.body()
-        return ApiAnswer(body, granted if kind else frozenset(), method.scope)
+        return WebApiResponse(body, granted if kind else frozenset(), method.scope)
 
-    def renew(self, old: str, new: str) -> None:
+    def replace_bot_token(self, old: str, new: str) -> None:
         """From now on, the bot's token is another one."""
-        del self._kinds[old]
-        self._revoked.add(old)
-        self._kinds[new] = "bot"
+        del self._token_kinds[old]
+        self._revoked_tokens.add(old)
+        self._token_kinds[new] = "bot"
 
-    def knows(self, token: str) -> bool:
+    def is_bot_token(self, token: str) -> bool:
         """Whether the token is, or was, the bot's here."""
-        return self._kinds.get(token) == "bot" or token in self._revoked
+        return self._token_kinds.get(token) == "bot" or token in self._revoked_tokens
 
-    def kind(self, token: str) -> str | None:
-        return self._kinds.get(token)
+    def token_kind(self, token: str) -> str | None:
+        return self._token_kinds.get(token)
 
     # What methods have in common
 
-    def need(self, scope: str) -> None:
+    def require_scope(self, scope: str) -> None:
         if scope not in self._scopes:
             raise SlackError("missing_scope", needed=scope, provided=",".join(sorted(self._scopes)))
 
-    def has(self, scope: str) -> bool:
+    def has_scope(self, scope: str) -> bool:
         return scope in self._scopes
 
-    def need_of(self, channel: SlackConversation, right: str) -> None:
+    def require_conversation_scope(self, channel: SlackConversation, right: str) -> None:
         """The scope that Slack has once for each kind of place: `channels:history`, `im:history` ..."""
-        self.need(f"{_FAMILIES[channel.type]}:{right}")
+        self.require_scope(f"{_SCOPE_PREFIXES[channel.type]}:{right}")
 
-    def channel(self, arguments: Arguments) -> SlackConversation:
+    def find_channel(self, arguments: Arguments) -> SlackConversation:
         """The channel that is named, as far as the bot may know of it."""
         channel = self.workspace.channels.get(arguments.required("channel"))
         if channel is None or (channel.type != "channel" and not self._is_member(channel)):
             raise SlackError("channel_not_found")
         return channel
 
-    def writable(self, channel: SlackConversation) -> SlackConversation:
+    def require_writable(self, channel: SlackConversation) -> SlackConversation:
         if channel.archived:
             raise SlackError("is_archived")
         if not self._is_member(channel):
             raise SlackError("not_in_channel")
         return channel
 
-    def message(self, channel: SlackConversation, ts: str) -> SlackMessage:
+    def find_message(self, channel: SlackConversation, ts: str) -> SlackMessage:
         message = self.workspace.find_message(channel, ts)
         if message is None:
             raise SlackError("message_not_found")
         return message
 
-    def user(self, id_: str) -> WorkspaceUser:
+    def find_user(self, id_: str) -> WorkspaceUser:
         user = self.workspace.users.get(id_)
         if user is None:
             raise SlackError("user_not_found")

@@ -7,14 +7,14 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.limits import PAGE
+from sandbox.slack.api.limits import MAX_PAGE_SIZE
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.payloads import TEAM_DOMAIN
 from sandbox.slack.state.workspace import SlackMessage
 
 T = TypeVar("T")
 
-_TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
+_CHANNEL_TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
 
 
 class DirectoryMethods:
@@ -22,24 +22,24 @@ class DirectoryMethods:
     most_said: how many messages a page holds, at the most.
     """
 
-    def __init__(self, api: WebApi, *, most_said: int = PAGE) -> None:
+    def __init__(self, api: WebApi, *, max_page_size: int = MAX_PAGE_SIZE) -> None:
         self._api = api
-        self._most_said = most_said
+        self._max_page_size = max_page_size
         self._workspace = api.workspace
         self._payloads = api.payloads
-        api.add("auth.test", self.auth_test, tokens=("bot", "app"))
-        api.add("team.info", self.team_info, scope="team:read")
-        api.add("users.info", self.users_info, scope="users:read")
-        api.add("users.list", self.users_list, scope="users:read")
-        api.add("usergroups.list", self.usergroups_list, scope="usergroups:read")
-        api.add("conversations.info", self.conversations_info)
-        api.add("conversations.list", self.conversations_list)
-        api.add("conversations.open", self.conversations_open)
-        api.add("conversations.history", self.conversations_history)
-        api.add("conversations.replies", self.conversations_replies)
+        api.register("auth.test", self.auth_test, token_kinds=("bot", "app"))
+        api.register("team.info", self.team_info, scope="team:read")
+        api.register("users.info", self.users_info, scope="users:read")
+        api.register("users.list", self.users_list, scope="users:read")
+        api.register("usergroups.list", self.usergroups_list, scope="usergroups:read")
+        api.register("conversations.info", self.conversations_info)
+        api.register("conversations.list", self.conversations_list)
+        api.register("conversations.open", self.conversations_open)
+        api.register("conversations.history", self.conversations_history)
+        api.register("conversations.replies", self.conversations_replies)
 
     def auth_test(self, arguments: Arguments) -> dict[str, Any]:
-        if self._api.kind(arguments.text("token")) == "app":
+        if self._api.token_kind(arguments.text("token")) == "app":
             return {"app_name": self._workspace.bot.real_name, "app_id": self._workspace.app_id}
         return {
             "url": f"https://{TEAM_DOMAIN}.slack.com/",
@@ -58,12 +58,12 @@ class DirectoryMethods:
         return {"team": self._payloads.team()}
 
     def users_info(self, arguments: Arguments) -> dict[str, Any]:
-        user = self._api.user(arguments.required("user"))
+        user = self._api.find_user(arguments.required("user"))
         locale = {"locale": user.locale} if arguments.flag("include_locale") else {}
         return {"user": self._payloads.user(user) | locale}
 
     def users_list(self, arguments: Arguments) -> dict[str, Any]:
-        page, cursor = _page(list(self._workspace.users.values()), attrgetter("id"), arguments, default=1000)
+        page, cursor = _paginate(list(self._workspace.users.values()), attrgetter("id"), arguments, default=1000)
         return {
             "members": [self._payloads.user(user) for user in page],
             "cache_ts": self._payloads.unix_time(),
@@ -78,8 +78,8 @@ class DirectoryMethods:
         return {"usergroups": groups}
 
     def conversations_info(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._api.channel(arguments)
-        self._api.need_of(channel, "read")
+        channel = self._api.find_channel(arguments)
+        self._api.require_conversation_scope(channel, "read")
         fields = self._payloads.channel(channel)
         if not arguments.flag("include_num_members"):
             fields.pop("num_members", None)
@@ -87,9 +87,9 @@ class DirectoryMethods:
 
     def conversations_list(self, arguments: Arguments) -> dict[str, Any]:
         asked = (arguments.text("types") or "public_channel").split(",")
-        if not set(asked) <= set(_TYPES):
+        if not set(asked) <= set(_CHANNEL_TYPES):
             raise SlackError("invalid_types")
-        types = {_TYPES[name] for name in asked}
+        types = {_CHANNEL_TYPES[name] for name in asked}
         known = [
             channel
             for channel in self._workspace.channels.values()
@@ -98,21 +98,21 @@ class DirectoryMethods:
             and not (channel.archived and arguments.flag("exclude_archived"))
         ]
         for channel in known:
-            self._api.need_of(channel, "read")
-        page, cursor = _page(known, attrgetter("id"), arguments, default=100)
+            self._api.require_conversation_scope(channel, "read")
+        page, cursor = _paginate(known, attrgetter("id"), arguments, default=100)
         channels = [self._payloads.channel(channel) for channel in page]
         return {"channels": channels, "response_metadata": {"next_cursor": cursor}}
 
     def conversations_open(self, arguments: Arguments) -> dict[str, Any]:
-        self._api.need("im:write")
+        self._api.require_scope("im:write")
         if "channel" in arguments:
-            channel = self._api.channel(arguments)
-            user = self._api.user(channel.user or "")
+            channel = self._api.find_channel(arguments)
+            user = self._api.find_user(channel.user or "")
         else:
             users = arguments.required("users").split(",")
             if len(users) > 1:
                 raise SlackError("method_not_supported_for_channel_type")
-            user = self._api.user(users[0])
+            user = self._api.find_user(users[0])
         already_open = self._workspace.find_dm(user) is not None
         channel = self._workspace.open_dm(user)
         fields: dict[str, Any] = {"id": channel.id}
@@ -124,33 +124,33 @@ class DirectoryMethods:
 
     def conversations_history(self, arguments: Arguments) -> dict[str, Any]:
         """Newest first; replies are not of the channel's history."""
-        channel = self._api.channel(arguments)
-        self._api.need_of(channel, "history")
+        channel = self._api.find_channel(arguments)
+        self._api.require_conversation_scope(channel, "history")
         if self._workspace.bot.id not in channel.members:
             raise SlackError("not_in_channel")
         said = [message for message in self._workspace.messages(channel) if not message.is_reply]
         standing = [message for message in said if self._workspace.find_message(channel, message.ts)]
-        page, cursor = self._said(standing[::-1], arguments, default=100)
-        return self._found(page, cursor, arguments) | {"pin_count": 0}
+        page, cursor = self._message_page(standing[::-1], arguments, default=100)
+        return self._page_response(page, cursor, arguments) | {"pin_count": 0}
 
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
         """Oldest first, and the root before all; `ts` may be any message's of the thread."""
-        channel = self._api.channel(arguments)
-        self._api.need_of(channel, "history")
+        channel = self._api.find_channel(arguments)
+        self._api.require_conversation_scope(channel, "history")
         message = self._workspace.find_message(channel, arguments.required("ts"))
         if message is None:
             raise SlackError("thread_not_found")
         root, *replies = self._workspace.thread_messages(channel, message.thread_ts or message.ts)
-        page, cursor = self._said(replies, arguments, default=1000)
-        return self._found([root, *page], cursor, arguments)
+        page, cursor = self._message_page(replies, arguments, default=1000)
+        return self._page_response([root, *page], cursor, arguments)
 
-    def _said(
+    def _message_page(
         self, messages: list[SlackMessage], arguments: Arguments, *, default: int
     ) -> tuple[Sequence[SlackMessage], str]:
-        within = _within(messages, arguments)
-        return _page(within, attrgetter("ts"), arguments, default=default, most=self._most_said)
+        within = _filter_by_time(messages, arguments)
+        return _paginate(within, attrgetter("ts"), arguments, default=default, max_size=self._max_page_size)
 
-    def _found(self, page: Sequence[SlackMessage], cursor: str, arguments: Arguments) -> dict[str, Any]:
+    def _page_response(self, page: Sequence[SlackMessage], cursor: str, arguments: Arguments) -> dict[str, Any]:
         metadata = arguments.flag("include_all_metadata")
         return {
             "messages": [self._payloads.history_message(message, metadata=metadata) for message in page],
@@ -159,9 +159,9 @@ class DirectoryMethods:
         }
 
 
-def _within(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
+def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
     """Those between `oldest` and `latest`; the ends themselves only if `inclusive`."""
-    oldest, latest = (_time(arguments, name) for name in ("oldest", "latest"))
+    oldest, latest = (_parse_ts(arguments, name) for name in ("oldest", "latest"))
     inclusive = arguments.flag("inclusive")
 
     def wanted(message: SlackMessage) -> bool:
@@ -173,7 +173,7 @@ def _within(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMes
     return [message for message in messages if wanted(message)]
 
 
-def _time(arguments: Arguments, name: str) -> Decimal | None:
+def _parse_ts(arguments: Arguments, name: str) -> Decimal | None:
     value = arguments.text(name)
     try:
         return Decimal(value) if value else None
@@ -181,11 +181,11 @@ def _time(arguments: Arguments, name: str) -> Decimal | None:
         raise SlackError(f"invalid_ts_{name}") from None
 
 
-def _page(
-    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, most: int = PAGE
+def _paginate(
+    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, max_size: int = MAX_PAGE_SIZE
 ) -> tuple[Sequence[T], str]:
     """The items that a page holds, and the cursor of the next one: empty after the last."""
-    limit = arguments.number("limit", default=min(default, most), most=most)
+    limit = arguments.number("limit", default=min(default, max_size), max_value=max_size)
     names = [b64encode(f"next:{key(item)}".encode()).decode() for item in items]
     start = 0
     if cursor := arguments.text("cursor"):

@@ -24,7 +24,7 @@ UPLOAD = "upload"
 #: The same for handing them out.
 DOWNLOAD = "download"
 
-_LOGIN = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</title></head><body></body></html>"
+_LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</title></head><body></body></html>"
 
 
 @dataclass(eq=False, slots=True)
@@ -33,7 +33,7 @@ class PendingUpload:
 
     name: str
     length: int
-    alt: str = ""
+    alt_text: str = ""
     data: bytes | None = None
 
 
@@ -50,12 +50,12 @@ class FileMethods:
         self._faults = faults
         self._uploads: dict[str, PendingUpload] = {}
         self._keys: dict[str, str] = {}
-        self._shared: dict[str, list[SlackMessage]] = {}
-        self.address = ""
-        api.add("files.getUploadURLExternal", self.get_upload_url, scope="files:write")
-        api.add("files.completeUploadExternal", self.complete_upload, scope="files:write")
-        api.add("files.delete", self.delete, scope="files:write")
-        api.add("files.info", self.info, scope="files:read")
+        self._shared_in: dict[str, list[SlackMessage]] = {}
+        self.base_url = ""
+        api.register("files.getUploadURLExternal", self.get_upload_url, scope="files:write")
+        api.register("files.completeUploadExternal", self.complete_upload, scope="files:write")
+        api.register("files.delete", self.delete_file, scope="files:write")
+        api.register("files.info", self.get_info, scope="files:read")
 
     def get_upload_url(self, arguments: Arguments) -> dict[str, Any]:
         name, length = arguments.required("filename"), arguments.required("length")
@@ -64,9 +64,9 @@ class FileMethods:
         file_id, key = create_id("F"), token_urlsafe(48)
         self._uploads[file_id] = PendingUpload(name, int(length), arguments.text("alt_txt"))
         self._keys[key] = file_id
-        return {"upload_url": f"{self.address}upload/v1/{key}", "file_id": file_id}
+        return {"upload_url": f"{self.base_url}upload/v1/{key}", "file_id": file_id}
 
-    async def receive(self, request: web.Request) -> web.StreamResponse:
+    async def handle_upload(self, request: web.Request) -> web.StreamResponse:
         """Take the bytes of a file, raw or as a form."""
         call = self._activity_log.record_call(UPLOAD, {})
         fault = self._faults.take(UPLOAD)
@@ -74,7 +74,7 @@ class FileMethods:
             call.status = 429 if fault.kind == "rate_limit" else fault.status
             return web.Response(status=call.status)
         upload = self._uploads.get(self._keys.get(request.match_info["key"], ""))
-        data = await _bytes_of(request)
+        data = await _read_bytes(request)
         call.status = 404 if upload is None else 200 if len(data) == upload.length else 400
         if upload is not None and call.status == 200:
             upload.data = data
@@ -83,30 +83,30 @@ class FileMethods:
             request.transport.abort()
         return web.Response(status=call.status, text=f"OK - {len(data)}" if call.status == 200 else "")
 
-    def info(self, arguments: Arguments) -> dict[str, Any]:
-        found = self._find(arguments.required("file"))
+    def get_info(self, arguments: Arguments) -> dict[str, Any]:
+        found = self._find_file(arguments.required("file"))
         if found is None:
             raise SlackError("file_not_found")
         return {"file": self._payloads.file(*found)}
 
-    async def send(self, request: web.Request) -> web.StreamResponse:
+    async def handle_download(self, request: web.Request) -> web.StreamResponse:
         """Hand out what is in a file. Slack: who may not have it sees the page to log in on, and no error."""
         self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
         fault = self._faults.take(DOWNLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
             return web.Response(status=429 if fault.kind == "rate_limit" else fault.status)
-        found = self._find(request.match_info["file"])
+        found = self._find_file(request.match_info["file"])
         if found is None:
             return web.Response(status=404)
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self._api.kind(token) != "bot" or not self._api.has("files:read"):
-            return web.Response(text=_LOGIN, content_type="text/html")
+        if self._api.token_kind(token) != "bot" or not self._api.has_scope("files:read"):
+            return web.Response(text=_LOGIN_PAGE, content_type="text/html")
         if found[1].redirect_url:
             return web.Response(status=302, headers={"Location": found[1].redirect_url})
         described = self._payloads.file(*found)
         return web.Response(body=found[1].data, content_type=described["mimetype"])
 
-    def _find(self, file_id: str) -> tuple[SlackMessage, SlackFile] | None:
+    def _find_file(self, file_id: str) -> tuple[SlackMessage, SlackFile] | None:
         """A file that is to be seen, and where."""
         standing = (message for message in self._workspace.all_messages() if not message.deleted)
         return next(((m, file) for m in standing for file in m.files if file.id == file_id), None)
@@ -115,10 +115,12 @@ class FileMethods:
         listed = arguments.json("files", error="invalid_arguments")
         if not isinstance(listed, list) or not listed:
             raise SlackError("invalid_arguments", messages=["[ERROR] missing required field: files"])
-        files = [self._complete(str(entry.get("id")), entry.get("title")) for entry in listed]
+        files = [self._complete_file(str(entry.get("id")), entry.get("title")) for entry in listed]
         if "channel_id" not in arguments:
             return {"files": [{"id": file.id, "title": file.title} for file in files]}
-        channel = self._api.writable(self._api.channel(Arguments({"channel": arguments.text("channel_id")})))
+        channel = self._api.require_writable(
+            self._api.find_channel(Arguments({"channel": arguments.text("channel_id")}))
+        )
         thread_ts = arguments.text("thread_ts") or None
         if thread_ts and self._workspace.find_message(channel, thread_ts) is None:
             raise SlackError("invalid_arguments", messages=["[ERROR] no such thread [json-pointer:/thread_ts]"])
@@ -132,26 +134,26 @@ class FileMethods:
             files=tuple(files),
         )
         for file in files:
-            self._shared.setdefault(file.id, []).append(message)
+            self._shared_in.setdefault(file.id, []).append(message)
         return {"files": [self._payloads.file(message, file) for file in files]}
 
-    def delete(self, arguments: Arguments) -> dict[str, Any]:
+    def delete_file(self, arguments: Arguments) -> dict[str, Any]:
         file_id = arguments.required("file")
         if self._uploads.pop(file_id, None) is None:
             raise SlackError("file_not_found")
-        for message in self._shared.pop(file_id, ()):
+        for message in self._shared_in.pop(file_id, ()):
             if not message.deleted:
                 self._workspace.delete_message(message)
         return {}
 
-    def _complete(self, file_id: str, title: str | None) -> SlackFile:
+    def _complete_file(self, file_id: str, title: str | None) -> SlackFile:
         upload = self._uploads.get(file_id)
         if upload is None or upload.data is None:
             raise SlackError("file_not_found")
-        return SlackFile(file_id, upload.name, upload.data, title or upload.name, upload.alt)
+        return SlackFile(file_id, upload.name, upload.data, title or upload.name, upload.alt_text)
 
 
-async def _bytes_of(request: web.Request) -> bytes:
+async def _read_bytes(request: web.Request) -> bytes:
     if request.content_type != "multipart/form-data":
         return await request.read()
     for value in (await request.post()).values():

@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.limits import MARKDOWN_TEXT, POSTED_TEXT, UPDATED_TEXT, check_blocks
+from sandbox.slack.api.limits import MAX_MARKDOWN_CHARS, MAX_POST_CHARS, MAX_UPDATE_CHARS, check_blocks
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import TEAM_DOMAIN
 from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace
 
-_TRUNCATED = "[WARN] A message of more than 40000 characters was truncated [json-pointer:/text]"
+_TRUNCATED_WARNING = "[WARN] A message of more than 40000 characters was truncated [json-pointer:/text]"
 
 
 class MessageMethods:
@@ -20,112 +20,112 @@ class MessageMethods:
         self._payloads = api.payloads
         for name, handler in {
             "chat.postMessage": self.post_message,
-            "chat.update": self.update,
-            "chat.delete": self.delete,
+            "chat.update": self.update_message,
+            "chat.delete": self.delete_message,
             "chat.postEphemeral": self.post_ephemeral,
         }.items():
-            api.add(name, handler, scope="chat:write")
-        api.add("chat.getPermalink", self.get_permalink)
-        api.add("reactions.add", self.add_reaction, scope="reactions:write")
-        api.add("reactions.remove", self.remove_reaction, scope="reactions:write")
+            api.register(name, handler, scope="chat:write")
+        api.register("chat.getPermalink", self.get_permalink)
+        api.register("reactions.add", self.add_reaction, scope="reactions:write")
+        api.register("reactions.remove", self.remove_reaction, scope="reactions:write")
 
     def post_message(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._destination(arguments)
-        content, warning = _posted(content_of(arguments))
+        channel = self._find_destination(arguments)
+        content, warning = _truncate(parse_content(arguments))
         message = self._workspace.post_message(
             channel,
             content,
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
-            thread_ts=thread_of(self._workspace, channel, arguments),
-            metadata=metadata_of(arguments),
+            thread_ts=parse_thread_ts(self._workspace, channel, arguments),
+            metadata=parse_metadata(arguments),
             unfurl_links=arguments.optional_flag("unfurl_links"),
             unfurl_media=arguments.optional_flag("unfurl_media"),
         )
         posted = self._payloads.post_response(message)
         return {"channel": channel.id, "ts": message.ts, "message": posted} | warning
 
-    def update(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._api.channel(arguments)
-        message = self._api.message(channel, arguments.required("ts"))
-        self._own(message, "cant_update_message")
-        self._api.writable(channel)
+    def update_message(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.find_channel(arguments)
+        message = self._api.find_message(channel, arguments.required("ts"))
+        self._check_owner(message, "cant_update_message")
+        self._api.require_writable(channel)
         if message.stream is not None and message.stream.is_live:
             raise SlackError("streaming_state_conflict")
-        content = content_of(arguments)
-        if not content.markdown and len(content.text) > UPDATED_TEXT:
+        content = parse_content(arguments)
+        if not content.markdown and len(content.text) > MAX_UPDATE_CHARS:
             raise SlackError("msg_too_long")
         if "metadata" in arguments:
-            message.metadata = metadata_of(arguments)
+            message.metadata = parse_metadata(arguments)
         self._workspace.update_message(message, content, edited=content.blocks is None)
         updated = self._payloads.update_response(message)
         return {"channel": channel.id, "ts": message.ts, "text": content.text, "message": updated}
 
-    def delete(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._api.channel(arguments)
-        message = self._api.message(channel, arguments.required("ts"))
-        self._own(message, "cant_delete_message")
+    def delete_message(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.find_channel(arguments)
+        message = self._api.find_message(channel, arguments.required("ts"))
+        self._check_owner(message, "cant_delete_message")
         if message.stream is not None and message.stream.is_live:
             raise SlackError("cant_delete_message")
         self._workspace.delete_message(message)
         return {"channel": channel.id, "ts": message.ts}
 
     def post_ephemeral(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._api.writable(self._api.channel(arguments))
+        channel = self._api.require_writable(self._api.find_channel(arguments))
         user = arguments.required("user")
         if user not in channel.members:
             raise SlackError("user_not_in_channel")
-        content, warning = _posted(content_of(arguments))
+        content, warning = _truncate(parse_content(arguments))
         message = self._workspace.post_message(
             channel,
             content,
             ephemeral_to=user,
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
-            thread_ts=thread_of(self._workspace, channel, arguments),
+            thread_ts=parse_thread_ts(self._workspace, channel, arguments),
         )
         return {"message_ts": message.ts} | warning
 
     def get_permalink(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._api.channel(arguments)
-        message = self._api.message(channel, arguments.required("message_ts"))
+        channel = self._api.find_channel(arguments)
+        message = self._api.find_message(channel, arguments.required("message_ts"))
         link = f"https://{TEAM_DOMAIN}.slack.com/archives/{channel.id}/p{message.ts.replace('.', '')}"
         if message.is_reply:
             link += f"?thread_ts={message.thread_ts}&cid={channel.id}"
         return {"channel": channel.id, "permalink": link}
 
     def add_reaction(self, arguments: Arguments) -> dict[str, Any]:
-        message, name = self._reaction(arguments)
+        message, name = self._parse_reaction(arguments)
         if not self._workspace.add_reaction(message, self._workspace.bot.id, name):
             raise SlackError("already_reacted")
         return {}
 
     def remove_reaction(self, arguments: Arguments) -> dict[str, Any]:
-        message, name = self._reaction(arguments)
+        message, name = self._parse_reaction(arguments)
         if not self._workspace.remove_reaction(message, self._workspace.bot.id, name):
             raise SlackError("no_reaction")
         return {}
 
-    def _reaction(self, arguments: Arguments) -> tuple[SlackMessage, str]:
+    def _parse_reaction(self, arguments: Arguments) -> tuple[SlackMessage, str]:
         name = arguments.required("name").strip(":")
-        channel = self._api.writable(self._api.channel(arguments))
-        return self._api.message(channel, arguments.required("timestamp")), name
+        channel = self._api.require_writable(self._api.find_channel(arguments))
+        return self._api.find_message(channel, arguments.required("timestamp")), name
 
-    def _destination(self, arguments: Arguments) -> SlackConversation:
+    def _find_destination(self, arguments: Arguments) -> SlackConversation:
         """Where to post: a channel's id or its name, or a user's id for the messages with him."""
         target = arguments.required("channel")
         if user := self._workspace.users.get(target):
             return self._workspace.open_dm(user)
         if named := self._workspace.find_channel_by_name(target.removeprefix("#")):
             arguments = Arguments({"channel": named.id})
-        return self._api.writable(self._api.channel(arguments))
+        return self._api.require_writable(self._api.find_channel(arguments))
 
-    def _own(self, message: SlackMessage, refusal: str) -> None:
+    def _check_owner(self, message: SlackMessage, error: str) -> None:
         if message.bot_id != self._workspace.bot_id:
-            raise SlackError(refusal)
+            raise SlackError(error)
 
 
-def thread_of(workspace: Workspace, channel: SlackConversation, arguments: Arguments) -> str | None:
+def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments: Arguments) -> str | None:
     """The thread that a call names, if it names one.
 
     Raises:
@@ -142,7 +142,7 @@ def thread_of(workspace: Workspace, channel: SlackConversation, arguments: Argum
     return thread_ts
 
 
-def content_of(arguments: Arguments) -> SlackContent:
+def parse_content(arguments: Arguments) -> SlackContent:
     """What a call wants to say.
 
     Raises:
@@ -154,7 +154,7 @@ def content_of(arguments: Arguments) -> SlackContent:
         raise SlackError("markdown_text_conflict")
     if not (text.strip() or markdown.strip() or blocks):
         raise SlackError("no_text")
-    if len(markdown) > MARKDOWN_TEXT:
+    if len(markdown) > MAX_MARKDOWN_CHARS:
         raise SlackError("msg_too_long")
     return SlackContent(
         text=text or markdown,
@@ -164,15 +164,15 @@ def content_of(arguments: Arguments) -> SlackContent:
     )
 
 
-def _posted(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
+def _truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
     """The content as far as a post keeps it, and the warning if that is not all."""
-    if len(content.text) <= POSTED_TEXT:
+    if len(content.text) <= MAX_POST_CHARS:
         return content, {}
-    warning = {"warning": "message_truncated", "response_metadata": {"messages": [_TRUNCATED]}}
-    return replace(content, text=content.text[:POSTED_TEXT]), warning
+    warning = {"warning": "message_truncated", "response_metadata": {"messages": [_TRUNCATED_WARNING]}}
+    return replace(content, text=content.text[:MAX_POST_CHARS]), warning
 
 
-def metadata_of(arguments: Arguments) -> dict[str, Any] | None:
+def parse_metadata(arguments: Arguments) -> dict[str, Any] | None:
     """The metadata that a call brings.
 
     Raises:

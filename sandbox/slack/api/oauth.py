@@ -19,7 +19,7 @@ from sandbox.slack.api.requests import SlackError
 from sandbox.slack.state.activity_log import SlackActivityLog
 from sandbox.slack.state.workspace import Workspace
 
-CODE_LIFE = 600.0
+CODE_LIFETIME_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OAuthGrant:
     token: Callable[[], str]
     scopes: str
     redirect_uri: str
-    expires: float
+    expires_at: float
 
 
 class OAuthMethods:
@@ -41,9 +41,9 @@ class OAuthMethods:
         self._activity_log = activity_log
         self.client_id = f"{secrets.randbelow(10**12)}.{secrets.randbelow(10**13)}"
         self.client_secret = secrets.token_hex(16)
-        self._codes: dict[str, OAuthGrant] = {}
+        self._grants: dict[str, OAuthGrant] = {}
 
-    def allow(self, url: str, workspace: Workspace, user: str, token: Callable[[], str]) -> str:
+    def grant_access(self, url: str, workspace: Workspace, user: str, token: Callable[[], str]) -> str:
         """Say yes on the page that `url` shows; the query with which the browser is sent back to the app.
 
         Raises:
@@ -54,28 +54,30 @@ class OAuthMethods:
             raise ValueError("invalid_client_id")
         code = secrets.token_urlsafe(24)
         redirect = asked.get("redirect_uri", "")
-        self._codes[code] = OAuthGrant(workspace, user, token, asked["scope"], redirect, monotonic() + CODE_LIFE)
+        self._grants[code] = OAuthGrant(
+            workspace, user, token, asked["scope"], redirect, monotonic() + CODE_LIFETIME_SECONDS
+        )
         return urlencode({"code": code, "state": asked.get("state", "")})
 
-    async def access(self, request: web.Request) -> web.Response:
+    async def handle_access(self, request: web.Request) -> web.Response:
         """Answer `oauth.v2.access`, the one method that is called without a token."""
-        values = await arguments.read(request)
+        values = await arguments.read_arguments(request)
         call = self._activity_log.record_call("oauth.v2.access", {})
         try:
-            body = {"ok": True} | self._access(_credentials(request, values), values)
+            body = {"ok": True} | self._exchange_code(_parse_credentials(request, values), values)
         except SlackError as refusal:
             body = refusal.body()
         call.status, call.error, call.response = 200, body.get("error"), body
         return web.json_response(body)
 
-    def _access(self, credentials: tuple[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+    def _exchange_code(self, credentials: tuple[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
         client_id, client_secret = credentials
         if client_id != self.client_id:
             raise SlackError("invalid_client_id")
         if client_secret != self.client_secret:
             raise SlackError("bad_client_secret")
-        grant = self._codes.pop(str(values.get("code", "")), None)
-        if grant is None or grant.expires < monotonic():
+        grant = self._grants.pop(str(values.get("code", "")), None)
+        if grant is None or grant.expires_at < monotonic():
             raise SlackError("invalid_code")
         if grant.redirect_uri != (values.get("redirect_uri") or ""):
             raise SlackError("bad_redirect_uri")
@@ -92,7 +94,7 @@ class OAuthMethods:
         }
 
 
-def _credentials(request: web.Request, values: Mapping[str, Any]) -> tuple[str, str]:
+def _parse_credentials(request: web.Request, values: Mapping[str, Any]) -> tuple[str, str]:
     """Who the app is: Slack takes it as HTTP's own credentials, or as two fields."""
     scheme, _, said = request.headers.get("Authorization", "").partition(" ")
     if scheme != "Basic":

@@ -17,16 +17,16 @@ class SlackError(Exception):
     """
 
     def __init__(
-        self, code: str, *, messages: list[str] | None = None, errors: list[str] | None = None, **more: str
+        self, code: str, *, messages: list[str] | None = None, errors: list[str] | None = None, **fields: str
     ) -> None:
         super().__init__(code)
         self.code = code
         self.messages = messages or [f"[ERROR] {line}" for line in errors or ()]
         self.errors = errors
-        self.more = more
+        self.fields = fields
 
     def body(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"ok": False, "error": self.code} | self.more
+        body: dict[str, Any] = {"ok": False, "error": self.code} | self.fields
         if self.errors:
             body["errors"] = self.errors
         if self.messages:
@@ -34,7 +34,7 @@ class SlackError(Exception):
         return body
 
 
-async def read(request: web.Request) -> dict[str, Any]:
+async def read_arguments(request: web.Request) -> dict[str, Any]:
     """What the request says, whichever way it says it.
 
     Raises:
@@ -77,7 +77,7 @@ class Arguments:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, str):
-            raise self._wrong(name, "must be a string")
+            raise self._invalid(name, "must be a string")
         return value
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -90,17 +90,17 @@ class Arguments:
             return value
         known = {"true": True, "1": True, "false": False, "0": False}
         if str(value).lower() not in known:
-            raise self._wrong(name, "must be a boolean")
+            raise self._invalid(name, "must be a boolean")
         return known[str(value).lower()]
 
-    def number(self, name: str, *, default: int, most: int) -> int:
+    def number(self, name: str, *, default: int, max_value: int) -> int:
         try:
             value = int(self._values.get(name) or default)
         except (TypeError, ValueError):
-            raise self._wrong(name, "must be an integer") from None
+            raise self._invalid(name, "must be an integer") from None
         if value < 1:
             raise SlackError("invalid_limit")
-        return min(value, most)
+        return min(value, max_value)
 
     def json(self, name: str, *, error: str) -> Any:
         """A structure: as it is in a JSON body, as a string of JSON in a form; None when there is none.
@@ -117,5 +117,5 @@ class Arguments:
             raise SlackError(error) from None
 
     @staticmethod
-    def _wrong(name: str, fault: str) -> SlackError:
-        return SlackError("invalid_arguments", messages=[f"[ERROR] {fault} [json-pointer:/{name}]"])
+    def _invalid(name: str, reason: str) -> SlackError:
+        return SlackError("invalid_arguments", messages=[f"[ERROR] {reason} [json-pointer:/{name}]"])

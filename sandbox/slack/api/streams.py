@@ -12,14 +12,20 @@ from time import monotonic
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.limits import MARKDOWN_TEXT, STREAM_LIFE, STREAM_SIZE, TASK_TEXT, check_blocks
-from sandbox.slack.api.messages import metadata_of, thread_of
+from sandbox.slack.api.limits import (
+    MAX_MARKDOWN_CHARS,
+    MAX_STREAM_BYTES,
+    MAX_TASK_CHARS,
+    STREAM_LIFETIME_SECONDS,
+    check_blocks,
+)
+from sandbox.slack.api.messages import parse_metadata, parse_thread_ts
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import SlackContent, TaskCard
 from sandbox.slack.state.workspace import NativeStream, SlackConversation, SlackMessage
 
-_STATUSES = {"pending", "in_progress", "complete", "error"}
-_DISPLAYS = {"", "timeline", "plan"}
+_TASK_STATUSES = {"pending", "in_progress", "complete", "error"}
+_TASK_DISPLAY_MODES = {"", "timeline", "plan"}
 
 
 class StreamMethods:
@@ -28,48 +34,48 @@ class StreamMethods:
     def __init__(self, api: WebApi, *, speed: float) -> None:
         self._api = api
         self._workspace = api.workspace
-        self._life = STREAM_LIFE / speed
+        self._lifetime = STREAM_LIFETIME_SECONDS / speed
         for name, handler in {
-            "chat.startStream": self.start,
-            "chat.appendStream": self.append,
-            "chat.stopStream": self.stop,
+            "chat.startStream": self.start_stream,
+            "chat.appendStream": self.append_stream,
+            "chat.stopStream": self.stop_stream,
         }.items():
-            api.add(name, handler, scope="chat:write")
+            api.register(name, handler, scope="chat:write")
 
-    def start(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._api.writable(self._api.channel(arguments))
+    def start_stream(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.require_writable(self._api.find_channel(arguments))
         arguments.required("thread_ts")
-        recipient = self._recipient(channel, arguments)
-        if arguments.text("task_display_mode") not in _DISPLAYS:
+        recipient = self._parse_recipient(channel, arguments)
+        if arguments.text("task_display_mode") not in _TASK_DISPLAY_MODES:
             raise SlackError("invalid_arguments")
-        chunks, kind = _chunks_of(arguments)
-        stream = NativeStream(recipient, monotonic() + self._life, mode=kind)
+        chunks, kind = _parse_chunks(arguments)
+        stream = NativeStream(recipient, monotonic() + self._lifetime, mode=kind)
         message = self._workspace.post_message(
             channel,
-            _grown(SlackContent(markdown=True), stream, chunks),
+            _apply_chunks(SlackContent(markdown=True), stream, chunks),
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
-            thread_ts=thread_of(self._workspace, channel, arguments),
+            thread_ts=parse_thread_ts(self._workspace, channel, arguments),
             unfurl_links=arguments.optional_flag("unfurl_links"),
             unfurl_media=arguments.optional_flag("unfurl_media"),
             stream=stream,
         )
         return {"channel": channel.id, "ts": message.ts}
 
-    def append(self, arguments: Arguments) -> dict[str, Any]:
-        channel, message, stream = self._streaming(arguments)
-        chunks, kind = _chunks_of(arguments)
+    def append_stream(self, arguments: Arguments) -> dict[str, Any]:
+        channel, message, stream = self._find_stream(arguments)
+        chunks, kind = _parse_chunks(arguments)
         if kind is None:
             raise SlackError("no_text")
-        self._workspace.update_stream(message, self._next(message, stream, chunks, kind))
+        self._workspace.update_stream(message, self._append_chunks(message, stream, chunks, kind))
         return {"channel": channel.id, "ts": message.ts}
 
-    def stop(self, arguments: Arguments) -> dict[str, Any]:
-        _, message, stream = self._streaming(arguments)
-        chunks, kind = _chunks_of(arguments)
+    def stop_stream(self, arguments: Arguments) -> dict[str, Any]:
+        _, message, stream = self._find_stream(arguments)
+        chunks, kind = _parse_chunks(arguments)
         blocks = arguments.json("blocks", error="invalid_blocks_format")
-        metadata = metadata_of(arguments)
-        content = self._next(message, stream, chunks, kind)
+        metadata = parse_metadata(arguments)
+        content = self._append_chunks(message, stream, chunks, kind)
         if blocks:
             said = [{"type": "markdown", "text": content.text}] if content.text else []
             content = replace(content, blocks=[*said, *check_blocks(blocks)])
@@ -78,17 +84,17 @@ class StreamMethods:
         self._workspace.update_message(message, content, edited=False)
         return {}
 
-    def _streaming(self, arguments: Arguments) -> tuple[SlackConversation, SlackMessage, NativeStream]:
+    def _find_stream(self, arguments: Arguments) -> tuple[SlackConversation, SlackMessage, NativeStream]:
         """The message that is named, if it is one that is being streamed."""
-        channel = self._api.writable(self._api.channel(arguments))
-        message = self._api.message(channel, arguments.required("ts"))
+        channel = self._api.require_writable(self._api.find_channel(arguments))
+        message = self._api.find_message(channel, arguments.required("ts"))
         if message.bot_id != self._workspace.bot_id:
             raise SlackError("message_not_owned_by_app")
         if message.stream is None or not message.stream.is_live:
             raise SlackError("message_not_in_streaming_state")
         return channel, message, message.stream
 
-    def _recipient(self, channel: SlackConversation, arguments: Arguments) -> str | None:
+    def _parse_recipient(self, channel: SlackConversation, arguments: Arguments) -> str | None:
         """Who sees the text grow. Slack: required when streaming to channels."""
         user, team = arguments.text("recipient_user_id"), arguments.text("recipient_team_id")
         if channel.is_dm:
@@ -97,25 +103,25 @@ class StreamMethods:
             raise SlackError("missing_recipient_user_id")
         if not team:
             raise SlackError("missing_recipient_team_id")
-        return self._api.user(user).id
+        return self._api.find_user(user).id
 
     @staticmethod
-    def _next(
-        message: SlackMessage, stream: NativeStream, chunks: Sequence[Mapping[str, Any]], kind: str | None
+    def _append_chunks(
+        message: SlackMessage, stream: NativeStream, chunks: Sequence[Mapping[str, Any]], mode: str | None
     ) -> SlackContent:
-        if kind is not None and stream.mode not in (None, kind):
+        if mode is not None and stream.mode not in (None, mode):
             raise SlackError("streaming_mode_mismatch")
-        content = _grown(message.content, stream, chunks)
-        stream.mode = stream.mode or kind
+        content = _apply_chunks(message.content, stream, chunks)
+        stream.mode = stream.mode or mode
         return content
 
 
-def _chunks_of(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], str | None]:
+def _parse_chunks(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], str | None]:
     """What a call adds, and in which of the two ways it says so; none for a call that adds nothing."""
     text, chunks = arguments.text("markdown_text"), arguments.json("chunks", error="invalid_chunks")
     if text and chunks:
         raise SlackError("cannot_provide_both_markdown_text_and_chunks")
-    if len(text) > MARKDOWN_TEXT:
+    if len(text) > MAX_MARKDOWN_CHARS:
         raise SlackError("msg_too_long")
     if text:
         return [{"type": "markdown_text", "text": text}], "markdown_text"
@@ -129,24 +135,24 @@ def _chunks_of(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], str |
 def _is_chunk(chunk: object) -> bool:
     match chunk:
         case {"type": "markdown_text", "text": str(text)}:
-            return len(text) <= MARKDOWN_TEXT
+            return len(text) <= MAX_MARKDOWN_CHARS
         case {"type": "task_update", "id": str(), "title": str(title), "status": str(status)}:
-            return len(title) <= TASK_TEXT and status in _STATUSES
+            return len(title) <= MAX_TASK_CHARS and status in _TASK_STATUSES
         case {"type": "plan_update", "title": str(title)}:
-            return len(title) <= TASK_TEXT
+            return len(title) <= MAX_TASK_CHARS
         case {"type": "blocks", "blocks": list(blocks)}:
             return bool(check_blocks(blocks))
     return False
 
 
-def _grown(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping[str, Any]]) -> SlackContent:
+def _apply_chunks(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping[str, Any]]) -> SlackContent:
     """`content` with what `chunks` add to it.
 
     Raises:
         SlackError: `msg_too_long`.
     """
-    size = stream.byte_count + sum(map(_size, chunks))
-    if size > STREAM_SIZE:
+    size = stream.byte_count + sum(map(_count_bytes, chunks))
+    if size > MAX_STREAM_BYTES:
         raise SlackError("msg_too_long")
     text, tasks, plan = content.text, {task.id: task for task in content.tasks}, content.plan
     for chunk in chunks:
@@ -169,7 +175,7 @@ def _grown(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping
     return replace(content, text=text, tasks=tuple(tasks.values()), plan=plan, blocks=blocks or content.blocks)
 
 
-def _size(chunk: Mapping[str, Any]) -> int:
+def _count_bytes(chunk: Mapping[str, Any]) -> int:
     """In bytes. What a task tells counts twice."""
     if chunk["type"] == "markdown_text":
         return len(chunk["text"].encode())

@@ -17,13 +17,13 @@ from sandbox.slack.state.markup import create_block_id
 from sandbox.slack.state.workspace import Workspace, WorkspaceUser, create_id
 
 #: Seconds for which a trigger is good.
-TRIGGER_LIFE = 3.0
+TRIGGER_LIFETIME_SECONDS = 3.0
 
 #: Characters that a view's title and the words on its buttons may have, and its metadata.
-TITLE, METADATA = 24, 3_000
+MAX_LABEL_CHARS, MAX_METADATA_CHARS = 24, 3_000
 
 #: Blocks that a view may have.
-BLOCKS = 100
+MAX_VIEW_BLOCKS = 100
 
 
 @dataclass(eq=False, slots=True)
@@ -59,13 +59,13 @@ class ViewMethods:
         self._workspace: Workspace = api.workspace
         self._speed = speed
         self._triggers: dict[str, tuple[WorkspaceUser, float]] = {}
-        self.open: list[ModalView] = []
-        api.add("views.open", self.open_view)
+        self.open_views: list[ModalView] = []
+        api.register("views.open", self.open_view)
 
-    def trigger(self, user: WorkspaceUser) -> str:
+    def create_trigger_id(self, user: WorkspaceUser) -> str:
         """What he may be shown a view with, now."""
         trigger = f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}"
-        self._triggers[trigger] = user, monotonic() + TRIGGER_LIFE / self._speed
+        self._triggers[trigger] = user, monotonic() + TRIGGER_LIFETIME_SECONDS / self._speed
         return trigger
 
     def open_view(self, arguments: Arguments) -> dict[str, Any]:
@@ -81,10 +81,10 @@ class ViewMethods:
         self._triggers[trigger] = user, 0.0
         blocks = [{**b, "block_id": b.get("block_id") or create_block_id(str(b))} for b in content["blocks"]]
         view = ModalView(create_id("V"), user, {**content, "blocks": blocks})
-        self.open.append(view)
-        return {"view": self.told(view)}
+        self.open_views.append(view)
+        return {"view": self.view_payload(view)}
 
-    def told(self, view: ModalView, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def view_payload(self, view: ModalView, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What is told of a view; `values` are what was filled in."""
         content = view.content
         blank = {"close": None, "submit": None, "private_metadata": "", "callback_id": ""}
@@ -115,26 +115,28 @@ def check_view(view: object) -> dict[str, Any]:
     if not isinstance(view, dict) or view.get("type") != "modal" or not isinstance(view.get("blocks"), list):
         raise SlackError("invalid_arguments", messages=["[ERROR] must be a modal [json-pointer:/view]"])
     faults = [
-        f"[ERROR] must have 1 to {TITLE} characters [json-pointer:/view/{name}/text]"
+        f"[ERROR] must have 1 to {MAX_LABEL_CHARS} characters [json-pointer:/view/{name}/text]"
         for name in ("title", "submit", "close")
-        if not 0 < len(_text(view, name)) <= TITLE and (name == "title" or name in view)
+        if not 0 < len(_label_text(view, name)) <= MAX_LABEL_CHARS and (name == "title" or name in view)
     ]
     inputs = [block for block in view["blocks"] if block.get("type") == "input"]
     if inputs and "submit" not in view:
         faults.append("[ERROR] missing required field: submit [json-pointer:/view]")
-    if len(view.get("private_metadata") or "") > METADATA:
-        faults.append(f"[ERROR] must be less than {METADATA + 1} characters [json-pointer:/view/private_metadata]")
-    if len(view["blocks"]) > BLOCKS:
-        faults.append(f"[ERROR] no more than {BLOCKS} items allowed [json-pointer:/view/blocks]")
+    if len(view.get("private_metadata") or "") > MAX_METADATA_CHARS:
+        faults.append(
+            f"[ERROR] must be less than {MAX_METADATA_CHARS + 1} characters [json-pointer:/view/private_metadata]"
+        )
+    if len(view["blocks"]) > MAX_VIEW_BLOCKS:
+        faults.append(f"[ERROR] no more than {MAX_VIEW_BLOCKS} items allowed [json-pointer:/view/blocks]")
     if faults:
         raise SlackError("invalid_arguments", messages=faults)
-    check_blocks(_others(view["blocks"]))
+    check_blocks(_without_inputs(view["blocks"]))
     return view
 
 
-def _others(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _without_inputs(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [block for block in blocks if block.get("type") != "input"]
 
 
-def _text(view: Mapping[str, Any], name: str) -> str:
+def _label_text(view: Mapping[str, Any], name: str) -> str:
     return str((view.get(name) or {}).get("text", ""))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from sandbox.slack.api.messages import content_of
+from sandbox.slack.api.messages import parse_content
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.http_mode import EnvelopeSender
@@ -73,7 +73,7 @@ class SlashCommands:
                 "api_app_id": self._workspace.app_id,
                 "is_enterprise_install": False,
                 "response_url": response_base_url + key,
-                "trigger_id": self._views.trigger(user),
+                "trigger_id": self._views.create_trigger_id(user),
             },
         )
         try:
@@ -126,11 +126,11 @@ class SlashCommands:
         if original is not None and arguments.flag("delete_original"):
             return self._workspace.delete_message(original)
         if original is not None and arguments.flag("replace_original"):
-            return self._workspace.update_message(original, content_of(arguments), edited=False)
+            return self._workspace.update_message(original, parse_content(arguments), edited=False)
         public = arguments.text("response_type") == "in_channel"
         message = self._workspace.post_message(
             invocation.channel,
-            content_of(arguments),
+            parse_content(arguments),
             ephemeral_to=None if public else invocation.user.id,
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,

@@ -58,7 +58,7 @@ class SlackInteractions:
         url = self._commands.create_response_url(user, message.channel, response_base_url, message)
         payload = self._base_payload("block_actions", user) | {
             "container": container | ({"thread_ts": message.thread_ts} if message.thread_ts else {}),
-            "trigger_id": self._views.trigger(user),
+            "trigger_id": self._views.create_trigger_id(user),
             "channel": _channel_payload(message.channel),
             "state": {"values": {}},
             "response_url": url,
@@ -74,7 +74,7 @@ class SlackInteractions:
         """Use a shortcut of a message's menu; whether the app acknowledged it in time."""
         payload = self._base_payload("message_action", user) | {
             "callback_id": callback_id,
-            "trigger_id": self._views.trigger(user),
+            "trigger_id": self._views.create_trigger_id(user),
             "message_ts": message.ts,
             "message": self._payloads.message(message),
             "channel": _channel_payload(message.channel),
@@ -92,15 +92,15 @@ class SlackInteractions:
         Raises:
             ValueError: it is not open, or asks for something else.
         """
-        if view not in self._views.open or values.keys() != view.inputs.keys():
+        if view not in self._views.open_views or values.keys() != view.inputs.keys():
             raise ValueError(f"the modal asks for {', '.join(view.inputs)}")
         filled: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             block = view.inputs[name]
             filled.setdefault(block["block_id"], {})[name] = {"type": block["element"]["type"], "value": value}
         payload = self._base_payload("view_submission", view.user) | {
-            "trigger_id": self._views.trigger(view.user),
-            "view": self._views.told(view, filled),
+            "trigger_id": self._views.create_trigger_id(view.user),
+            "view": self._views.view_payload(view, filled),
         }
         delivery = await self._send(payload)
         if delivery is None:
@@ -109,7 +109,7 @@ class SlackInteractions:
         view.errors = response.get("errors", {}) if response.get("response_action") == "errors" else {}
         if view.errors:
             return False
-        self._views.open.remove(view)
+        self._views.open_views.remove(view)
         return True
 
     async def _send(self, payload: dict[str, Any]) -> EnvelopeDelivery | None:

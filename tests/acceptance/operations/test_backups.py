@@ -29,7 +29,7 @@ def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
         with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
             database.execute(f"VACUUM INTO '{copy}'")
     else:
-        command: list[str | Path] = [server.programs / "pg_dump", "--format=custom", f"--file={copy}", url]
+        command: list[str | Path] = [server.bin_folder / "pg_dump", "--format=custom", f"--file={copy}", url]
         subprocess.run(command, check=True)
 
 
@@ -37,9 +37,9 @@ def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
     """Restore a backup into a new database, and return its URL."""
     if url.startswith("sqlite"):
         return f"sqlite:///{copy}"
-    there = server.create(f"restored_{uuid4().hex}")
+    there = server.create_database(f"restored_{uuid4().hex}")
     command: list[str | Path] = [
-        server.programs / "pg_restore",
+        server.bin_folder / "pg_restore",
         "--no-owner",
         "--exit-on-error",
         f"--dbname={there}",

@@ -10,7 +10,7 @@ from bot.server import LIVENESS_PATH, READINESS_PATH
 from channels.slack.client.http_mode import PATH
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ReceivedRequest, Say, ScriptedOpenAI, Turn
-from sandbox.procfile import Dyno, Foreman, free_port
+from sandbox.procfile import Dyno, Foreman, find_free_port
 from sandbox.slack import EnvelopeRecord, SlackSandbox
 from tests.acceptance.conftest import Program, With
 from tests.acceptance.platforms import Discord, Platform, Slack
@@ -40,7 +40,7 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
         }
         foreman = Foreman(ROOT / "Procfile", tmp_path, settings, path=python.parent)
         release = await foreman.start("release")
-        assert await release.ends() == 0, foreman.log.read_text()
+        assert await release.wait_for_exit() == 0, foreman.log.read_text()
         dyno = await _start(foreman)
         try:
             asked: list[asyncio.Task[None]] = []
@@ -49,13 +49,13 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
                     asked.append(asyncio.create_task(_talk(platform, number)))
             for _ in range(2):
                 await asyncio.sleep(2.0)  # during running answers
-                assert await dyno.stop() == 0, foreman.log.read_text()[-4000:]
+                assert await dyno.terminate() == 0, foreman.log.read_text()[-4000:]
                 dyno = await _start(foreman)
             try:
                 await asyncio.wait_for(asyncio.gather(*asked), 45)
             except TimeoutError:
                 raise TimeoutError(foreman.log.read_text()[-6000:]) from None
-            assert await dyno.stop() == 0
+            assert await dyno.terminate() == 0
         finally:
             await dyno.kill()
 
@@ -63,9 +63,9 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
 async def _start(foreman: Foreman) -> Dyno:
     """Start a web process. Heroku requires that it listens within 60 seconds."""
     dyno = await foreman.start("web")
-    await dyno.listens(LIVENESS_PATH)
+    await dyno.wait_until_ready(LIVENESS_PATH)
     assert await dyno.probe(READINESS_PATH) in ((503, "starting\n"), (200, "ready\n"))
-    await dyno.listens(READINESS_PATH)
+    await dyno.wait_until_ready(READINESS_PATH)
     return dyno
 
 
@@ -84,7 +84,7 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
 ) -> None:
     """Heroku: an eco dyno sleeps after 30 minutes without a request; the next request starts it."""
     async with ScriptedOpenAI(says_it_again) as model, SlackSandbox(speed=30) as slack:
-        port = free_port()
+        port = find_free_port()
         slack.socket_mode = False
         slack.request_url.url = f"http://127.0.0.1:{port}{PATH}"
         settings = {

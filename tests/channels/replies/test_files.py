@@ -79,7 +79,7 @@ async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(
         await ended(talk)
         assert sorted(talk.files()) == sorted(MADE)
         assert alts(talk) == ["A curve: up"]
-        assert "The user gets this file with your answer." in str(talk.bot.model.asked[1].results)
+        assert "The user gets this file with your answer." in str(talk.bot.model.received[1].tool_results)
         await talk.press(words.REGENERATE)
         await says(talk, "Once more.")
         await ended(talk, 2)

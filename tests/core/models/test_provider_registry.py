@@ -74,7 +74,7 @@ async def test_googles_address_is_a_setting() -> None:
         provider, name = make_provider("gemini-2.5-flash", endpoints)
         await probe_model(provider, name)
         await provider.aclose()
-    assert server.asked[0].model == "gemini-2.5-flash"
+    assert server.received[0].model == "gemini-2.5-flash"
 
 
 async def test_anthropics_address_is_a_setting() -> None:
@@ -83,7 +83,7 @@ async def test_anthropics_address_is_a_setting() -> None:
         provider, name = make_provider("anthropic/claude-x", endpoints)
         await probe_model(provider, name)
         await provider.aclose()
-    assert server.asked[0].model == "claude-x"
+    assert server.received[0].model == "claude-x"
 
 
 def test_keys_are_not_shown() -> None:
@@ -91,13 +91,13 @@ def test_keys_are_not_shown() -> None:
 
 
 async def test_a_probe_ends_after_the_first_event(wire: ConnectedProvider) -> None:
-    wire.server.then([Think("Hm."), Stall()])
+    wire.server.add_turns([Think("Hm."), Stall()])
     await probe_model(wire.provider, "the-model")
     await wire.server.wait_for_disconnects(1)
 
 
 async def test_a_probe_of_a_silent_model_times_out(wire: ConnectedProvider) -> None:
-    wire.server.then([Stall()])
+    wire.server.add_turns([Stall()])
     async with asyncio.timeout(30):
         with pytest.raises(ProviderStreamError, match="said nothing for"):
             await probe_model(wire.provider, "the-model", seconds=0.2)

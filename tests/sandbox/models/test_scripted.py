@@ -32,7 +32,7 @@ from sandbox.models import (
     Step,
     Think,
 )
-from sandbox.models.script import split
+from sandbox.models.script import split_text
 
 Server = ScriptedGemini | ScriptedOpenAI | ScriptedAnthropic
 each = pytest.mark.parametrize("kind", [ScriptedGemini, ScriptedOpenAI, ScriptedAnthropic])
@@ -195,13 +195,13 @@ async def test_a_script_may_be_a_function_of_what_is_asked(kind: Callable[..., S
         answers = await asyncio.gather(post(server, "one"), post(server, "two", stream=True))
     assert "one!" in answers[0][1]
     assert "two!" in answers[1][1]
-    assert sorted(asked.text for asked in server.asked) == ["one", "two"]
+    assert sorted(asked.text for asked in server.received) == ["one", "two"]
 
 
 @each
 async def test_turns_are_played_in_order_and_more_may_be_added(kind: Callable[..., Server]) -> None:
     async with kind(["first"]) as server:
-        server.then("second", [Say("third")])
+        server.add_turns("second", [Say("third")])
         for word in ("first", "second", "third"):
             assert word in (await post(server))[1]
         status, body = await post(server)
@@ -271,6 +271,6 @@ async def test_an_answer_can_be_held_back(kind: Callable[..., Server]) -> None:
 
 @given(st.text(), st.integers(1, 9))
 def test_pieces_make_the_whole(text: str, pieces: int) -> None:
-    parts = split(text, pieces)
+    parts = split_text(text, pieces)
     assert "".join(parts) == text
     assert 1 <= len(parts) <= pieces

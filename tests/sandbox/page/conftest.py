@@ -16,7 +16,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from bot.sandbox import command as sandbox
 from bot.settings import load_settings
-from sandbox.environment import inherited
+from sandbox.environment import clean_environment
 from sandbox.models import ReceivedRequest, ScriptedOpenAI, Turn
 from tests.processes.fork_server import Zygote
 
@@ -125,7 +125,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Asy
         return stages[0].answer(asked)
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in os.environ.keys() - inherited().keys():
+        for name in os.environ.keys() - clean_environment().keys():
             patch.delenv(name)
         patch.setattr(sys, "executable", str(zygote.python))
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{folder}")

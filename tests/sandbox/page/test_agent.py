@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from core.errors import StoreError
-from sandbox.environment import inherited
+from sandbox.environment import clean_environment
 from tests.sandbox.page.conftest import ROOT, sandboxed
 
 AGENT = """
@@ -21,7 +21,7 @@ root_agent = LlmAgent(name="mine", instruction="Say hello.")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in os.environ.keys() - inherited().keys():
+    for name in os.environ.keys() - clean_environment().keys():
         monkeypatch.delenv(name)
     folder = tmp_path / "mine"
     folder.mkdir()

@@ -153,7 +153,7 @@ async def test_what_asks_first_is_approved_and_only_by_who_may(page: Page, stage
     def answer(asked: ReceivedRequest) -> Turn:
         return (
             "It is paid back."
-            if asked.results
+            if asked.tool_results
             else [Say("I would pay it back."), CallTool("refund", {"amount": 120}, id="c1")]
         )
 

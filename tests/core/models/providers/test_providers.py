@@ -54,7 +54,7 @@ ADD = ToolSpec(
 
 
 async def test_text_comes_delta_by_delta_and_ends_with_done(wire: ConnectedProvider) -> None:
-    wire.server.then([Say("Hello world", pieces=2), Finish(input=11, output=3, thinking=2, cached=4)])
+    wire.server.add_turns([Say("Hello world", pieces=2), Finish(input=11, output=3, thinking=2, cached=4)])
     *texts, done = await wire.collect_events()
     assert [text.text for text in texts if isinstance(text, Text)] == ["Hello ", "world"]
     assert isinstance(done, Done)
@@ -64,7 +64,7 @@ async def test_text_comes_delta_by_delta_and_ends_with_done(wire: ConnectedProvi
 
 async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: ConnectedProvider) -> None:
     more = asyncio.Event()
-    wire.server.then([Say("first"), Pause(more), Say("second")])
+    wire.server.add_turns([Say("first"), Pause(more), Say("second")])
     request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
     async with asyncio.timeout(30), aclosing(wire.stream(request)) as events:
         assert await anext(events) == Text("first")
@@ -73,14 +73,14 @@ async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: ConnectedPro
 
 
 async def test_thinking_is_separate_from_the_answer(wire: ConnectedProvider) -> None:
-    wire.server.then([Think("Let me see."), Say("42")])
+    wire.server.add_turns([Think("Let me see."), Say("42")])
     thought, text, _ = await wire.collect_events()
     assert (thought, text) == (Thought("Let me see."), Text("42"))
 
 
 async def test_parallel_calls_are_complete_and_in_order(wire: ConnectedProvider) -> None:
     calls = [CallTool("add", {"a": 1, "b": 2}, id="c1"), CallTool("add", {"a": 3, "b": 4}, id="c2")]
-    wire.server.then([Say("One moment."), *calls])
+    wire.server.add_turns([Say("One moment."), *calls])
     text, first, second, done = await wire.collect_events(tools=[ADD])
     assert text == Text("One moment.")
     assert first == ToolCall("c1", "add", {"a": 1, "b": 2})
@@ -90,7 +90,7 @@ async def test_parallel_calls_are_complete_and_in_order(wire: ConnectedProvider)
 
 
 async def test_the_request_has_the_system_message_the_history_and_the_tools(wire: ConnectedProvider) -> None:
-    wire.server.then("3")
+    wire.server.add_turns("3")
     await wire.collect_events(
         ModelMessage("system", (Text("Be brief."),)),
         ModelMessage("user", (Text("1 + 2?"),)),
@@ -98,29 +98,29 @@ async def test_the_request_has_the_system_message_the_history_and_the_tools(wire
         ModelMessage("tool", (ToolResult("c1", "add", {"result": 3}),)),
         tools=[ADD],
     )
-    asked = wire.server.asked[0]
+    asked = wire.server.received[0]
     assert asked.model == "the-model"
     assert asked.system == "Be brief."
     assert asked.text == "1 + 2?"
     assert asked.tools == ("add",)
-    result = asked.results[0]
+    result = asked.tool_results[0]
     assert (result.id, result.name, result.content) == ("c1", "add", {"result": 3})
 
 
 async def test_a_call_of_an_invalid_tool_name_does_not_break_later_requests(wire: ConnectedProvider) -> None:
-    wire.server.then("ok")
+    wire.server.add_turns("ok")
     name = "weather in\n'Paris'? " + "a" * 80
     await wire.collect_events(
         ModelMessage("user", (Text("Hi"),)),
         ModelMessage("assistant", (ToolCall("c1", name, {}), ToolCall("c2", "", {}))),
         ModelMessage("tool", (ToolResult("c1", name, {}), ToolResult("c2", "", {}))),
     )
-    names = [result.name for result in wire.server.asked[0].results]
+    names = [result.name for result in wire.server.received[0].tool_results]
     assert names == [("weather_in__Paris___" + "a" * 80)[:64], "_"]
 
 
 async def test_sampling_and_limits_reach_the_wire(wire: ConnectedProvider) -> None:
-    wire.server.then("ok")
+    wire.server.add_turns("ok")
     config = types.GenerateContentConfig(
         temperature=0.5, max_output_tokens=77, stop_sequences=["END"], labels={"adk": "bot"}
     )
@@ -134,14 +134,14 @@ async def test_sampling_and_limits_reach_the_wire(wire: ConnectedProvider) -> No
 
 
 async def test_nucleus_sampling_reaches_the_wire(wire: ConnectedProvider) -> None:
-    wire.server.then("ok")
+    wire.server.add_turns("ok")
     await wire.collect_events(config=types.GenerateContentConfig(top_p=0.9))
     body = wire.server.requests[0]
     assert body.get("generationConfig", {}).get("topP", body.get("top_p")) == 0.9
 
 
 async def test_an_answer_schema_reaches_the_wire(wire: ConnectedProvider) -> None:
-    wire.server.then("{}")
+    wire.server.add_turns("{}")
     schema = types.Schema(type=types.Type.OBJECT, properties={"n": types.Schema(type=types.Type.INTEGER)})
     config = types.GenerateContentConfig(response_schema=schema, response_mime_type="application/json")
     await wire.collect_events(config=config)
@@ -157,7 +157,7 @@ async def test_an_answer_schema_reaches_the_wire(wire: ConnectedProvider) -> Non
 
 
 async def test_an_image_reaches_the_wire(wire: ConnectedProvider) -> None:
-    wire.server.then("A cat.")
+    wire.server.add_turns("A cat.")
     await wire.collect_events(ModelMessage("user", (Text("What is this?"), Media("image/png", b"\x89PNG"))))
     assert "iVBORw==" in str(wire.server.requests[0])
 
@@ -180,7 +180,7 @@ async def test_an_image_reaches_the_wire(wire: ConnectedProvider) -> None:
 async def test_a_refusal_has_its_own_error(
     wire: ConnectedProvider, fail: Fail, kind: type[ProviderError], retryable: bool
 ) -> None:
-    wire.server.then(fail)
+    wire.server.add_turns(fail)
     error = await wire.get_error()
     assert type(error) is kind
     assert isinstance(error, ProviderError)
@@ -213,7 +213,7 @@ async def test_an_unreachable_server_is_unavailable(vendor: str) -> None:
 
 
 async def test_a_broken_connection_is_unavailable(wire: ConnectedProvider) -> None:
-    wire.server.then([Say("Hel"), DropConnection()])
+    wire.server.add_turns([Say("Hel"), DropConnection()])
     text, failed = await wire.collect_events()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)
@@ -221,7 +221,7 @@ async def test_a_broken_connection_is_unavailable(wire: ConnectedProvider) -> No
 
 
 async def test_an_error_within_a_stream_has_its_own_class(wire: ConnectedProvider) -> None:
-    wire.server.then([Say("Hel"), Fail(503)])
+    wire.server.add_turns([Say("Hel"), Fail(503)])
     _, failed = await wire.collect_events()
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderUnavailableError)
@@ -229,7 +229,7 @@ async def test_an_error_within_a_stream_has_its_own_class(wire: ConnectedProvide
 
 @pytest.mark.parametrize("step", [CorruptChunk(), Fail(500, body="<html>oops</html>")], ids=["a chunk", "an error"])
 async def test_invalid_json_in_a_stream_is_unavailable(wire: ConnectedProvider, step: Step) -> None:
-    wire.server.then([Say("Hel"), step])
+    wire.server.add_turns([Say("Hel"), step])
     text, failed = await wire.collect_events()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)
@@ -238,7 +238,7 @@ async def test_invalid_json_in_a_stream_is_unavailable(wire: ConnectedProvider, 
 
 
 async def test_a_stream_without_a_finish_reason_is_an_error(wire: ConnectedProvider) -> None:
-    wire.server.then([Say("Hel"), EndStream()])
+    wire.server.add_turns([Say("Hel"), EndStream()])
     text, failed = await wire.collect_events()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)
@@ -256,7 +256,7 @@ async def test_a_stream_without_a_finish_reason_is_an_error(wire: ConnectedProvi
 async def test_the_finish_reason_is_passed_on(
     wire: ConnectedProvider, vendor: str, words: dict[str, str], finish: types.FinishReason
 ) -> None:
-    wire.server.then([Say("Half an ans"), Finish(words[vendor])])
+    wire.server.add_turns([Say("Half an ans"), Finish(words[vendor])])
     *_, done = await wire.collect_events()
     assert isinstance(done, Done)
     assert done.finish_reason is finish
@@ -264,7 +264,7 @@ async def test_the_finish_reason_is_passed_on(
 
 @pytest.mark.parametrize("before", [[], [Say("Hel")]], ids=["before the answer", "within the answer"])
 async def test_closing_the_stream_closes_the_connection(wire: ConnectedProvider, before: list[Say]) -> None:
-    wire.server.then([*before, Stall()])
+    wire.server.add_turns([*before, Stall()])
     adapter = ModelAdapter(model="the-model", provider=wire.provider, idle_seconds=0.3)
     with pytest.raises(ProviderStreamError, match=r"said nothing for 0\.3 seconds"):
         await _collect(adapter, stream=True)
@@ -272,7 +272,7 @@ async def test_closing_the_stream_closes_the_connection(wire: ConnectedProvider,
 
 
 async def test_a_cancelled_turn_closes_the_connection(wire: ConnectedProvider) -> None:
-    wire.server.then([Say("Hel"), Stall()])
+    wire.server.add_turns([Say("Hel"), Stall()])
     task = asyncio.create_task(wire.collect_events())
     await wire.server.wait_for_requests(1)
     task.cancel()
@@ -282,7 +282,7 @@ async def test_a_cancelled_turn_closes_the_connection(wire: ConnectedProvider) -
 
 
 async def test_leaving_a_stream_early_closes_the_connection(wire: ConnectedProvider) -> None:
-    wire.server.then([Say("Hel"), Stall()])
+    wire.server.add_turns([Say("Hel"), Stall()])
     request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
     async with aclosing(wire.stream(request)) as events:
         await anext(events)
@@ -290,14 +290,14 @@ async def test_leaving_a_stream_early_closes_the_connection(wire: ConnectedProvi
 
 
 async def test_concurrent_calls_do_not_mix(wire: ConnectedProvider) -> None:
-    wire.server.then(*["same"] * 20)
+    wire.server.add_turns(*["same"] * 20)
     answers = await asyncio.gather(*(wire.collect_events() for _ in range(20)))
     assert all(answer[0] == Text("same") for answer in answers)
     assert len(wire.server.requests) == 20
 
 
 async def test_a_blocked_answer_without_text_has_its_own_error(wire: ConnectedProvider, vendor: str) -> None:
-    wire.server.then([Finish({"gemini": "SAFETY", "openai": "content_filter", "anthropic": "refusal"}[vendor])])
+    wire.server.add_turns([Finish({"gemini": "SAFETY", "openai": "content_filter", "anthropic": "refusal"}[vendor])])
     with pytest.raises(ContentBlockedError):
         await _collect(ModelAdapter(model="the-model", provider=wire.provider))
 
