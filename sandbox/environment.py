@@ -1,4 +1,4 @@
-"""What a program that is tried has of the environment: nothing that is a setting of whoever tries it."""
+"""Environment of a program under test, without the settings of the calling process."""
 
 import os
 
@@ -29,5 +29,5 @@ SETTING_PREFIXES = (
 
 
 def clean_environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTING_PREFIXES)}
-    return {**kept, "PORT": "0"}  # several programs at once have one machine
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTING_PREFIXES)}
+    return {**environment, "PORT": "0"}  # several programs run on one machine

@@ -1,4 +1,4 @@
-"""Faults that are to come: the same for both platforms, whatever they are there."""
+"""Queue of pending faults per API call, shared by both platforms."""
 
 from collections import deque
 from collections.abc import Collection
@@ -8,7 +8,7 @@ FaultKind = Literal["fail", "rate_limit", "lose_response", "delay"]
 
 
 class Fault(Protocol):
-    """A fault. Two that are asked for are two, though they be alike."""
+    """A fault, compared by identity: two equal requests are two faults."""
 
     @property
     def kind(self) -> FaultKind: ...
@@ -18,18 +18,18 @@ F = TypeVar("F", bound=Fault)
 
 
 class FaultQueue(Generic[F]):
-    """Each call's faults, used up in the order in which they were asked for."""
+    """Pending faults of each call, first in, first out."""
 
     def __init__(self) -> None:
         self._pending: dict[str, deque[F]] = {}
 
     def add(self, calls: Collection[str], times: int, fault: F) -> None:
-        """So many times; of several calls, it is the first one that is made."""
+        """Add the fault `times` times; the first of several `calls` to happen gets it."""
         for call in calls:
             self._pending.setdefault(call, deque()).extend([fault] * times)
 
     def take(self, call: str) -> F | None:
-        """The fault that this call meets."""
+        """Remove and return the next fault of this call."""
         if not (pending := self._pending.get(call)):
             return None
         fault = pending.popleft()
@@ -39,14 +39,13 @@ class FaultQueue(Generic[F]):
         return fault
 
     def cancel(self, kind: FaultKind) -> None:
-        """Those of this kind do not come."""
+        """Remove all pending faults of this kind."""
         for call, faults in self._pending.items():
             self._pending[call] = deque(fault for fault in faults if fault.kind != kind)
 
     def has_pending(self, kind: FaultKind) -> bool:
-        """Whether one of this kind is still to come."""
+        """Return whether a fault of this kind is pending."""
         return any(fault.kind == kind for faults in self._pending.values() for fault in faults)
 
     def clear(self) -> None:
-        """None comes."""
         self._pending.clear()

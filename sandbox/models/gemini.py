@@ -1,4 +1,4 @@
-"""A scripted model behind the Gemini API.
+"""Scripted model with the Gemini API.
 
 Gemini: https://ai.google.dev/api/generate-content
 """
@@ -50,7 +50,7 @@ class ScriptedGemini(ScriptedServer):
         return {"error": {"code": fail.status, "message": fail.message, "status": status, "details": details}}
 
     def error_response(self, fail: Fail) -> web.Response:
-        """Gemini: the time to wait stands in the body's details, in no header."""
+        """Return the error without `Retry-After`: Gemini puts the delay into the body."""
         response = super().error_response(fail)
         if "Retry-After" not in fail.headers:
             response.headers.popall("Retry-After", None)
@@ -58,15 +58,15 @@ class ScriptedGemini(ScriptedServer):
 
     async def _handle_generation(self, request: web.Request) -> web.StreamResponse:
         model = request.match_info["model"]
-        if (refusal := self._check_request(request, model)) is not None:
-            return refusal
+        if (error := self._check_request(request, model)) is not None:
+            return error
         streaming = request.match_info["method"] == "streamGenerateContent"
-        asked = _parse_request(await request.json(), model, request.headers, streaming)
-        return await self.play(request, asked, _GeminiWireFormat(model), b"")
+        received = _parse_request(await request.json(), model, request.headers, streaming)
+        return await self.play(request, received, _GeminiWireFormat(model), b"")
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        if (refusal := self._check_request(request)) is not None:
-            return refusal
+        if (error := self._check_request(request)) is not None:
+            return error
         return web.json_response({"models": [_model_entry(name) for name in self._models or ()]})
 
     async def _get_model(self, request: web.Request) -> web.Response:
@@ -116,9 +116,9 @@ class _GeminiWireFormat(WireFormat):
         self._parts.append(part)
         return self._candidate([part])
 
-    def _candidate(self, parts: Sequence[Chunk], **more: Any) -> Chunk:
+    def _candidate(self, parts: Sequence[Chunk], **fields: Any) -> Chunk:
         return {
-            "candidates": [{"content": {"role": "model", "parts": parts}, "index": 0, **more}],
+            "candidates": [{"content": {"role": "model", "parts": parts}, "index": 0, **fields}],
             "usageMetadata": self._usage,
             "modelVersion": self._model,
             "responseId": "scripted",
@@ -126,7 +126,7 @@ class _GeminiWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """Gemini: the tokens of the thoughts are counted beside those of the candidates, not among them."""
+        """Usage; `candidatesTokenCount` does not include thoughts."""
         finish = self._finish
         return {
             "promptTokenCount": finish.input,
@@ -147,12 +147,12 @@ def _model_entry(name: str) -> Chunk:
 
 def _parse_request(body: dict[str, Any], model: str, headers: Mapping[str, str], streaming: bool) -> ReceivedRequest:
     contents = body["contents"]
-    said = [(content.get("role", "user"), _join_text(content)) for content in contents]
+    texts = [(content.get("role", "user"), _join_text(content)) for content in contents]
     return ReceivedRequest(
         model=model,
-        text=next((text for role, text in reversed(said) if role == "user" and text), ""),
+        text=next((text for role, text in reversed(texts) if role == "user" and text), ""),
         system=_join_text(body.get("systemInstruction") or {}),
-        messages=tuple(said),
+        messages=tuple(texts),
         tools=tuple(
             declaration["name"]
             for tool in body.get("tools") or ()

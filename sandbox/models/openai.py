@@ -1,4 +1,4 @@
-"""A scripted model behind OpenAI's chat completions API.
+"""Scripted model with OpenAI's chat completions API.
 
 OpenAI: https://platform.openai.com/docs/api-reference/chat
 """
@@ -51,15 +51,15 @@ class ScriptedOpenAI(ScriptedServer):
 
     async def _handle_completion(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        if (refusal := self._check_request(request, body["model"])) is not None:
-            return refusal
-        asked = _parse_request(body, request.headers)
+        if (error := self._check_request(request, body["model"])) is not None:
+            return error
+        received = _parse_request(body, request.headers)
         usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        return await self.play(request, asked, _OpenAIWireFormat(asked.model, usage), b"data: [DONE]\n\n")
+        return await self.play(request, received, _OpenAIWireFormat(received.model, usage), b"data: [DONE]\n\n")
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        if (refusal := self._check_request(request)) is not None:
-            return refusal
+        if (error := self._check_request(request)) is not None:
+            return error
         return web.json_response({"object": "list", "data": [_model_entry(name) for name in self._models or ()]})
 
     async def _get_model(self, request: web.Request) -> web.Response:
@@ -136,14 +136,14 @@ class _OpenAIWireFormat(WireFormat):
     def _delta(self, delta: Chunk, finish: str | None = None) -> Chunk:
         return self._chunk([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}])
 
-    def _chunk(self, choices: list[Chunk], **more: Any) -> Chunk:
+    def _chunk(self, choices: list[Chunk], **fields: Any) -> Chunk:
         return {
             "id": "chatcmpl-scripted",
             "object": "chat.completion.chunk",
             "created": 1_700_000_000,
             "model": self._model,
             "choices": choices,
-            **more,
+            **fields,
         }
 
     @property
@@ -152,7 +152,7 @@ class _OpenAIWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """OpenAI: `completion_tokens` includes those of the reasoning, `prompt_tokens` the cached ones."""
+        """Usage; `completion_tokens` includes reasoning, `prompt_tokens` the cached ones."""
         finish = self._finish
         output = finish.output + finish.thinking
         return {
@@ -174,14 +174,14 @@ def _model_entry(name: str) -> Chunk:
 
 def _parse_request(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
     messages = body["messages"]
-    said = [
+    texts = [
         (message["role"], _join_text(message.get("content"))) for message in messages if message["role"] != "system"
     ]
     return ReceivedRequest(
         model=body["model"],
-        text=next((text for role, text in reversed(said) if role == "user"), ""),
+        text=next((text for role, text in reversed(texts) if role == "user"), ""),
         system="\n".join(_join_text(message["content"]) for message in messages if message["role"] == "system"),
-        messages=tuple(said),
+        messages=tuple(texts),
         tools=tuple(tool["function"]["name"] for tool in body.get("tools") or ()),
         tool_results=tuple(_parse_tool_results(messages)),
         body=body,

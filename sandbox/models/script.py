@@ -1,12 +1,12 @@
-"""What a scripted model does, in words that every vendor's wire can say.
+"""Scripts of model servers, independent of the vendor.
 
-A script is a list of turns, one for each request, or a function that answers a request with a turn. A turn is
-a list of steps; a lone step or a lone string will do:
+A script is a list of turns, one per request, or a function that returns the turn for a request. A turn is a list of
+steps, a single step or a string:
 
-    ScriptedOpenAI(["Hello!", [Think("hm"), Call("add", {"a": 1}), Call("add", {"a": 2})], "Done."])
-    ScriptedGemini(lambda asked: f"You said: {asked.text}")
+    ScriptedOpenAI(["Hello!", [Think("hm"), CallTool("add", {"a": 1}), CallTool("add", {"a": 2})], "Done."])
+    ScriptedGemini(lambda request: f"You said: {request.text}")
 
-A turn that does not say how it ends, ends well.
+A turn without a final step ends with `Finish()`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Text, in `pieces` deltas about as long as each other, with `pace` seconds between two of them."""
+    """Text in `pieces` deltas of similar length, `pace` seconds apart."""
 
     text: str
     pieces: int = 1
@@ -27,7 +27,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Thinking that the model lets see."""
+    """Visible thinking of the model."""
 
     text: str
     pieces: int = 1
@@ -37,12 +37,12 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class CallTool:
-    """A tool call.
+    """Tool call.
 
     Attributes:
-        id: the call's id; without one the wire carries none.
-        pieces: over how many deltas the arguments are split, where the wire knows such a thing (OpenAI).
-        raw: the arguments as they stand, which may be no JSON at all (OpenAI).
+        id: the id of the call; None sends none.
+        pieces: number of deltas for the arguments, where the vendor has such deltas.
+        raw: the arguments as text, perhaps invalid JSON, in place of `arguments`.
     """
 
     name: str
@@ -55,14 +55,18 @@ class CallTool:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing comes for some seconds, or until an event is set."""
+    """Pause for some seconds, or until an event is set."""
 
     until: asyncio.Event | float
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How the model ends: `reason` in the vendor's own words, or by default what fits; usage in tokens."""
+    """End of the response, with token usage.
+
+    Attributes:
+        reason: the vendor's finish reason; by default the one that fits.
+    """
 
     reason: str | None = None
     input: int = 7
@@ -74,12 +78,12 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An error in the vendor's shape: as the answer's HTTP status, or within the stream once that has begun.
+    """Error in the vendor's format: an HTTP status, or an event in a started stream.
 
     Attributes:
-        code: the vendor's word for it (`insufficient_quota`, `RESOURCE_EXHAUSTED`).
-        retry_after: seconds, told the way the vendor tells them.
-        body: the body as it stands, instead of the vendor's shape.
+        code: the vendor's error code (`insufficient_quota`, `RESOURCE_EXHAUSTED`).
+        retry_after: seconds until a retry, in the vendor's format.
+        body: a body in place of the vendor's format.
     """
 
     status: int
@@ -92,31 +96,31 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class RawChunk:
-    """A chunk as it stands (JSON), for what this language has no word for."""
+    """Chunk of JSON that is sent unchanged."""
 
     chunk: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CorruptChunk:
-    """Data that is no chunk, nor JSON at all, in the middle of a stream."""
+    """Invalid JSON in the middle of a stream."""
 
     data: str = '{"oops'
 
 
 @dataclass(frozen=True, slots=True)
 class DropConnection:
-    """The connection breaks."""
+    """Abort of the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndStream:
-    """The stream ends in good order, but without the model's having said that it is done."""
+    """Regular end of the stream without a finish reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing comes any more, and the connection stays open."""
+    """Open connection without further data."""
 
 
 Step = Say | Think | CallTool | Pause | Finish | Fail | RawChunk | CorruptChunk | DropConnection | EndStream | Stall
@@ -125,7 +129,7 @@ Turn = str | Step | Sequence[Step]
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a tool gave back."""
+    """Result of a tool call."""
 
     id: str | None
     name: str | None
@@ -134,15 +138,15 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """A request as a script reads it, whatever the wire.
+    """Request to a model, independent of the vendor.
 
     Attributes:
-        text: what the newest user message says.
+        text: the newest user message.
         system: the system message.
-        messages: (role, text) of each message, in order, the system message left out.
-        tools: the names of the tools that the model may call.
-        results: the tool results that came since the model last spoke.
-        body: the request as it came.
+        messages: (role, text) of each message except the system message, in order.
+        tools: names of the available tools.
+        tool_results: the tool results after the model's last message.
+        body: the body of the request.
     """
 
     model: str
@@ -160,7 +164,7 @@ Script = Sequence[Turn] | Callable[[ReceivedRequest], Turn]
 
 
 class ScriptPlayer:
-    """Hands out the turns of a script, one a request."""
+    """Turns of a script, one per request."""
 
     def __init__(self, script: Script = ()) -> None:
         self._respond = script if callable(script) else None
@@ -170,7 +174,7 @@ class ScriptPlayer:
         self._turns.extend(turns)
 
     def next_turn(self, request: ReceivedRequest) -> Sequence[Step]:
-        """The turn for a request; one for which the script has nothing is refused with status 400."""
+        """Return the steps for a request; without a turn, an error with status 400."""
         if self._respond is not None:
             turn = self._respond(request)
         elif self._turns:
@@ -183,6 +187,6 @@ class ScriptPlayer:
 
 
 def split_text(text: str, pieces: int) -> list[str]:
-    """`text` in at most `pieces` parts about as long as each other; an empty text is one empty part."""
+    """Split a text into at most `pieces` parts of similar length; an empty one into [""]."""
     size = max(1, -(-len(text) // max(1, pieces)))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]

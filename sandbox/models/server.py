@@ -1,4 +1,4 @@
-"""The HTTP server under every scripted model: it listens, records, and plays a script."""
+"""HTTP server of scripted models: records requests and plays a script."""
 
 import asyncio
 import json
@@ -30,33 +30,33 @@ Chunk = Mapping[str, Any]
 
 
 class WireFormat(ABC):
-    """One answer in a vendor's words."""
+    """Response in a vendor's format."""
 
     @abstractmethod
     def to_chunks(self, step: Step) -> Iterable[Chunk]:
-        """The chunks that say a step; a step with text is one piece of it."""
+        """Return the chunks of a step; a step with text is one piece of it."""
 
     @abstractmethod
     def body(self) -> Chunk:
-        """All that was said, as the one body of an answer that does not stream."""
+        """Return the body of the complete response, for a request without streaming."""
 
 
 class ScriptedServer(ABC):
-    """An asynchronous context manager: it listens on a free port of this machine while it is open.
+    """Model server on a free port of this machine, as an async context manager.
 
     Attributes:
-        requests: the body of each request to generate, in the order in which they came.
-        asked: the same requests, read.
-        disconnects: how many answers the client did not hear to their end.
+        requests: bodies of the generation requests, in order.
+        received: the same requests, parsed.
+        disconnects: number of responses that the client aborted.
     """
 
     def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
-        """Make a server.
+        """Create a server.
 
         Args:
-            script: the turns, or the function that gives them.
-            api_key: the one key that is accepted; by default any is, and none.
-            models: the names that are known; by default any is.
+            script: the turns, or a function that returns them.
+            api_key: the only accepted key; by default any key or none.
+            models: the known models; by default any.
         """
         self.requests: list[dict[str, Any]] = []
         self.received: list[ReceivedRequest] = []
@@ -87,11 +87,11 @@ class ScriptedServer(ABC):
         await self._runner.cleanup()
 
     async def wait_for_requests(self, count: int = 1, seconds: float = 20) -> None:
-        """Wait until `count` requests have come."""
+        """Wait for `count` requests."""
         await self._wait_until(lambda: len(self.requests) >= count, seconds)
 
     async def wait_for_disconnects(self, count: int = 1, seconds: float = 20) -> None:
-        """Wait until the client has hung up on `count` answers."""
+        """Wait until the client has aborted `count` responses."""
         await self._wait_until(lambda: self.disconnects >= count, seconds)
 
     @abstractmethod
@@ -99,10 +99,10 @@ class ScriptedServer(ABC):
 
     @abstractmethod
     def error_body(self, fail: Fail) -> Chunk:
-        """An error's body, in the vendor's shape."""
+        """Return the body of an error in the vendor's format."""
 
     def event_name(self, chunk: Chunk) -> str | None:
-        """The name of the server-sent event that a chunk is, where the vendor gives it one."""
+        """Return the server-sent event name of a chunk; None if the vendor has none."""
         return None
 
     def error_response(self, fail: Fail) -> web.Response:
@@ -115,7 +115,7 @@ class ScriptedServer(ABC):
     async def play(
         self, request: web.Request, received: ReceivedRequest, wire_format: WireFormat, terminator: bytes
     ) -> web.StreamResponse:
-        """Answer a request by the script; `last` closes a good stream."""
+        """Respond to a request with the next turn; `terminator` ends a stream."""
         async with self._changed:
             self.requests.append(dict(received.body))
             self.received.append(received)
@@ -161,7 +161,7 @@ class ScriptedServer(ABC):
         return response
 
     def _encode_event(self, chunk: Chunk, text: str | None = None) -> bytes:
-        """A chunk as a server-sent event, with `text` in its place if there is one."""
+        """Encode a chunk, or `text`, as a server-sent event."""
         name = self.event_name(chunk)
         head = f"event: {name}\n" if name else ""
         return f"{head}data: {json.dumps(chunk) if text is None else text}\n\n".encode()
@@ -193,7 +193,7 @@ class ScriptedServer(ABC):
 
 
 def _split_steps(steps: Sequence[Step]) -> Iterable[Step]:
-    """The steps, with what comes in several deltas taken apart; a signature comes with the last of them."""
+    """Split steps with several pieces; the last piece has the signature."""
     for step in steps:
         if not isinstance(step, Say | Think):
             yield step

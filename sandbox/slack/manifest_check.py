@@ -1,7 +1,7 @@
-"""What Slack takes for a manifest, as far as an app may trip over it.
+"""Validation of an app manifest by Slack's rules.
 
-Slack: docs.slack.dev/reference/app-manifest. That a built-in command makes Slack refuse the whole is not published, but
-reported by several.
+Slack: docs.slack.dev/reference/app-manifest. Slack does not document that it rejects a manifest with a built-in
+command; several users report it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from sandbox.slack.api.assistant import MAX_PROMPTS
 from sandbox.slack.events.dispatcher import EVENT_SCOPES
 
-#: Slack's own commands, as far as they are known.
+#: Known built-in commands of Slack.
 BUILT_IN_COMMANDS = frozenset(
     {
         "/archive",
@@ -51,19 +51,19 @@ _MAX_NAME_CHARS, _MAX_DESCRIPTION_CHARS, _MAX_COMMAND_CHARS, _MAX_SHORTCUT_CHARS
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
-    """See whether Slack would take it.
+    """Check that Slack would accept the manifest.
 
     Raises:
-        ValueError: with all that is wrong.
+        ValueError: Slack would reject it; the message lists all errors.
     """
-    if faults := list(_find_errors(manifest)):
-        raise ValueError("; ".join(faults))
+    if errors := list(_find_errors(manifest)):
+        raise ValueError("; ".join(errors))
 
 
 def _find_errors(manifest: Mapping[str, Any]) -> Iterator[str]:
-    shown, features = manifest.get("display_information", {}), manifest["features"]
-    yield from _check_length("name", shown.get("name", ""), _MAX_NAME_CHARS)
-    yield from _check_length("description", shown.get("description", ""), _MAX_DESCRIPTION_CHARS)
+    display, features = manifest.get("display_information", {}), manifest["features"]
+    yield from _check_length("name", display.get("name", ""), _MAX_NAME_CHARS)
+    yield from _check_length("description", display.get("description", ""), _MAX_DESCRIPTION_CHARS)
     for command in features.get("slash_commands", ()):
         if command["command"] in BUILT_IN_COMMANDS or not command["command"].startswith("/"):
             yield f"{command['command']}: the slash command has an invalid name"
@@ -77,7 +77,7 @@ def _find_errors(manifest: Mapping[str, Any]) -> Iterator[str]:
         if len(agent.get("suggested_prompts", ())) > MAX_PROMPTS:
             yield f"no more than {MAX_PROMPTS} suggested prompts"
     if (agent is None) == ("assistant:write" in bot):
-        yield "assistant:write is for agents, and needed by them"
+        yield "assistant:write is for agents only, and agents need it"
     settings = manifest["settings"]
     if not settings["socket_mode_enabled"] and "request_url" not in settings["event_subscriptions"]:
         yield "without Socket Mode, events need a request_url"

@@ -1,4 +1,4 @@
-"""HTTP for the Web API: from a request to the call, past faults and rate limits, to the answer."""
+"""HTTP requests of the Web API: faults, rate limits, call and response."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,11 +14,13 @@ from sandbox.slack.api.requests import SlackError
 from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.state.activity_log import SlackActivityLog, SlackCallRecord
 
-#: The name under which posts to a `response_url` are recorded and go wrong.
+#: The method name of posts to a `response_url` in call records and faults.
 RESPONSE_URL = "response_url"
 
 
 class SlackRouter:
+    """Handles the HTTP requests of the Web API and of response URLs."""
+
     def __init__(
         self,
         activity_log: SlackActivityLog,
@@ -34,12 +36,12 @@ class SlackRouter:
         self._commands = commands
 
     async def handle_call(self, request: web.Request) -> web.StreamResponse:
-        """Answer `/api/{method}`."""
+        """Handle `/api/{method}`."""
         name = request.match_info["method"]
         try:
             values = await arguments.read_arguments(request)
-        except SlackError as refusal:
-            return _to_response(self._record(name, {}), refusal.body())
+        except SlackError as error:
+            return _to_response(self._record(name, {}), error.body())
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip() if scheme == "Bearer" else str(values.pop("token", ""))
 
@@ -55,18 +57,18 @@ class SlackRouter:
         return await self._process(request, self._record(name, values), act)
 
     async def handle_response(self, request: web.Request) -> web.StreamResponse:
-        """Answer a post to a `response_url`: a plain `ok`, or what is wrong."""
+        """Handle a post to a `response_url`; the response is `ok` or the error."""
         try:
             values = await arguments.read_arguments(request)
-        except SlackError as refusal:
-            return _to_response(self._record(RESPONSE_URL, {}), refusal.body(), status=400)
+        except SlackError as error:
+            return _to_response(self._record(RESPONSE_URL, {}), error.body(), status=400)
 
         def act(call: SlackCallRecord) -> web.Response:
             try:
                 self._commands.handle_response(request.match_info["key"], values)
-            except SlackError as refusal:
-                gone = refusal.code in ("expired_url", "used_url")
-                return _to_response(call, refusal.body(), status=404 if gone else 400)
+            except SlackError as error:
+                is_gone = error.code in ("expired_url", "used_url")
+                return _to_response(call, error.body(), status=404 if is_gone else 400)
             _to_response(call, {"ok": True})
             return web.Response(text="ok")
 
@@ -78,7 +80,7 @@ class SlackRouter:
     async def _process(
         self, request: web.Request, call: SlackCallRecord, act: Callable[[SlackCallRecord], web.Response]
     ) -> web.StreamResponse:
-        """Let the call take effect (`act`) and the answer go out, unless a fault or a limit is in the way."""
+        """Run the call (`act`) and return its response, unless a fault or a rate limit applies."""
         await asyncio.sleep(self._faults.latency)
         fault = self._faults.take(call.method)
         if fault is not None and fault.kind == "delay":
@@ -92,7 +94,7 @@ class SlackRouter:
         return response
 
     def _check_limits_and_faults(self, call: SlackCallRecord, fault: SlackFault | None) -> web.Response | None:
-        """The answer to a call that is not to take effect."""
+        """Return the error response if a fault or a rate limit rejects the call."""
         retry_after = None
         if fault is not None and fault.kind == "rate_limit":
             retry_after = int(fault.seconds)
@@ -100,7 +102,7 @@ class SlackRouter:
             if fault.error is not None:
                 return _to_response(call, {"ok": False, "error": fault.error})
             call.status, call.error = fault.status, f"http_{fault.status}"
-            return web.Response(status=fault.status, text="the sandbox was told to fail")
+            return web.Response(status=fault.status, text="a fault of the sandbox")
         elif self._limits is not None:
             channel = str(call.arguments.get("channel", ""))
             retry_after = self._limits.acquire(call.method, channel)

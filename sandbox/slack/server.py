@@ -1,4 +1,4 @@
-"""The sandbox itself: one HTTP server on loopback, and the hands of the people in the workspace."""
+"""Slack sandbox: one HTTP server on this machine with a workspace behind it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from secrets import token_hex
@@ -47,24 +47,24 @@ _DEFAULT_CHANNELS = ("general", "random")
 
 
 class SlackSandbox(SlackUserActions):
-    """A Slack workspace with one app installed in it, for as long as it is entered.
+    """Slack workspace with one installed app, as an async context manager.
 
-    Wherever a user or a channel is asked for, its id or name will do as well (`"ada"`, `"general"`). What people
-    write is given in Slack's own way: a mention is `<@U..>`, and `&`, `<`, `>` are entities.
+    Methods take users and channels as objects, names or ids (`"ada"`, `"general"`). Texts of people are in Slack's
+    format: a mention is `<@U..>`, and `&`, `<`, `>` are entities.
 
     Attributes:
-        api_url: the client's `base_url`; known once the sandbox is entered.
-        people: by name; the workspace starts with a few, and what is added is here at once.
-        channels: by name; it starts with `general` and `random`, everybody and the bot in both.
-        commands: the app's slash commands, as its manifest has them.
-        shortcuts: what the app has in the menu of a message: what each is known by, by its name.
-        scopes: what the bot may do; take one away and see `missing_scope`, or the events stay away.
-        subscriptions: the events that the app has asked for.
-        calls: each call of the Web API, as it came.
-        envelopes: each sending of an envelope, redeliveries included; with another workspace `beside` it, of both.
-        socket_mode: whether the app has it; if not, it is told at its request URL, once that is verified.
-        signing_secret: what requests to the app's request URL are signed with.
-        faults: what is to go wrong.
+        api_url: the `base_url` for the client; set when the context is entered.
+        people: users by name; `ada`, `grace` and `linus` exist from the start.
+        channels: channels by name; `general` and `random` exist from the start and have all users and the bot.
+        commands: the slash commands in the manifest of the app.
+        shortcuts: callback ids of the app's message shortcuts, by name.
+        scopes: the bot's scopes. Without one, calls fail with `missing_scope`, and its events are not sent.
+        subscriptions: the events to which the app subscribes.
+        calls: all calls of the Web API, in order.
+        envelopes: all deliveries of envelopes, redeliveries included; shared with the `primary` workspace.
+        socket_mode: whether the app uses Socket Mode; without it, events go to the verified request URL.
+        signing_secret: the key that signs requests to the request URL.
+        faults: pending faults.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class SlackSandbox(SlackUserActions):
         """Build the workspace.
 
         Args:
-            port: where to listen; 0 for any that is free.
-            speed: how many times faster than Slack's the rate limit windows and time limits run; at 20, an
-                acknowledgement is due after 150 ms.
-            rate_limits: whether to refuse what comes too often.
-            is_unlisted: whether the app is distributed commercially and is not in Slack's Marketplace, so that it may
-                ask for what was said but once a minute.
-            beside: another workspace of the same Slack, which this one has the app in common with: its sockets, its
-                request URL and the address of its API. That one is to be entered first.
+            port: the port of the server; 0 for any free one.
+            speed: factor by which rate-limit windows and timeouts are shorter than Slack's; at 20, an acknowledgement
+                is due after 150 ms.
+            rate_limits: whether rate limits apply.
+            is_unlisted: whether the app is sold outside Slack's Marketplace and may read messages once a minute only.
+            name: the name of the workspace.
+            primary: a workspace whose app is installed here, too. Both share its sockets, request URL and API address.
+                Enter it first.
         """
         self._port = port
         self._primary = primary
@@ -209,10 +209,10 @@ class SlackSandbox(SlackUserActions):
         return self._workspace.bot.id
 
     def install(self, manifest: Mapping[str, Any]) -> None:
-        """Give the app what its manifest asks for, and nothing else: scopes, events, commands and shortcuts.
+        """Install the app with the scopes, events, commands and shortcuts of its manifest.
 
         Raises:
-            ValueError: Slack would refuse the manifest.
+            ValueError: Slack would reject the manifest.
         """
         check_manifest(manifest)
         self.scopes.clear()
@@ -227,27 +227,27 @@ class SlackSandbox(SlackUserActions):
         self._installed_actions = commands.union(self.shortcuts.values())
 
     def authorize(self, url: str, user: WorkspaceUser | str = "ada") -> str:
-        """Allow the app what it asks for at `url`, Slack's page; the query with which the browser is sent back.
+        """Approve the OAuth request at `url` and return the query of the redirect.
 
         Raises:
-            ValueError: Slack would not know the app.
+            ValueError: the client id is unknown.
         """
         return self.oauth.grant_access(url, self._workspace, self._find_user(user).id, lambda: self.bot_token)
 
     def uninstall(self) -> None:
-        """Take the app out of the workspace: its token is worth nothing any more, and it is told."""
+        """Uninstall the app: revoke its token and send the events."""
         revoked, self.bot_token = self.bot_token, f"xoxb-{token_hex(12)}"
         self._api.replace_bot_token(revoked, self.bot_token)
         self._events.dispatch_uninstalled()
 
     def join_enterprise(self, enterprise_id: str) -> None:
-        """Be a workspace of an organisation (Enterprise Grid), for all of which the app is installed."""
+        """Make this a workspace of an organisation (Enterprise Grid) with the app installed."""
         self._workspace.enterprise_id = enterprise_id
 
     def add_user(
         self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = ""
     ) -> WorkspaceUser:
-        """Add a person, perhaps of another workspace, who joins `general`."""
+        """Add a user, perhaps of another workspace, and let them join `general`."""
         user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team_id=team_id)
         self.people[name] = user
         if "general" in self.channels:
@@ -257,7 +257,7 @@ class SlackSandbox(SlackUserActions):
     def add_channel(
         self, name: str, *, private: bool = False, members: Iterable[WorkspaceUser | str] | None = None
     ) -> SlackConversation:
-        """Add a channel; everybody is in it if `members` are not given. The bot always is."""
+        """Add a channel with the bot and `members`; by default with all users."""
         users = self.people.values() if members is None else map(self._find_user, members)
         ids = {self.bot_user_id, *(user.id for user in users)}
         channel = self._workspace.add_channel(name, private=private, members=ids)
@@ -265,22 +265,22 @@ class SlackSandbox(SlackUserActions):
         return channel
 
     def add_user_group(self, handle: str, members: Iterable[WorkspaceUser | str]) -> UserGroup:
-        """Add a group of people who are mentioned together."""
+        """Add a user group with a handle for mentions."""
         return self._workspace.add_user_group(handle, (self._find_user(user).id for user in members))
 
     def open_dm(self, user: WorkspaceUser | str) -> SlackConversation:
-        """The direct messages between a person and the bot."""
+        """Open the DM between a user and the bot and return it."""
         return self._workspace.open_dm(self._find_user(user))
 
     def messages(
         self, channel: SlackConversation | str, *, thread_ts: str | None = None, deleted: bool = False
     ) -> list[SlackMessage]:
-        """What stands in a channel, oldest first: replies and ephemeral messages included.
+        """Return the messages of a channel, oldest first, with replies and ephemeral ones.
 
         Args:
-            channel: where.
-            thread_ts: only this thread's root and replies.
-            deleted: what was deleted, too.
+            channel: the channel.
+            thread_ts: return only the root and the replies of this thread.
+            deleted: include deleted messages.
         """
         return [
             message
@@ -291,84 +291,84 @@ class SlackSandbox(SlackUserActions):
     # What Slack does
 
     async def redeliver(self, sent: EnvelopeRecord | SlackMessage) -> None:
-        """Send the same envelope again, or all those that told of the posting of a message.
+        """Send an envelope again, or all envelopes about a message.
 
         Raises:
-            ValueError: nothing was sent of it yet.
+            ValueError: there is no such envelope yet.
         """
-        told = [sent] if isinstance(sent, EnvelopeRecord) else [e for e in self.envelopes if _is_about(e, sent)]
-        if not told:
-            raise ValueError("nothing was sent that could be sent again")
-        for envelope in {envelope.id: envelope for envelope in told}.values():
+        envelopes = [sent] if isinstance(sent, EnvelopeRecord) else [e for e in self.envelopes if _is_about(e, sent)]
+        if not envelopes:
+            raise ValueError("there is no envelope to send again")
+        for envelope in {envelope.id: envelope for envelope in envelopes}.values():
             self._sender.redeliver(envelope)
 
     async def end_streams(self) -> None:
-        """End every stream as it ends when its time is over: without a word to the app."""
+        """Expire every stream without an event to the app."""
         for message in self._workspace.all_messages():
             if message.stream is not None and message.stream.is_live:
                 message.stream.ends_at = monotonic()
 
     async def drop_sockets(self) -> None:
-        """Cut every connection without a word."""
+        """Abort every connection without a close frame."""
         self._sockets.drop_sockets()
 
     async def freeze_sockets(self) -> None:
-        """Let every connection go dead: it stays open, and nothing comes, not even pongs; events get lost in it."""
+        """Freeze every connection: it stays open without any frames, and events get lost."""
         self._sockets.freeze_sockets()
 
     async def discard_pending(self) -> None:
-        """Deliver nothing of what was told and is not acknowledged: its retries, of six minutes, are over."""
+        """Discard unacknowledged envelopes, as Slack does after six minutes of retries."""
         self._sender.discard_pending()
 
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
-        """Ask every client to connect anew, and close its socket some seconds later."""
+        """Send `disconnect` to every client and close its socket seconds later."""
         await self._sockets.refresh_sockets(reason)
 
     @property
     def connection_count(self) -> int:
-        """How many sockets are there to be sent events by; one, if there is a request URL."""
+        """Number of sockets that receive events; 1 with a request URL."""
         return self._sender.connection_count
 
     # Watching
 
     def changes(self) -> Subscription:
-        """All that people see happen from now on; any number of subscribers get all of it."""
+        """Subscribe to all future changes that people see."""
         return self._activity_log.subscribe()
 
     async def wait_for_change(self) -> None:
-        """Wait until something happens, be it a call."""
+        """Wait for the next change or call."""
         await self._activity_log.wait_for_change()
 
     def rate_limit_usage(self) -> list[RateLimitUsage]:
-        """What is left of the rate limits that calls have counted in."""
+        """Return the usage of each rate limit window that has calls."""
         return self._limits.list_usage() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
-        """Return what `predicate` gives as soon as it is truthy.
+        """Return the first truthy result of `predicate`, called after every change.
 
         Raises:
-            TimeoutError: it was not within `timeout` seconds; tells what the sandbox has seen.
+            TimeoutError: there was none within `timeout` seconds; the message describes the state.
         """
         return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
-        """Return as soon as a client is connected.
+        """Wait until a client is connected.
 
         Raises:
-            TimeoutError: none was within `timeout` seconds.
+            TimeoutError: no client connected within `timeout` seconds.
         """
         await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
     def _describe_state(self) -> str:
         calls = [f"{c.method} {c.status} {c.error or ''}".rstrip() for c in self.calls[-10:]]
         unacknowledged = sum(e.acknowledged_at is None for e in self.envelopes)
-        said = [f"{m.channel.name}/{m.ts}: {m.text[:80]!r}" for m in self._workspace.latest_messages(10)]
+        messages = [f"{m.channel.name}/{m.ts}: {m.text[:80]!r}" for m in self._workspace.latest_messages(10)]
         return "\n  ".join(
             [
                 f"{self.connection_count} sockets, {len(self.envelopes)} envelopes ({unacknowledged} unacknowledged)",
                 f"{len(self.calls)} calls, the last: {calls}",
                 "messages:",
-                *said,
+                *messages,
             ]
         )
 
@@ -379,10 +379,10 @@ class SlackSandbox(SlackUserActions):
         self._events.dispatch(change)
 
     async def _route_call(self, request: web.Request) -> web.StreamResponse:
-        """Answer a call in the workspace that its token is of."""
+        """Handle a call in the workspace of its token."""
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        of = next((guest for guest in self._secondaries if guest._api.is_bot_token(token)), self)
-        return await of._router.handle_call(request)
+        workspace = next((guest for guest in self._secondaries if guest._api.is_bot_token(token)), self)
+        return await workspace._router.handle_call(request)
 
     def _open_connection(self, arguments: Arguments) -> dict[str, Any]:
         return {"url": f"ws://127.0.0.1:{self._port}/link?ticket={self._sockets.create_ticket()}&app_id={self.app_id}"}

@@ -1,4 +1,4 @@
-"""What people do in the workspace: the part of the sandbox that is played by hand."""
+"""Actions of people in the workspace."""
 
 from collections.abc import Mapping, Sequence, Set
 from time import monotonic
@@ -24,7 +24,7 @@ from sandbox.slack.state.workspace import (
 
 
 class SlackUserActions:
-    """The hands of the people; wherever a user or a channel is asked for, its id or name will do as well."""
+    """Actions of people; users and channels can be objects, names or ids."""
 
     people: dict[str, WorkspaceUser]
     channels: dict[str, SlackConversation]
@@ -50,10 +50,10 @@ class SlackUserActions:
         thread_ts: str | None = None,
         files: Sequence[str | SlackFile] = (),
     ) -> SlackMessage:
-        """Post as a person; `files` come along, of some perhaps no more than the name.
+        """Post a message as a user, with files; a string is the name of an empty file.
 
         Raises:
-            ValueError: he is not in that private channel or conversation, or there is no such thread.
+            ValueError: the user is not in the private channel or DM, or the thread does not exist.
         """
         author, place = self._find_user(user), self._find_channel(channel)
         if place.type == "channel":
@@ -71,19 +71,19 @@ class SlackUserActions:
         )
 
     async def edit_message(self, user: WorkspaceUser | str, message: SlackMessage, text: str) -> None:
-        """Edit one's own message.
+        """Edit the user's own message.
 
         Raises:
-            ValueError: it is another's, or gone.
+            ValueError: the message is deleted or by somebody else.
         """
         self._check_own(user, message)
         self._workspace.update_message(message, SlackContent(text), edited=True)
 
     async def delete_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Delete one's own message.
+        """Delete the user's own message.
 
         Raises:
-            ValueError: it is another's, or gone.
+            ValueError: the message is deleted or by somebody else.
         """
         self._check_own(user, message)
         self._workspace.delete_message(message)
@@ -91,7 +91,7 @@ class SlackUserActions:
     async def share_message(
         self, user: WorkspaceUser | str, message: SlackMessage, channel: SlackConversation | str, text: str = ""
     ) -> SlackMessage:
-        """Pass a message on, with some words above it."""
+        """Share a message in a channel, with a text above it."""
         return self._workspace.post_message(
             self._find_channel(channel),
             SlackContent(text),
@@ -101,7 +101,7 @@ class SlackUserActions:
         )
 
     async def unfurl_link(self, message: SlackMessage, linked: SlackMessage) -> None:
-        """Slack shows below a message the one that it links to, as it does soon after it was posted."""
+        """Add the preview of a linked message, as Slack does soon after a post."""
         message.attachments = (self._payloads.message_attachment(linked, is_msg_unfurl=True),)
         self._workspace.update_message(message, message.content, edited=False)
 
@@ -114,7 +114,7 @@ class SlackUserActions:
         thread_ts: str | None = None,
         blocks: Sequence[Mapping[str, Any]] | None = None,
     ) -> SlackMessage:
-        """Post as another app, of that name."""
+        """Post a message as another app with this name."""
         place = self._find_channel(channel)
         return self._workspace.post_message(
             place,
@@ -126,28 +126,28 @@ class SlackUserActions:
         )
 
     async def add_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
-        """Add an emoji, by its name, to a message."""
+        """Add a reaction to a message, by the name of the emoji."""
         self._workspace.add_reaction(message, self._find_user(user).id, reaction)
 
     async def remove_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
-        """Take one's own emoji back, if it is there."""
+        """Remove the user's own reaction, if it exists."""
         self._workspace.remove_reaction(message, self._find_user(user).id, reaction)
 
     async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
-        """Open the app's home: its `home` or its `messages` tab."""
+        """Open the `home` or `messages` tab of the app's home."""
         person = self._find_user(user)
         self._events.dispatch_home_opened(person, self._workspace.open_dm(person), tab)
 
     async def run_command(
         self, user: WorkspaceUser | str, channel: SlackConversation | str, command: str, text: str = ""
     ) -> list[SlackMessage]:
-        """Give a slash command, and return, once it is acknowledged, what the person sees for it.
+        """Run a slash command and return the responses after its acknowledgement.
 
-        Posts to the `response_url` are appended to that same list as they come. If nobody is connected or
-        nobody acknowledges in time, it is Slackbot who answers, as in Slack.
+        Later posts to the `response_url` are appended to the same list. Without a connection or an acknowledgement in
+        time, Slackbot responds, as in Slack.
 
         Raises:
-            ValueError: the app was installed without such a command.
+            ValueError: the manifest has no such command.
         """
         self._check_installed(command)
         return await self._commands.run_command(
@@ -155,49 +155,52 @@ class SlackUserActions:
         )
 
     async def click_button(self, user: WorkspaceUser | str, message: SlackMessage, action_id: str) -> bool:
-        """Press a button of a message; whether the app acknowledged it in time. If it did not, the person sees a
-        warning sign beside the button. Of feedback buttons, and of what is chosen from, the value tells which.
+        """Click a button and return whether the app acknowledged it in time.
+
+        Args:
+            user: the person who clicks.
+            message: the message with the button.
+            action_id: the action id; for feedback buttons and options of a select, the value.
 
         Raises:
-            ValueError: the message has no such button, or he does not see it.
+            ValueError: the message has no such button, or the user does not see the message.
         """
         return await self._interactions.click_button(self._find_user(user), message, action_id, self._commands_url)
 
     async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
-        """Use a shortcut of a message's menu; whether the app acknowledged it in time.
+        """Use a message shortcut and return whether the app acknowledged it in time.
 
         Raises:
-            ValueError: the app was installed without such a shortcut.
+            ValueError: the manifest has no such shortcut.
         """
         self._check_installed(callback_id)
         return await self._interactions.use_shortcut(self._find_user(user), message, callback_id, self._commands_url)
 
     async def submit_modal(self, view: ModalView, **values: str) -> bool:
-        """Fill in a modal and send it, `values` being what is filled in, by action ids; whether the app took it.
+        """Submit a modal with `values` by action id; return whether the app accepted them.
 
         Raises:
-            ValueError: it is not open, or asks for something else.
+            ValueError: the modal is not open, or has other inputs.
         """
         return await self._interactions.submit_modal(view, values)
 
     def close_modal(self, view: ModalView) -> None:
-        """Put a modal away without sending it.
+        """Close a modal without submitting it.
 
         Raises:
-            ValueError: it is not open.
+            ValueError: the modal is not open.
         """
         self._views.open_views.remove(view)
 
     async def click_stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Press the button by which Slack stops what the agent does in a message's thread. Slack ends the streams
-        there, and tells the app.
+        """Click Slack's own stop button: end the thread's streams and send the event.
 
         Raises:
-            ValueError: the agent is at nothing there, or could not be told: there is no button then.
+            ValueError: the agent is not processing, or does not subscribe to the event, so there is no button.
         """
         session = self.find_session(message)
         if session is None or session.status != "processing" or STOPPED_EVENT not in self.subscriptions:
-            raise ValueError("there is no button to stop anything")
+            raise ValueError("there is no stop button")
         stopped = []
         for streamed in self._workspace.thread_messages(session.channel, session.thread_ts):
             if streamed.stream is not None and streamed.stream.is_live:
@@ -208,21 +211,21 @@ class SlackUserActions:
     # What they see
 
     def find_session(self, message: SlackMessage) -> AssistantThread | None:
-        """What the agent does in a message's thread, if it has told."""
+        """Return the agent session of a message's thread; None if there is none."""
         return self._assistant.sessions.get((message.channel.id, message.thread_ts or message.ts))
 
     @property
     def sessions(self) -> list[AssistantThread]:
-        """All that the agent has told of."""
+        """All agent sessions."""
         return list(self._assistant.sessions.values())
 
     def find_file(self, id_: str) -> SlackFile | None:
-        """A file that stands in a message."""
+        """Return a file of any message; None if there is none."""
         messages = self._workspace.all_messages()
         return next((file for message in messages for file in message.files if file.id == id_), None)
 
     def modals(self, user: WorkspaceUser | str) -> list[ModalView]:
-        """What that person has open."""
+        """Return the open modals of a user."""
         return [view for view in self._views.open_views if view.user == self._find_user(user)]
 
     # Inside
@@ -244,8 +247,8 @@ class SlackUserActions:
 
     def _check_installed(self, name: str) -> None:
         if self._installed_actions is not None and name not in self._installed_actions:
-            raise ValueError(f"the app was installed without {name}")
+            raise ValueError(f"the manifest has no {name}")
 
     def _check_own(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         if message.deleted or message.user != self._find_user(user).id:
-            raise ValueError("people edit and delete what they wrote themselves, as long as it stands")
+            raise ValueError("users can edit and delete only their own messages that are not deleted")

@@ -1,7 +1,7 @@
-"""What makes an app an agent: the sessions that it works in, and what it suggests to ask it.
+"""Methods of agent apps: sessions, statuses, titles and suggested prompts.
 
-Slack: docs.slack.dev/ai/agent-sessions and the pages of the methods. What they do not say is taken so: an app that is
-no agent lacks the scope `assistant:write`, which an agent is given.
+Slack: docs.slack.dev/ai/agent-sessions and the pages of the methods. An assumption that they do not state: an app has
+the scope `assistant:write` if and only if it is an agent.
 """
 
 from dataclasses import dataclass, field
@@ -12,10 +12,9 @@ from sandbox.slack.api.messages import parse_thread_ts
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.workspace import SlackConversation
 
-#: The event that somebody has pressed Slack's own button to stop.
+#: The event of Slack's own stop button.
 STOPPED_EVENT = "agent_session_stopped"
 
-#: The most prompts that may be suggested, and the most characters of a session's title.
 MAX_PROMPTS, MAX_TITLE_CHARS = 4, 200
 
 _AGENT_SCOPE = "assistant:write"
@@ -25,10 +24,10 @@ _MISSING_SUBSCRIPTION = "missing_agent_session_stopped_event_subscription"
 
 @dataclass(eq=False, slots=True)
 class AssistantThread:
-    """What an agent does in one thread.
+    """Agent session in one thread.
 
     Attributes:
-        statuses: each that it had, the present one last.
+        statuses: all statuses so far; the current one is last.
     """
 
     channel: SlackConversation
@@ -42,8 +41,10 @@ class AssistantThread:
 
 
 class AssistantMethods:
-    """Attributes:
-    sessions: by channel and thread.
+    """Methods for agent sessions and suggested prompts.
+
+    Attributes:
+        sessions: agent sessions by channel id and thread.
     """
 
     def __init__(self, api: WebApi, subscriptions: set[str]) -> None:
@@ -87,7 +88,7 @@ class AssistantMethods:
             raise SlackError("invalid_arguments", messages=["[ERROR] must have 1 to 4 items [json-pointer:/prompts]"])
         if not all(isinstance(p, dict) and p.get("title") and p.get("message") for p in prompts):
             raise SlackError("invalid_arguments", messages=["[ERROR] missing required field [json-pointer:/prompts]"])
-        if not arguments.text("thread_ts"):  # Slack: with one, the call of an agent fails without a word
+        if not arguments.text("thread_ts"):  # Slack ignores the call of an agent with one, without an error
             channel.prompts = tuple((prompt["title"], prompt["message"]) for prompt in prompts)
         return {}
 

@@ -1,4 +1,4 @@
-"""The Web API's door: who calls, whether he may, and what he is answered."""
+"""Dispatch of Web API calls: tokens, scopes and errors."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.payloads import SlackPayloads
 from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace, WorkspaceUser
 
-#: What the installed app is granted, unless a test takes something away.
+#: Scopes of the app before `install`.
 SCOPES = frozenset(
     {
         "app_mentions:read",
@@ -39,7 +39,7 @@ _SCOPE_PREFIXES = {"channel": "channels", "group": "groups", "im": "im"}
 
 @dataclass(frozen=True, slots=True)
 class WebApiResponse:
-    """`scopes` and `accepted` are for the headers that Slack answers with."""
+    """Response body, with the scopes for the headers of Slack's response."""
 
     body: dict[str, Any]
     scopes: frozenset[str] = frozenset()
@@ -51,7 +51,7 @@ Handler = Callable[[Arguments], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ApiMethod:
-    """`tokens`: the kinds that may call it, `bot` or `app`; `scope`: what a bot needs, whatever the place."""
+    """Method with its required scope and the accepted token kinds (`bot`, `app`)."""
 
     handler: Handler
     scope: str | None = None
@@ -59,10 +59,9 @@ class ApiMethod:
 
 
 class WebApi:
-    """Finds the method, checks the token and the scope, and turns a refusal into Slack's body.
+    """Calls methods after checking token and scope; turns errors into response bodies.
 
-    It also holds what several methods have in common: finding the channel, the message and the user that an
-    argument names.
+    It also has the lookups that several methods share.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class WebApi:
         self._methods[name] = ApiMethod(handler, scope, frozenset(token_kinds))
 
     def call(self, name: str, token: str, values: Mapping[str, Any]) -> WebApiResponse:
-        """Do what is asked. An empty `token` is one that was not sent."""
+        """Call a method and return its response; an empty `token` means none was sent."""
         method = self._methods.get(name)
         if method is None:
             return WebApiResponse({"ok": False, "error": "unknown_method", "req_method": name})
@@ -97,24 +96,24 @@ class WebApi:
             if method.scope is not None:
                 self.require_scope(method.scope)
             body = {"ok": True} | method.handler(Arguments({**values, "token": token}))
-        except SlackError as refusal:
-            body = refusal.body()
+        except SlackError as error:
+            body = error.body()
         return WebApiResponse(body, granted if kind else frozenset(), method.scope)
 
     def replace_bot_token(self, old: str, new: str) -> None:
-        """From now on, the bot's token is another one."""
+        """Replace the bot token and revoke the old one."""
         del self._token_kinds[old]
         self._revoked_tokens.add(old)
         self._token_kinds[new] = "bot"
 
     def is_bot_token(self, token: str) -> bool:
-        """Whether the token is, or was, the bot's here."""
+        """Return whether this is, or was, a bot token of this workspace."""
         return self._token_kinds.get(token) == "bot" or token in self._revoked_tokens
 
     def token_kind(self, token: str) -> str | None:
         return self._token_kinds.get(token)
 
-    # What methods have in common
+    # Shared by methods
 
     def require_scope(self, scope: str) -> None:
         if scope not in self._scopes:
@@ -124,11 +123,11 @@ class WebApi:
         return scope in self._scopes
 
     def require_conversation_scope(self, channel: SlackConversation, right: str) -> None:
-        """The scope that Slack has once for each kind of place: `channels:history`, `im:history` ..."""
+        """Require the scope for this conversation type: `channels:history`, `im:history` ..."""
         self.require_scope(f"{_SCOPE_PREFIXES[channel.type]}:{right}")
 
     def find_channel(self, arguments: Arguments) -> SlackConversation:
-        """The channel that is named, as far as the bot may know of it."""
+        """Return the channel in the arguments, if the bot can see it."""
         channel = self.workspace.channels.get(arguments.required("channel"))
         if channel is None or (channel.type != "channel" and not self._is_member(channel)):
             raise SlackError("channel_not_found")

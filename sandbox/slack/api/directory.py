@@ -1,4 +1,4 @@
-"""The methods that look things up: who and where one is, who is there, and what was said."""
+"""Read methods: `auth.test`, `team`, `users`, `usergroups` and `conversations`."""
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
@@ -18,8 +18,10 @@ _CHANNEL_TYPES = {"public_channel": "channel", "private_channel": "group", "im":
 
 
 class DirectoryMethods:
-    """Args:
-    most_said: how many messages a page holds, at the most.
+    """Methods that read users, conversations and messages.
+
+    Args:
+        max_page_size: largest number of messages per page.
     """
 
     def __init__(self, api: WebApi, *, max_page_size: int = MAX_PAGE_SIZE) -> None:
@@ -86,22 +88,22 @@ class DirectoryMethods:
         return {"channel": fields}
 
     def conversations_list(self, arguments: Arguments) -> dict[str, Any]:
-        asked = (arguments.text("types") or "public_channel").split(",")
-        if not set(asked) <= set(_CHANNEL_TYPES):
+        requested = (arguments.text("types") or "public_channel").split(",")
+        if not set(requested) <= set(_CHANNEL_TYPES):
             raise SlackError("invalid_types")
-        types = {_CHANNEL_TYPES[name] for name in asked}
-        known = [
+        types = {_CHANNEL_TYPES[name] for name in requested}
+        channels = [
             channel
             for channel in self._workspace.channels.values()
             if channel.type in types
             and (channel.type == "channel" or self._workspace.bot.id in channel.members)
             and not (channel.archived and arguments.flag("exclude_archived"))
         ]
-        for channel in known:
+        for channel in channels:
             self._api.require_conversation_scope(channel, "read")
-        page, cursor = _paginate(known, attrgetter("id"), arguments, default=100)
-        channels = [self._payloads.channel(channel) for channel in page]
-        return {"channels": channels, "response_metadata": {"next_cursor": cursor}}
+        page, cursor = _paginate(channels, attrgetter("id"), arguments, default=100)
+        payloads = [self._payloads.channel(channel) for channel in page]
+        return {"channels": payloads, "response_metadata": {"next_cursor": cursor}}
 
     def conversations_open(self, arguments: Arguments) -> dict[str, Any]:
         self._api.require_scope("im:write")
@@ -123,18 +125,18 @@ class DirectoryMethods:
         return {"channel": fields} | flags
 
     def conversations_history(self, arguments: Arguments) -> dict[str, Any]:
-        """Newest first; replies are not of the channel's history."""
+        """Return the channel's messages without replies, newest first."""
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
         if self._workspace.bot.id not in channel.members:
             raise SlackError("not_in_channel")
-        said = [message for message in self._workspace.messages(channel) if not message.is_reply]
-        standing = [message for message in said if self._workspace.find_message(channel, message.ts)]
-        page, cursor = self._message_page(standing[::-1], arguments, default=100)
+        roots = [message for message in self._workspace.messages(channel) if not message.is_reply]
+        visible = [message for message in roots if self._workspace.find_message(channel, message.ts)]
+        page, cursor = self._message_page(visible[::-1], arguments, default=100)
         return self._page_response(page, cursor, arguments) | {"pin_count": 0}
 
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
-        """Oldest first, and the root before all; `ts` may be any message's of the thread."""
+        """Return the thread of message `ts`: the root, then replies, oldest first."""
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
         message = self._workspace.find_message(channel, arguments.required("ts"))
@@ -160,17 +162,17 @@ class DirectoryMethods:
 
 
 def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
-    """Those between `oldest` and `latest`; the ends themselves only if `inclusive`."""
+    """Return the messages between `oldest` and `latest`; with the ends if `inclusive`."""
     oldest, latest = (_parse_ts(arguments, name) for name in ("oldest", "latest"))
     inclusive = arguments.flag("inclusive")
 
-    def wanted(message: SlackMessage) -> bool:
+    def is_in_range(message: SlackMessage) -> bool:
         at = Decimal(message.ts)
         if inclusive and at in (oldest, latest):
             return True
         return (oldest is None or at > oldest) and (latest is None or at < latest)
 
-    return [message for message in messages if wanted(message)]
+    return [message for message in messages if is_in_range(message)]
 
 
 def _parse_ts(arguments: Arguments, name: str) -> Decimal | None:
@@ -184,7 +186,7 @@ def _parse_ts(arguments: Arguments, name: str) -> Decimal | None:
 def _paginate(
     items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, max_size: int = MAX_PAGE_SIZE
 ) -> tuple[Sequence[T], str]:
-    """The items that a page holds, and the cursor of the next one: empty after the last."""
+    """Return the items of a page and the cursor of the next page (empty: none)."""
     limit = arguments.number("limit", default=min(default, max_size), max_value=max_size)
     names = [b64encode(f"next:{key(item)}".encode()).decode() for item in items]
     start = 0

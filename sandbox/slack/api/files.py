@@ -1,8 +1,7 @@
-"""Files: how an app sends one, shows it in a channel, and takes it away.
+"""File methods, and the upload and download of file contents.
 
-Slack: docs.slack.dev/messaging/working-with-files. First a place to send the bytes to, then the bytes, then the word
-that they are complete and where they are to be seen; that makes a message. What the second completion of a file does
-is not published: here it shows the file again, as sharing it by hand would.
+Slack: docs.slack.dev/messaging/working-with-files. An app gets an upload URL, uploads the bytes, and completes the
+upload, which posts a message. Slack does not document a second completion of a file; here it posts the file again.
 """
 
 from dataclasses import dataclass
@@ -18,18 +17,15 @@ from sandbox.slack.state.activity_log import SlackActivityLog
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.workspace import SlackFile, SlackMessage, create_id
 
-#: The name under which the sending of a file's bytes is recorded and goes wrong.
-UPLOAD = "upload"
-
-#: The same for handing them out.
-DOWNLOAD = "download"
+#: Method names of uploads and downloads in call records and faults.
+UPLOAD, DOWNLOAD = "upload", "download"
 
 _LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</title></head><body></body></html>"
 
 
 @dataclass(eq=False, slots=True)
 class PendingUpload:
-    """A file that somebody is about to send, or has sent."""
+    """A file with an upload URL; `data` is None until the upload."""
 
     name: str
     length: int
@@ -38,8 +34,10 @@ class PendingUpload:
 
 
 class FileMethods:
-    """Attributes:
-    address: where the server is, with a slash at the end.
+    """Methods and HTTP handlers for files.
+
+    Attributes:
+        base_url: address of the server, with a slash at the end.
     """
 
     def __init__(self, api: WebApi, activity_log: SlackActivityLog, faults: SlackFaults) -> None:
@@ -67,7 +65,7 @@ class FileMethods:
         return {"upload_url": f"{self.base_url}upload/v1/{key}", "file_id": file_id}
 
     async def handle_upload(self, request: web.Request) -> web.StreamResponse:
-        """Take the bytes of a file, raw or as a form."""
+        """Handle an upload of file contents, raw or as a form."""
         call = self._activity_log.record_call(UPLOAD, {})
         fault = self._faults.take(UPLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
@@ -84,32 +82,32 @@ class FileMethods:
         return web.Response(status=call.status, text=f"OK - {len(data)}" if call.status == 200 else "")
 
     def get_info(self, arguments: Arguments) -> dict[str, Any]:
-        found = self._find_file(arguments.required("file"))
-        if found is None:
+        entry = self._find_file(arguments.required("file"))
+        if entry is None:
             raise SlackError("file_not_found")
-        return {"file": self._payloads.file(*found)}
+        return {"file": self._payloads.file(*entry)}
 
     async def handle_download(self, request: web.Request) -> web.StreamResponse:
-        """Hand out what is in a file. Slack: who may not have it sees the page to log in on, and no error."""
+        """Handle a download; without access, Slack returns its login page and no error."""
         self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
         fault = self._faults.take(DOWNLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
             return web.Response(status=429 if fault.kind == "rate_limit" else fault.status)
-        found = self._find_file(request.match_info["file"])
-        if found is None:
+        entry = self._find_file(request.match_info["file"])
+        if entry is None:
             return web.Response(status=404)
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._api.token_kind(token) != "bot" or not self._api.has_scope("files:read"):
             return web.Response(text=_LOGIN_PAGE, content_type="text/html")
-        if found[1].redirect_url:
-            return web.Response(status=302, headers={"Location": found[1].redirect_url})
-        described = self._payloads.file(*found)
-        return web.Response(body=found[1].data, content_type=described["mimetype"])
+        if entry[1].redirect_url:
+            return web.Response(status=302, headers={"Location": entry[1].redirect_url})
+        described = self._payloads.file(*entry)
+        return web.Response(body=entry[1].data, content_type=described["mimetype"])
 
     def _find_file(self, file_id: str) -> tuple[SlackMessage, SlackFile] | None:
-        """A file that is to be seen, and where."""
-        standing = (message for message in self._workspace.all_messages() if not message.deleted)
-        return next(((m, file) for m in standing for file in m.files if file.id == file_id), None)
+        """Return a visible file and its message; None if there is none."""
+        visible = (message for message in self._workspace.all_messages() if not message.deleted)
+        return next(((m, file) for m in visible for file in m.files if file.id == file_id), None)
 
     def complete_upload(self, arguments: Arguments) -> dict[str, Any]:
         listed = arguments.json("files", error="invalid_arguments")

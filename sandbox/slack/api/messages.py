@@ -1,4 +1,4 @@
-"""The methods that write: `chat.*` and `reactions.*`, and posts to a `response_url`."""
+"""Methods `chat.*` and `reactions.*`."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,8 @@ _TRUNCATED_WARNING = "[WARN] A message of more than 40000 characters was truncat
 
 
 class MessageMethods:
+    """Methods that write messages and reactions."""
+
     def __init__(self, api: WebApi) -> None:
         self._api = api
         self._workspace = api.workspace
@@ -112,7 +114,7 @@ class MessageMethods:
         return self._api.find_message(channel, arguments.required("timestamp")), name
 
     def _find_destination(self, arguments: Arguments) -> SlackConversation:
-        """Where to post: a channel's id or its name, or a user's id for the messages with him."""
+        """Return the conversation for a channel id, a channel name, or a user id (DM)."""
         target = arguments.required("channel")
         if user := self._workspace.users.get(target):
             return self._workspace.open_dm(user)
@@ -126,7 +128,7 @@ class MessageMethods:
 
 
 def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments: Arguments) -> str | None:
-    """The thread that a call names, if it names one.
+    """Return the `thread_ts` argument after checking it; None if there is none.
 
     Raises:
         SlackError: `thread_not_found` or `cannot_reply_to_message`.
@@ -143,10 +145,10 @@ def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments:
 
 
 def parse_content(arguments: Arguments) -> SlackContent:
-    """What a call wants to say.
+    """Return the content from the arguments.
 
     Raises:
-        SlackError: `no_text`, `markdown_text_conflict`, `msg_too_long` or what is wrong with the blocks.
+        SlackError: `no_text`, `markdown_text_conflict`, `msg_too_long` or an error of the blocks.
     """
     text, markdown = arguments.text("text"), arguments.text("markdown_text")
     blocks = arguments.json("blocks", error="invalid_blocks_format")
@@ -165,7 +167,7 @@ def parse_content(arguments: Arguments) -> SlackContent:
 
 
 def _truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
-    """The content as far as a post keeps it, and the warning if that is not all."""
+    """Truncate the text to the limit of a post; return it with a warning if it was cut."""
     if len(content.text) <= MAX_POST_CHARS:
         return content, {}
     warning = {"warning": "message_truncated", "response_metadata": {"messages": [_TRUNCATED_WARNING]}}
@@ -173,7 +175,7 @@ def _truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
 
 
 def parse_metadata(arguments: Arguments) -> dict[str, Any] | None:
-    """The metadata that a call brings.
+    """Return the metadata from the arguments.
 
     Raises:
         SlackError: `invalid_metadata_format`.

@@ -1,6 +1,6 @@
-"""Installing the app by OAuth: somebody allows it in his workspace, and the app gets a token for a code.
+"""OAuth installation: authorization codes and their exchange for tokens.
 
-Slack: docs.slack.dev/authentication/installing-with-oauth. A code is good once, for ten minutes, and a token until the
+Slack: docs.slack.dev/authentication/installing-with-oauth. A code is valid once, for ten minutes; a token until the
 app is uninstalled.
 """
 
@@ -24,7 +24,7 @@ CODE_LIFETIME_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class OAuthGrant:
-    """What a code stands for."""
+    """Installation that an authorization code stands for."""
 
     workspace: Workspace
     user: str
@@ -35,7 +35,7 @@ class OAuthGrant:
 
 
 class OAuthMethods:
-    """The app's credentials, and the codes that are out."""
+    """App credentials and pending authorization codes."""
 
     def __init__(self, activity_log: SlackActivityLog) -> None:
         self._activity_log = activity_log
@@ -44,29 +44,29 @@ class OAuthMethods:
         self._grants: dict[str, OAuthGrant] = {}
 
     def grant_access(self, url: str, workspace: Workspace, user: str, token: Callable[[], str]) -> str:
-        """Say yes on the page that `url` shows; the query with which the browser is sent back to the app.
+        """Approve the request at `url` and return the query of the redirect.
 
         Raises:
-            ValueError: Slack would not know the app.
+            ValueError: the client id is unknown.
         """
-        asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-        if asked.get("client_id") != self.client_id:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        if query.get("client_id") != self.client_id:
             raise ValueError("invalid_client_id")
         code = secrets.token_urlsafe(24)
-        redirect = asked.get("redirect_uri", "")
+        redirect = query.get("redirect_uri", "")
         self._grants[code] = OAuthGrant(
-            workspace, user, token, asked["scope"], redirect, monotonic() + CODE_LIFETIME_SECONDS
+            workspace, user, token, query["scope"], redirect, monotonic() + CODE_LIFETIME_SECONDS
         )
-        return urlencode({"code": code, "state": asked.get("state", "")})
+        return urlencode({"code": code, "state": query.get("state", "")})
 
     async def handle_access(self, request: web.Request) -> web.Response:
-        """Answer `oauth.v2.access`, the one method that is called without a token."""
+        """Handle `oauth.v2.access`, the only method without a token."""
         values = await arguments.read_arguments(request)
         call = self._activity_log.record_call("oauth.v2.access", {})
         try:
             body = {"ok": True} | self._exchange_code(_parse_credentials(request, values), values)
-        except SlackError as refusal:
-            body = refusal.body()
+        except SlackError as error:
+            body = error.body()
         call.status, call.error, call.response = 200, body.get("error"), body
         return web.json_response(body)
 
@@ -95,9 +95,9 @@ class OAuthMethods:
 
 
 def _parse_credentials(request: web.Request, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Who the app is: Slack takes it as HTTP's own credentials, or as two fields."""
-    scheme, _, said = request.headers.get("Authorization", "").partition(" ")
+    """Return client id and secret from HTTP basic auth or from the arguments."""
+    scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if scheme != "Basic":
         return str(values.get("client_id", "")), str(values.get("client_secret", ""))
-    client_id, _, client_secret = b64decode(said).decode().partition(":")
+    client_id, _, client_secret = b64decode(encoded).decode().partition(":")
     return client_id, client_secret

@@ -1,4 +1,4 @@
-"""The arguments of a call, as they may come: a query, a form or JSON; and the error that answers bad ones."""
+"""Arguments of a call from a query, form or JSON body, and Slack's errors."""
 
 import json
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from aiohttp import web
 
 
 class SlackError(Exception):
-    """A call that Slack refuses: `{"ok": false, "error": code}` and what else belongs to it.
+    """Error response of Slack: `{"ok": false, "error": code}` with details.
 
     Attributes:
-        messages: go to `response_metadata.messages`, as "[ERROR] ..." lines.
-        errors: go to `errors`, as for blocks.
-        more: further fields of the answer.
+        messages: "[ERROR] ..." lines for `response_metadata.messages`.
+        errors: lines for `errors`, used for blocks.
+        fields: further fields of the response.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class SlackError(Exception):
 
 
 async def read_arguments(request: web.Request) -> dict[str, Any]:
-    """What the request says, whichever way it says it.
+    """Return the arguments of a request from its query and body.
 
     Raises:
         SlackError: `invalid_json` or `json_not_object`.
@@ -70,7 +70,7 @@ class Arguments:
         return value
 
     def text(self, name: str) -> str:
-        """The text; empty when there is none."""
+        """Return the text; empty if there is none."""
         value = self._values.get(name)
         if value is None:
             return ""
@@ -81,8 +81,8 @@ class Arguments:
         return value
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        found = self.optional_flag(name)
-        return default if found is None else found
+        value = self.optional_flag(name)
+        return default if value is None else value
 
     def optional_flag(self, name: str) -> bool | None:
         value = self._values.get(name)
@@ -103,10 +103,10 @@ class Arguments:
         return min(value, max_value)
 
     def json(self, name: str, *, error: str) -> Any:
-        """A structure: as it is in a JSON body, as a string of JSON in a form; None when there is none.
+        """Return a structure from a JSON body, or parsed from a form field; None if missing.
 
         Raises:
-            SlackError: with `error`, if it is no JSON.
+            SlackError: with code `error` for invalid JSON.
         """
         value = self._values.get(name)
         if not isinstance(value, str):

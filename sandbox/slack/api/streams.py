@@ -1,8 +1,7 @@
-"""Slack's native streams: `chat.startStream`, `chat.appendStream` and `chat.stopStream`.
+"""Native streams: `chat.startStream`, `chat.appendStream` and `chat.stopStream`.
 
-Slack: the pages of the methods. What they do not say is as others have measured it: how long a stream lives and how
-much it holds, that the first call settles whether it takes `markdown_text` or `chunks`, and that a message which is
-being streamed can be neither edited nor deleted.
+Slack: the pages of the methods. Others have measured what they do not document: the lifetime and size of a stream, that
+the first call decides between `markdown_text` and `chunks`, and that a live stream can be neither edited nor deleted.
 """
 
 import json
@@ -29,7 +28,7 @@ _TASK_DISPLAY_MODES = {"", "timeline", "plan"}
 
 
 class StreamMethods:
-    """The methods; time passes `speed` times as fast."""
+    """Methods that start, append to and stop streams."""
 
     def __init__(self, api: WebApi, *, speed: float) -> None:
         self._api = api
@@ -77,15 +76,15 @@ class StreamMethods:
         metadata = parse_metadata(arguments)
         content = self._append_chunks(message, stream, chunks, kind)
         if blocks:
-            said = [{"type": "markdown", "text": content.text}] if content.text else []
-            content = replace(content, blocks=[*said, *check_blocks(blocks)])
+            text_blocks = [{"type": "markdown", "text": content.text}] if content.text else []
+            content = replace(content, blocks=[*text_blocks, *check_blocks(blocks)])
         message.metadata = metadata or message.metadata
         stream.ends_at = monotonic()
         self._workspace.update_message(message, content, edited=False)
         return {}
 
     def _find_stream(self, arguments: Arguments) -> tuple[SlackConversation, SlackMessage, NativeStream]:
-        """The message that is named, if it is one that is being streamed."""
+        """Return channel, message and stream of a live stream."""
         channel = self._api.require_writable(self._api.find_channel(arguments))
         message = self._api.find_message(channel, arguments.required("ts"))
         if message.bot_id != self._workspace.bot_id:
@@ -95,7 +94,7 @@ class StreamMethods:
         return channel, message, message.stream
 
     def _parse_recipient(self, channel: SlackConversation, arguments: Arguments) -> str | None:
-        """Who sees the text grow. Slack: required when streaming to channels."""
+        """Return the user who sees live updates; Slack requires one in channels."""
         user, team = arguments.text("recipient_user_id"), arguments.text("recipient_team_id")
         if channel.is_dm:
             return channel.user
@@ -117,7 +116,7 @@ class StreamMethods:
 
 
 def _parse_chunks(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], str | None]:
-    """What a call adds, and in which of the two ways it says so; none for a call that adds nothing."""
+    """Return the chunks of a call and their mode; no chunks and None if it adds nothing."""
     text, chunks = arguments.text("markdown_text"), arguments.json("chunks", error="invalid_chunks")
     if text and chunks:
         raise SlackError("cannot_provide_both_markdown_text_and_chunks")
@@ -146,7 +145,7 @@ def _is_chunk(chunk: object) -> bool:
 
 
 def _apply_chunks(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping[str, Any]]) -> SlackContent:
-    """`content` with what `chunks` add to it.
+    """Return the content after applying the chunks.
 
     Raises:
         SlackError: `msg_too_long`.
@@ -176,7 +175,7 @@ def _apply_chunks(content: SlackContent, stream: NativeStream, chunks: Sequence[
 
 
 def _count_bytes(chunk: Mapping[str, Any]) -> int:
-    """In bytes. What a task tells counts twice."""
+    """Return the size of a chunk in bytes; tasks count twice."""
     if chunk["type"] == "markdown_text":
         return len(chunk["text"].encode())
     return 2 * len(json.dumps(chunk, ensure_ascii=False).encode())

@@ -1,7 +1,6 @@
-"""Modals: what opens one, what it may hold, and what somebody has filled into it.
+"""Modals: trigger ids, `views.open` and validation.
 
-Slack: docs.slack.dev/surfaces/modals. An interaction brings a trigger, with which one view may be opened within three
-seconds.
+Slack: docs.slack.dev/surfaces/modals. An interaction has a trigger id that opens one view within three seconds.
 """
 
 import secrets
@@ -16,23 +15,20 @@ from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import create_block_id
 from sandbox.slack.state.workspace import Workspace, WorkspaceUser, create_id
 
-#: Seconds for which a trigger is good.
 TRIGGER_LIFETIME_SECONDS = 3.0
 
-#: Characters that a view's title and the words on its buttons may have, and its metadata.
 MAX_LABEL_CHARS, MAX_METADATA_CHARS = 24, 3_000
 
-#: Blocks that a view may have.
 MAX_VIEW_BLOCKS = 100
 
 
 @dataclass(eq=False, slots=True)
 class ModalView:
-    """A modal, as one person sees it.
+    """Modal of one user.
 
     Attributes:
-        content: as it was sent.
-        errors: what the app found wrong with what was filled in, by blocks.
+        content: the view that the app sent.
+        errors: validation errors from the app, by block id.
     """
 
     id: str
@@ -46,13 +42,15 @@ class ModalView:
 
     @property
     def inputs(self) -> dict[str, Mapping[str, Any]]:
-        """Its input blocks by the action ids of what is filled in."""
+        """Input blocks by action id."""
         return {b["element"]["action_id"]: b for b in self.content["blocks"] if b["type"] == "input"}
 
 
 class ViewMethods:
-    """Attributes:
-    open: those that somebody has before him.
+    """Methods and state of modals.
+
+    Attributes:
+        open_views: the modals that users have open.
     """
 
     def __init__(self, api: WebApi, *, speed: float) -> None:
@@ -63,7 +61,7 @@ class ViewMethods:
         api.register("views.open", self.open_view)
 
     def create_trigger_id(self, user: WorkspaceUser) -> str:
-        """What he may be shown a view with, now."""
+        """Create a trigger id that opens a view for this user."""
         trigger = f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}"
         self._triggers[trigger] = user, monotonic() + TRIGGER_LIFETIME_SECONDS / self._speed
         return trigger
@@ -85,7 +83,7 @@ class ViewMethods:
         return {"view": self.view_payload(view)}
 
     def view_payload(self, view: ModalView, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What is told of a view; `values` are what was filled in."""
+        """Return the JSON of a view; `values` are the inputs."""
         content = view.content
         blank = {"close": None, "submit": None, "private_metadata": "", "callback_id": ""}
         flags = dict.fromkeys(("clear_on_close", "notify_on_close", "submit_disabled"), False)
@@ -107,29 +105,29 @@ class ViewMethods:
 
 
 def check_view(view: object) -> dict[str, Any]:
-    """The view, if Slack would take it.
+    """Return the view if Slack would accept it.
 
     Raises:
-        SlackError: `invalid_arguments`, or what is wrong with its blocks.
+        SlackError: `invalid_arguments`, or an error of the blocks.
     """
     if not isinstance(view, dict) or view.get("type") != "modal" or not isinstance(view.get("blocks"), list):
         raise SlackError("invalid_arguments", messages=["[ERROR] must be a modal [json-pointer:/view]"])
-    faults = [
+    errors = [
         f"[ERROR] must have 1 to {MAX_LABEL_CHARS} characters [json-pointer:/view/{name}/text]"
         for name in ("title", "submit", "close")
         if not 0 < len(_label_text(view, name)) <= MAX_LABEL_CHARS and (name == "title" or name in view)
     ]
     inputs = [block for block in view["blocks"] if block.get("type") == "input"]
     if inputs and "submit" not in view:
-        faults.append("[ERROR] missing required field: submit [json-pointer:/view]")
+        errors.append("[ERROR] missing required field: submit [json-pointer:/view]")
     if len(view.get("private_metadata") or "") > MAX_METADATA_CHARS:
-        faults.append(
+        errors.append(
             f"[ERROR] must be less than {MAX_METADATA_CHARS + 1} characters [json-pointer:/view/private_metadata]"
         )
     if len(view["blocks"]) > MAX_VIEW_BLOCKS:
-        faults.append(f"[ERROR] no more than {MAX_VIEW_BLOCKS} items allowed [json-pointer:/view/blocks]")
-    if faults:
-        raise SlackError("invalid_arguments", messages=faults)
+        errors.append(f"[ERROR] no more than {MAX_VIEW_BLOCKS} items allowed [json-pointer:/view/blocks]")
+    if errors:
+        raise SlackError("invalid_arguments", messages=errors)
     check_blocks(_without_inputs(view["blocks"]))
     return view
 

@@ -1,4 +1,4 @@
-"""What the app is told: each change of the workspace becomes the events that it has subscribed to."""
+"""Events of workspace changes, filtered by subscriptions and scopes."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from sandbox.slack.state.workspace import (
     create_id,
 )
 
-#: The scope behind each subscription, if there is one: without it, Slack does not send the events.
+#: The scope that Slack requires for each event; None for no scope.
 EVENT_SCOPES: Mapping[str, str | None] = {
     "agent_session_stopped": "assistant:write",
     "app_home_opened": None,
@@ -31,9 +31,9 @@ _MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im
 
 
 class SlackEventDispatcher:
-    """Turns changes into event payloads and hands them to `deliver`.
+    """Turns changes into event payloads and passes them to `deliver`.
 
-    Only what happens in the bot's own channels is told. Slack: its own messages and their edits are told, too.
+    Only channels with the bot have events. Slack sends events for the bot's own messages, too.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SlackEventDispatcher:
     def dispatch_session_stopped(
         self, user: WorkspaceUser, channel: SlackConversation, thread_ts: str, streams: Sequence[str]
     ) -> None:
-        """Tell that somebody has pressed Slack's own button; `streams` are the messages that Slack has stopped."""
+        """Send the event of Slack's stop button; `streams` are the stopped messages."""
         event = {
             "type": "agent_session_stopped",
             "user": user.id,
@@ -86,50 +86,52 @@ class SlackEventDispatcher:
             self._send(event | {"event_ts": self._workspace.create_ts()})
 
     def dispatch_uninstalled(self) -> None:
-        """Tell that the app was taken out of the workspace. Slack: in no certain order."""
-        told: tuple[dict[str, Any], ...] = (
+        """Send the events of an uninstall; Slack guarantees no order."""
+        events: tuple[dict[str, Any], ...] = (
             {"type": "tokens_revoked", "tokens": {"oauth": [], "bot": [self._workspace.bot.id]}},
             {"type": "app_uninstalled"},
         )
-        for event in told:
+        for event in events:
             if event["type"] in self._subscriptions:
                 self._send(event | {"event_ts": self._workspace.create_ts()})
 
     def _dispatch_posted(self, message: SlackMessage) -> None:
-        said = self._payloads.message(message)
-        self._last_payloads[message.channel.id, message.ts] = _without_files(said)
-        self._send_message(message.channel, said | {"event_ts": message.ts})
-        if self._mentions_bot(message, said["text"]):
-            self._send_mention(message, said, message.ts)
+        payload = self._payloads.message(message)
+        self._last_payloads[message.channel.id, message.ts] = _without_files(payload)
+        self._send_message(message.channel, payload | {"event_ts": message.ts})
+        if self._mentions_bot(message, payload["text"]):
+            self._send_mention(message, payload, message.ts)
 
     def _dispatch_updated(self, message: SlackMessage) -> None:
-        said, before = (
+        payload, previous = (
             _without_files(self._payloads.message(message)),
             self._last_payloads[message.channel.id, message.ts],
         )
-        self._last_payloads[message.channel.id, message.ts] = said
+        self._last_payloads[message.channel.id, message.ts] = payload
         ts = self._workspace.create_ts()
-        changed = {"message": said, "previous_message": before}
-        self._send_message(message.channel, self._hidden_event("message_changed", ts) | changed)
-        if self._mentions_bot(message, said["text"]) and not has_mention(before["text"], self._workspace.bot.id):
-            self._send_mention(message, said, ts)
+        changes = {"message": payload, "previous_message": previous}
+        self._send_message(message.channel, self._hidden_event("message_changed", ts) | changes)
+        if self._mentions_bot(message, payload["text"]) and not has_mention(previous["text"], self._workspace.bot.id):
+            self._send_mention(message, payload, ts)
 
     def _dispatch_deleted(self, message: SlackMessage) -> None:
-        before = self._last_payloads.pop((message.channel.id, message.ts))
-        gone = {"deleted_ts": message.ts, "previous_message": before}
-        self._send_message(message.channel, self._hidden_event("message_deleted", self._workspace.create_ts()) | gone)
+        previous = self._last_payloads.pop((message.channel.id, message.ts))
+        changes = {"deleted_ts": message.ts, "previous_message": previous}
+        self._send_message(
+            message.channel, self._hidden_event("message_deleted", self._workspace.create_ts()) | changes
+        )
 
     @staticmethod
     def _hidden_event(subtype: str, ts: str) -> dict[str, Any]:
         return {"type": "message", "subtype": subtype, "hidden": True, "ts": ts, "event_ts": ts}
 
     def _mentions_bot(self, message: SlackMessage, text: str) -> bool:
-        """Slack: `app_mention` is not sent for direct messages, nor for the app's own words."""
+        """Return whether to send `app_mention`: Slack omits DMs and the app's own messages."""
         by_itself = message.bot_id == self._workspace.bot_id
         return not message.channel.is_dm and not by_itself and has_mention(text, self._workspace.bot.id)
 
-    def _send_mention(self, message: SlackMessage, said: Mapping[str, Any], ts: str) -> None:
-        event = _without_files({name: value for name, value in said.items() if name != "parent_user_id"})
+    def _send_mention(self, message: SlackMessage, payload: Mapping[str, Any], ts: str) -> None:
+        event = _without_files({name: value for name, value in payload.items() if name != "parent_user_id"})
         if self._is_subscribed(message.channel, "app_mention"):
             self._send(event | {"type": "app_mention", "channel": message.channel.id, "event_ts": ts})
 
@@ -143,7 +145,7 @@ class SlackEventDispatcher:
         return is_granted and self._workspace.bot.id in channel.members
 
     def _is_shared(self, channel: str) -> bool:
-        """Whether people of another workspace are in a channel, and not those of the same organisation."""
+        """Return whether a channel has users from outside the organisation."""
         place = None if self._workspace.enterprise_id else self._workspace.channels.get(channel)
         known = map(self._workspace.users.get, place.members) if place else ()
         return any(user is not None and user.team_id not in ("", self._workspace.team_id) for user in known)
@@ -173,6 +175,6 @@ class SlackEventDispatcher:
         )
 
 
-def _without_files(said: dict[str, Any]) -> dict[str, Any]:
-    """Slack: only the `file_share` message itself is sampled with its files."""
-    return {name: value for name, value in said.items() if name != "files"}
+def _without_files(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the message without files: Slack sends them only in `file_share`."""
+    return {name: value for name, value in payload.items() if name != "files"}

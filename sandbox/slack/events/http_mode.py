@@ -1,8 +1,8 @@
-"""The request URL: what an app is told by HTTP, where it has no Socket Mode.
+"""Delivery of events and interactions to the request URL.
 
 Slack: docs.slack.dev/apis/events-api/using-http-request-urls and
-docs.slack.dev/authentication/verifying-requests-from-slack. An event that is not answered with a
-2xx within 3 seconds is sent again: at once, after a minute and after five. A slash command or a press is sent once.
+docs.slack.dev/authentication/verifying-requests-from-slack. Without a 2xx within 3 seconds, Slack retries an event at
+once, delay one minute and delay five minutes. It sends slash commands and interactions once.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 
 
 class RequestUrlClient:
-    """Posts what the app is told to `url`, one request each, as they come and not in turn."""
+    """Posts each envelope to `url`, concurrently."""
 
     def __init__(
         self, activity_log: SlackActivityLog, faults: SlackFaults, *, signing_secret: str, token: str, speed: float
@@ -54,17 +54,17 @@ class RequestUrlClient:
             await self._session.close()
 
     async def verify(self, url: str) -> None:
-        """Take `url` for the request URL, if who listens there says back what he is asked to.
+        """Set the request URL delay verifying its response to the challenge.
 
         Raises:
-            ValueError: he does not.
+            ValueError: the response is not the challenge.
         """
         challenge = hashlib.sha256(url.encode()).hexdigest()
         body = json.dumps({"token": self._token, "challenge": challenge, "type": "url_verification"})
-        status, _, said = await self._post(url, body, "application/json", {})
+        status, _, response_text = await self._post(url, body, "application/json", {})
         with suppress(ValueError):
-            said = json.loads(said)["challenge"]
-        if status != 200 or said != challenge:
+            response_text = json.loads(response_text)["challenge"]
+        if status != 200 or response_text != challenge:
             raise ValueError(f"the request URL did not answer with the value of challenge (HTTP {status})")
         self.url = url
 
@@ -75,57 +75,60 @@ class RequestUrlClient:
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "http_timeout") -> None:
-        """Send it again, acknowledged or not."""
+        """Send an envelope again, acknowledged or not."""
         delivery = self._deliveries[envelope.id]
         delivery.attempt += 1
         delivery.reason = reason
         self._schedule(delivery, 0)
 
     def discard_pending(self) -> None:
-        """Deliver nothing of what was not acknowledged."""
+        """Cancel the delivery of all unacknowledged envelopes."""
         for task in self._tasks:
             task.cancel()
 
     def sign(self, body: str, *, at: float | None = None) -> dict[str, str]:
-        """What the headers of a request say of who sends it.
+        """Return the signature headers of a request.
 
         Args:
-            at: when it is said to be sent (seconds since the epoch).
+            body: the body of the request.
+            at: timestamp in seconds since the epoch; by default now.
         """
         stamp = str(int(time.time() if at is None else at))
         base = f"v0:{stamp}:{body}".encode()
         signature = hmac.new(self._signing_secret.encode(), base, hashlib.sha256).hexdigest()
         return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={signature}"}
 
-    def _schedule(self, delivery: EnvelopeDelivery, after: float) -> None:
-        task = asyncio.create_task(self._send_with_retries(delivery, after))
+    def _schedule(self, delivery: EnvelopeDelivery, delay: float) -> None:
+        task = asyncio.create_task(self._send_with_retries(delivery, delay))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send_with_retries(self, delivery: EnvelopeDelivery, after: float) -> None:
-        """Send it until it is acknowledged, or was sent often enough."""
+    async def _send_with_retries(self, delivery: EnvelopeDelivery, delay: float) -> None:
+        """Send an envelope until it is acknowledged or its retries are used up."""
         while True:
-            await asyncio.sleep(after)
+            await asyncio.sleep(delay)
             delivery.reason = await self._send(delivery)
             self._activity_log.notify()
             if not delivery.reason:
                 return
             if delivery.type != "events_api" or delivery.attempt >= len(RETRY_DELAYS_SECONDS):
                 return
-            after = RETRY_DELAYS_SECONDS[delivery.attempt] / self._speed
+            delay = RETRY_DELAYS_SECONDS[delivery.attempt] / self._speed
             delivery.attempt += 1
 
     async def _send(self, delivery: EnvelopeDelivery) -> str:
-        """Send it once; why it is to be sent again, if it is."""
+        """Send an envelope once; return the reason for a retry, or an empty string."""
         payload, attempt = delivery.payload, delivery.attempt
         envelope = EnvelopeRecord(delivery.id, delivery.type, payload, time.monotonic(), attempt, delivery.reason)
         delivery.sent.append(envelope)
         self._activity_log.envelopes.append(envelope)
         self._activity_log.notify()
-        retried = {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": delivery.reason} if attempt else {}
+        retry_headers = {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": delivery.reason} if attempt else {}
         try:
             async with asyncio.timeout(ACK_TIMEOUT_SECONDS / self._speed):
-                status, headers, said = await self._post(self.url, *encode_body(delivery.type, payload), retried)
+                status, headers, response_text = await self._post(
+                    self.url, *encode_body(delivery.type, payload), retry_headers
+                )
         except TimeoutError:
             return "http_timeout"
         except (aiohttp.ClientError, OSError):
@@ -133,22 +136,22 @@ class RequestUrlClient:
         if not 200 <= status < 300:
             return "" if headers.get("X-Slack-No-Retry") == "1" else "http_error"
         with suppress(ValueError):
-            envelope.response = json.loads(said) if said else None
+            envelope.response = json.loads(response_text) if response_text else None
         envelope.acknowledged_at = time.monotonic()
         delivery.acknowledged.set()
         return ""
 
     async def _post(
-        self, url: str, body: str, kind: str, more: Mapping[str, str]
+        self, url: str, body: str, content_type: str, extra_headers: Mapping[str, str]
     ) -> tuple[int, Mapping[str, str], str]:
         assert self._session is not None, "the sandbox is not entered"
-        headers = {"Content-Type": kind, **self.sign(body), **more}
+        headers = {"Content-Type": content_type, **self.sign(body), **extra_headers}
         async with self._session.post(url, data=body.encode(), headers=headers) as answer:
             return answer.status, answer.headers, await answer.text()
 
 
 class EnvelopeSender:
-    """How the app is told: at its request URL if it has one, and by its sockets if it has none."""
+    """Sends envelopes to the request URL if it is set, otherwise to the sockets."""
 
     def __init__(self, sockets: SocketModeServer, requests: RequestUrlClient) -> None:
         self._sockets = sockets
@@ -173,7 +176,7 @@ class EnvelopeSender:
 
 
 def encode_body(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, str]:
-    """The body of a request, and its content type. Slack: events are JSON, and all else is a form."""
+    """Return body and content type of a request: JSON for events, a form for the rest."""
     if type_ == "events_api":
         return json.dumps(payload), "application/json"
     fields = payload if type_ == "slash_commands" else {"payload": json.dumps(payload)}

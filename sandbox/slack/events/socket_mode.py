@@ -1,8 +1,8 @@
-"""Socket Mode: tickets, sockets, and the delivery of envelopes until they are acknowledged.
+"""Socket Mode: tickets, WebSockets and delivery of envelopes.
 
-Slack: docs.slack.dev/apis/events-api/using-socket-mode. An event that is not acknowledged within 3 seconds is
-sent again: at once, after a minute and after five. What comes while no socket is open has missed its first
-delivery, and arrives as a retry. A slash command or a press is sent once, or not at all.
+Slack: docs.slack.dev/apis/events-api/using-socket-mode. Without an acknowledgement within 3 seconds, Slack retries an
+event at once, after one minute and after five minutes. An event without an open socket has missed its first delivery
+and arrives as a retry. Slash commands and interactions are sent at most once.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 ACK_TIMEOUT_SECONDS = 3.0
 RETRY_DELAYS_SECONDS = (0.0, 60.0, 300.0)
 MAX_SOCKETS = 10
-#: Real seconds at any speed: a handshake takes the time that it takes.
+#: Real seconds at any speed: a handshake does not run faster.
 TICKET_LIFETIME_SECONDS = 30.0
-#: From the notice that a socket is going to be closed until it is.
+#: From the `disconnect` message to the close.
 CLOSE_DELAY_SECONDS = 10.0
-#: What Slack announces in `hello`, in seconds.
+#: `approximate_connection_time` in `hello`.
 CONNECTION_SECONDS = 18_060
 HEARTBEAT_SECONDS = 10.0
-#: How long a client that does not answer may hold up the closing of its socket.
+#: A client without a close frame delays the close this long.
 CLOSE_TIMEOUT_SECONDS = 1.0
 
 EnvelopeType = Literal["events_api", "slash_commands", "interactive"]
@@ -39,7 +39,7 @@ EnvelopeType = Literal["events_api", "slash_commands", "interactive"]
 
 @dataclass(eq=False, slots=True)
 class EnvelopeDelivery:
-    """An envelope on its way: all its sendings, until one of them is acknowledged."""
+    """An envelope with all its deliveries until an acknowledgement."""
 
     type: EnvelopeType
     payload: dict[str, Any]
@@ -56,8 +56,11 @@ class EnvelopeDelivery:
 
 @dataclass(eq=False, slots=True)
 class SocketConnection:
-    """`retiring`: the client was told to leave; it gets no more envelopes. `frozen`: nothing comes through any more,
-    which nobody has noticed.
+    """Open WebSocket of a client.
+
+    Attributes:
+        is_retiring: it got `disconnect` and gets no more envelopes.
+        is_frozen: no frames pass, and nobody has noticed yet.
     """
 
     ws: web.WebSocketResponse
@@ -68,6 +71,8 @@ class SocketConnection:
 
 
 class SocketModeServer:
+    """Accepts WebSockets and delivers envelopes to them."""
+
     def __init__(self, activity_log: SlackActivityLog, faults: SlackFaults, *, app_id: str, speed: float) -> None:
         self._activity_log = activity_log
         self._faults = faults
@@ -98,12 +103,12 @@ class SocketModeServer:
         return sum(not (socket.is_retiring or socket.is_frozen) for socket in self._sockets)
 
     def create_ticket(self) -> str:
-        """A ticket for one handshake, good for half a minute."""
+        """Create a ticket for one handshake, valid for 30 seconds."""
         ticket = secrets.token_urlsafe(24)
         self._tickets[ticket] = monotonic() + TICKET_LIFETIME_SECONDS
         return ticket
 
-    # The way out
+    # Delivery
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
         """Send an envelope to one live socket, as soon as there is one."""
@@ -113,7 +118,7 @@ class SocketModeServer:
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "timeout") -> None:
-        """Send it again, acknowledged or not."""
+        """Send an envelope again, acknowledged or not."""
         delivery = self._deliveries[envelope.id]
         self._retry(delivery, reason, after=0)
 
@@ -133,7 +138,7 @@ class SocketModeServer:
         self._wake.set()
 
     async def _send_queued(self) -> None:
-        """Hand out what waits, one after the other and in order, for as long as there is a socket."""
+        """Send queued envelopes in order while there is a socket."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -177,7 +182,7 @@ class SocketModeServer:
         self._set_timer(delivery, ACK_TIMEOUT_SECONDS / self._speed, overdue)
 
     def _set_timer(self, delivery: EnvelopeDelivery, seconds: float, action: Callable[[], None]) -> None:
-        """Let `action` come, unless something else comes of the delivery before."""
+        """Run `action` after a delay, in place of the delivery's previous timer."""
         self._stop_timer(delivery)
 
         def due() -> None:
@@ -190,13 +195,13 @@ class SocketModeServer:
         if timer := self._timers.pop(delivery.id, None):
             timer.cancel()
 
-    # The way in
+    # Connections and acknowledgements
 
     async def handle_websocket(self, request: web.Request) -> web.StreamResponse:
-        """One WebSocket, from its handshake to its end."""
+        """Handle one WebSocket from its handshake to its end."""
         expiry = self._tickets.pop(request.query.get("ticket", ""), 0.0)
         if expiry < monotonic():
-            return web.Response(status=408, text="this ticket was used before, has expired or never was")
+            return web.Response(status=408, text="the ticket is used, expired or unknown")
         if self._faults.take_handshake_refusal():
             return web.Response(status=500)
         ws = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, timeout=CLOSE_TIMEOUT_SECONDS)
@@ -232,7 +237,7 @@ class SocketModeServer:
         return ws
 
     def _acknowledge(self, data: str) -> None:
-        """Take an acknowledgement; anything else that a client might say is ignored, as Slack does."""
+        """Handle an acknowledgement; ignore other frames, as Slack does."""
         try:
             frame = json.loads(data)
         except ValueError:
@@ -251,7 +256,7 @@ class SocketModeServer:
         self._activity_log.notify()
 
     def _remove_socket(self, socket: SocketConnection) -> None:
-        """A socket has died: what it had not acknowledged goes to the next one, before all that waits."""
+        """Remove a dead socket and put its unacknowledged events at the head of the queue."""
         if socket not in self._sockets:
             return
         self._sockets.remove(socket)
@@ -265,10 +270,10 @@ class SocketModeServer:
         self._wake.set()
         self._activity_log.notify()
 
-    # What may happen to sockets
+    # Disruptions
 
     def drop_sockets(self) -> None:
-        """Cut every connection, without a word."""
+        """Abort every connection without a close frame."""
         self._abort_sockets(list(self._sockets))
 
     def _abort_sockets(self, sockets: Iterable[SocketConnection]) -> None:
@@ -278,8 +283,9 @@ class SocketModeServer:
             self._remove_socket(socket)
 
     def freeze_sockets(self) -> None:
-        """Let every connection go dead: open, but nothing is heard on it any more, and nothing said. That is noticed
-        here when the next one is made.
+        """Freeze every connection: it stays open, but no frames pass.
+
+        The server notices when the next client connects.
         """
         for socket in self._sockets:
             socket.is_frozen = True
@@ -288,7 +294,7 @@ class SocketModeServer:
         self._activity_log.notify()
 
     def discard_pending(self) -> None:
-        """Deliver nothing of what has not been acknowledged yet: it has been tried often enough."""
+        """Discard all unacknowledged envelopes, as after their last retry."""
         for socket in self._sockets:
             socket.unacknowledged.clear()
         for timer in self._timers.values():
@@ -297,7 +303,7 @@ class SocketModeServer:
         self._queue.clear()
 
     async def refresh_sockets(self, reason: str) -> None:
-        """Tell every client to connect anew, and close its socket a little later."""
+        """Send `disconnect` to every client and close its socket later."""
         for socket in list(self._sockets):
             socket.is_retiring = True
             notice = {"type": "disconnect", "reason": reason, "debug_info": {"host": "sandbox"}}

@@ -1,4 +1,4 @@
-"""Slash commands: one envelope, its acknowledgement, and what is posted to its `response_url`.
+"""Slash commands and response URLs.
 
 Slack: docs.slack.dev/interactivity/implementing-slash-commands.
 """
@@ -19,17 +19,17 @@ from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import TEAM_DOMAIN
 from sandbox.slack.state.workspace import SLACKBOT, SlackConversation, SlackMessage, Workspace, WorkspaceUser
 
-#: A `response_url` takes this many posts within half an hour.
+#: A `response_url` accepts this many posts within half an hour.
 MAX_RESPONSES = 5
 RESPONSE_URL_LIFETIME_SECONDS = 30 * 60.0
 
 
 @dataclass(eq=False, slots=True)
 class CommandInvocation:
-    """What somebody has done that may be answered: a command, or a press of a button of `message`.
+    """Interaction with a response URL: a command, or a click on a button of `message`.
 
     Attributes:
-        seen: what he was shown for it.
+        shown_messages: the responses that the user sees.
     """
 
     user: WorkspaceUser
@@ -41,6 +41,8 @@ class CommandInvocation:
 
 
 class SlashCommands:
+    """Sends slash commands and handles posts to response URLs."""
+
     def __init__(
         self, workspace: Workspace, sender: EnvelopeSender, views: ViewMethods, *, token: str, speed: float
     ) -> None:
@@ -54,7 +56,7 @@ class SlashCommands:
     async def run_command(
         self, user: WorkspaceUser, channel: SlackConversation, command: str, text: str, response_base_url: str
     ) -> list[SlackMessage]:
-        """Send the command, and return what the person sees; the list grows with what comes later."""
+        """Send a command and return the list of its responses; later ones are appended."""
         key, invocation = self._create_invocation(user, channel)
         if not self._sender.connection_count:
             return self._post_error(invocation, command, "dispatch_failed")
@@ -91,10 +93,13 @@ class SlashCommands:
     def create_response_url(
         self, user: WorkspaceUser, channel: SlackConversation, response_base_url: str, message: SlackMessage | None
     ) -> str:
-        """Where an answer to something else that he did may be posted.
+        """Create the response URL of another interaction.
 
         Args:
-            message: the one whose button he has pressed; the answer may take its place.
+            user: the user of the interaction.
+            channel: its channel.
+            response_base_url: the address of response URLs.
+            message: the message of the clicked button; a response may replace it.
         """
         key, invocation = self._create_invocation(user, channel)
         invocation.message = message
@@ -107,11 +112,11 @@ class SlashCommands:
         return key, invocation
 
     def handle_response(self, key: str, values: Mapping[str, Any]) -> None:
-        """Take a post to a `response_url`.
+        """Handle a post to a `response_url`.
 
         Raises:
-            SlackError: `expired_url`, `used_url`, or what is wrong with the message. `markdown_text` is not known
-                here: it is `no_text`.
+            SlackError: `expired_url`, `used_url`, or an error of the message; `no_text` for `markdown_text` alone,
+                which response URLs ignore.
         """
         invocation = self._invocations.get(key)
         if invocation is None or invocation.expires_at < monotonic():
@@ -139,7 +144,7 @@ class SlashCommands:
         return invocation.shown_messages.append(message)
 
     def _post_error(self, invocation: CommandInvocation, command: str, error: str) -> list[SlackMessage]:
-        """What Slackbot says to the person alone."""
+        """Post Slackbot's ephemeral error message."""
         text = f'{command} failed with the error "{error}"'
         message = self._workspace.post_message(
             invocation.channel, SlackContent(text), ephemeral_to=invocation.user.id, user=SLACKBOT

@@ -1,7 +1,7 @@
-"""Buttons, shortcuts and modals: one envelope for what somebody does with them, and its acknowledgement.
+"""Interactions with buttons, shortcuts and modals.
 
-Slack: docs.slack.dev/reference/interaction-payloads. An interaction is sent once, or not at all; who pressed a button
-sees a warning sign beside it if that is not acknowledged within 3 seconds, and a modal says that it had trouble.
+Slack: docs.slack.dev/reference/interaction-payloads. Slack sends an interaction at most once. Without an
+acknowledgement within 3 seconds, a button gets a warning sign, and a modal shows an error.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Works
 
 
 class SlackInteractions:
+    """Sends interactions and waits for their acknowledgement."""
+
     def __init__(
         self,
         workspace: Workspace,
@@ -41,14 +43,14 @@ class SlackInteractions:
     async def click_button(
         self, user: WorkspaceUser, message: SlackMessage, control_id: str, response_base_url: str
     ) -> bool:
-        """Press a button, or choose an option; whether the app acknowledged it in time.
+        """Click a button or option; return whether the app acknowledged it in time.
 
         Raises:
-            ValueError: the message has no such button, or he does not see it.
+            ValueError: the message has no such button, or the user does not see it.
         """
-        found = [control for control in find_controls(self._payloads.blocks(message)) if control.id == control_id]
-        if not found or message.deleted or message.ephemeral_to not in (None, user.id):
-            raise ValueError(f"there is no button {control_id} to be pressed")
+        matches = [control for control in find_controls(self._payloads.blocks(message)) if control.id == control_id]
+        if not matches or message.deleted or message.ephemeral_to not in (None, user.id):
+            raise ValueError(f"there is no button {control_id}")
         container = {
             "type": "message",
             "message_ts": message.ts,
@@ -62,7 +64,7 @@ class SlackInteractions:
             "channel": _channel_payload(message.channel),
             "state": {"values": {}},
             "response_url": url,
-            "actions": [found[0].action_payload()],
+            "actions": [matches[0].action_payload()],
         }
         if message.ephemeral_to is None:
             payload["message"] = self._payloads.message(message)
@@ -71,7 +73,7 @@ class SlackInteractions:
     async def use_shortcut(
         self, user: WorkspaceUser, message: SlackMessage, callback_id: str, response_base_url: str
     ) -> bool:
-        """Use a shortcut of a message's menu; whether the app acknowledged it in time."""
+        """Use a message shortcut; return whether the app acknowledged it in time."""
         payload = self._base_payload("message_action", user) | {
             "callback_id": callback_id,
             "trigger_id": self._views.create_trigger_id(user),
@@ -84,16 +86,17 @@ class SlackInteractions:
         return await self._send(payload) is not None
 
     async def submit_modal(self, view: ModalView, values: Mapping[str, str]) -> bool:
-        """Fill in a modal, and send it; whether the app took it. It stays open as long as the app does not.
+        """Submit a modal; return whether the app accepted it. It stays open otherwise.
 
         Args:
-            values: what is filled in, by action ids.
+            view: the modal.
+            values: the inputs by action id.
 
         Raises:
-            ValueError: it is not open, or asks for something else.
+            ValueError: the modal is not open, or has other inputs.
         """
         if view not in self._views.open_views or values.keys() != view.inputs.keys():
-            raise ValueError(f"the modal asks for {', '.join(view.inputs)}")
+            raise ValueError(f"the modal has the inputs {', '.join(view.inputs)}")
         filled: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             block = view.inputs[name]
@@ -113,7 +116,7 @@ class SlackInteractions:
         return True
 
     async def _send(self, payload: dict[str, Any]) -> EnvelopeDelivery | None:
-        """Send it; none if it was not acknowledged in time."""
+        """Send an interaction; return its delivery if it was acknowledged in time."""
         if not self._sender.connection_count:
             return None
         delivery = self._sender.deliver("interactive", payload)
@@ -125,11 +128,11 @@ class SlackInteractions:
         return delivery
 
     def _base_payload(self, kind: str, user: WorkspaceUser) -> dict[str, Any]:
-        """What all of them tell."""
-        named = {"name": user.name} | ({} if kind == "message_action" else {"username": user.name})
+        """Return the fields that all interactions have."""
+        names = {"name": user.name} | ({} if kind == "message_action" else {"username": user.name})
         fields: dict[str, Any] = {
             "type": kind,
-            "user": {"id": user.id, "team_id": user.team_id or self._workspace.team_id, **named},
+            "user": {"id": user.id, "team_id": user.team_id or self._workspace.team_id, **names},
             "token": self._token,
             "team": {"id": self._workspace.team_id, "domain": TEAM_DOMAIN},
             "enterprise": None,

@@ -1,4 +1,4 @@
-"""What happened in the sandbox, in the order it did: calls, envelopes and changes, for whoever watches."""
+"""Log of calls, envelopes and changes of the local Slack."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -10,16 +10,15 @@ from sandbox.slack.state.workspace import WorkspaceChange
 
 @dataclass(eq=False, slots=True)
 class SlackCallRecord:
-    """One call of the Web API, one post to a `response_url` (its method is `response_url`), or one sending of a file's
-    bytes (`upload`).
+    """Call of the Web API, post to a `response_url`, or transfer of a file (`upload`).
 
     Attributes:
-        status: the HTTP status that was answered; 0 as long as none was, and for a reply that was lost.
-        error: what Slack put into `error`, `ratelimited` included; None for a call that succeeded.
-        at: when it came, on the monotonic clock, in seconds.
-        rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) refused it.
-        reply: the body that was answered, or would have been.
-        budget: what was left, of how many, in the scarcest of the windows that it counts in.
+        status: the HTTP status; 0 before the response, and for a lost response.
+        error: the `error` of Slack, `ratelimited` included; None for success.
+        received_at: seconds on the monotonic clock.
+        rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) rejected it.
+        response: the body of the response, also of a lost one.
+        remaining: (remaining calls, limit) of its window with the fewest remaining.
     """
 
     method: str
@@ -34,14 +33,14 @@ class SlackCallRecord:
 
 @dataclass(eq=False, slots=True)
 class EnvelopeRecord:
-    """One sending of one Socket Mode envelope; a redelivery is another one with the same `id`.
+    """One delivery of an envelope; a redelivery has the same `id`.
 
     Attributes:
         type: `events_api`, `slash_commands` or `interactive`.
-        attempt: 0 for the first delivery, then what `retry_attempt` said.
-        reason: what `retry_reason` said.
-        sent_at, acknowledged_at: on the monotonic clock, in seconds.
-        response: the payload that came with the acknowledgement.
+        attempt: 0 for the first delivery, then `retry_attempt`.
+        reason: `retry_reason`.
+        sent_at, acknowledged_at: seconds on the monotonic clock.
+        response: the payload of the acknowledgement.
     """
 
     id: str
@@ -58,7 +57,7 @@ Subscription = watch.Subscription[WorkspaceChange]
 
 
 class SlackActivityLog(watch.ChangeFeed[WorkspaceChange]):
-    """Keeps what happened, and wakes whoever waits for something to happen."""
+    """Records calls and envelopes, and publishes changes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What can be pressed or chosen in the blocks of a message.
+"""Buttons and options in the blocks of a message.
 
 Slack: docs.slack.dev/reference/block-kit/block-elements.
 """
@@ -11,15 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class BlockControl:
-    """One thing to press, or one option to choose.
+    """Button, or option of a select.
 
     Attributes:
-        id: what it is pressed by here: the action id of a button; of one of two feedback buttons, or of an option of a
-            select, which share an action id, the value.
-        label: what people read on it.
-        spoken: what a screen reader says.
-        element: the element that it belongs to.
-        choice: of several within the element, the one.
+        id: the action id of a button; the value of a feedback button or an option, which share an action id.
+        label: its text.
+        accessibility_label: the text for screen readers.
+        element: its Block Kit element.
+        option: the feedback button or option within the element.
     """
 
     id: str
@@ -30,8 +29,8 @@ class BlockControl:
     option: Mapping[str, Any] | None = None
 
     def action_payload(self) -> dict[str, Any]:
-        """What the app is told of it, when it is pressed."""
-        told: dict[str, Any] = {
+        """Return the action in the payload of a click."""
+        payload: dict[str, Any] = {
             "type": self.element["type"],
             "action_id": self.element["action_id"],
             "block_id": self.block_id,
@@ -41,23 +40,25 @@ class BlockControl:
             placeholder = self.element.get("placeholder")
             chosen = {"text": _plain_text(self.option["text"]), "value": self.option["value"]}
             return (
-                told | {"selected_option": chosen} | ({"placeholder": _plain_text(placeholder)} if placeholder else {})
+                payload
+                | {"selected_option": chosen}
+                | ({"placeholder": _plain_text(placeholder)} if placeholder else {})
             )
-        pressed = self.option or self.element
-        given = {name: pressed[name] for name in ("value", "style") if name in pressed}
-        return told | {"text": _plain_text(pressed["text"])} | given
+        target = self.option or self.element
+        fields = {name: target[name] for name in ("value", "style") if name in target}
+        return payload | {"text": _plain_text(target["text"])} | fields
 
 
 def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
-    """All of them, in the order in which they are shown."""
+    """Yield the buttons and options of the blocks in their order."""
     for block in blocks:
         elements = block.get("elements", ()) if block["type"] in ("actions", "context_actions") else ()
         for element in (*elements, *filter(None, [block.get("accessory")])):
             for choice in _options(element):
-                pressed = choice or element
-                label = pressed["text"]["text"]
+                target = choice or element
+                label = target["text"]["text"]
                 id_ = element.get("action_id", "") if choice is None else choice["value"]
-                spoken = pressed.get("accessibility_label") or label
+                spoken = target.get("accessibility_label") or label
                 yield BlockControl(id_, label, spoken, block.get("block_id", ""), element, choice)
 
 

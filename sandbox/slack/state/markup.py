@@ -1,7 +1,7 @@
-"""Slack's own way of writing: what a text shows to people, whom it pings, and its `rich_text` block.
+"""Slack's markup: rendered text, pings and `rich_text` blocks.
 
-Slack: `<@U..>`, `<!channel>`, `<#C..>` and `<https://..|label>` are the tokens; `&`, `<` and `>` of the text
-itself are written as entities (docs.slack.dev/messaging/formatting-message-text).
+Slack: `<@U..>`, `<!channel>`, `<#C..>` and `<https://..|label>` are tokens; `&`, `<` and `>` in text are entities
+(docs.slack.dev/messaging/formatting-message-text).
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
-#: The names behind the ids of users and channels.
+#: Names of users and channels by id.
 Names = Mapping[str, str]
 
 _TOKEN = re.compile(r"<([@#!]|[a-z][a-z0-9+.-]*:)([^<>|\s]*)(?:\|([^<>]*))?>", re.IGNORECASE)
@@ -23,7 +23,7 @@ _EVERYONE = frozenset({"channel", "here", "everyone"})
 
 @dataclass(frozen=True, slots=True)
 class TaskCard:
-    """The card of one task in a streamed message; `status` is `pending`, `in_progress`, `complete` or `error`."""
+    """Task in a streamed message: `pending`, `in_progress`, `complete` or `error`."""
 
     id: str
     title: str
@@ -34,10 +34,13 @@ class TaskCard:
 
 @dataclass(frozen=True, slots=True)
 class SlackContent:
-    """What a message is made of, as it was sent.
+    """Content of a message as it was sent.
 
-    `markdown` says that `text` came as `markdown_text`; `link_names`, that plain `@name`s become mentions. `tasks`
-    and `plan` are what a stream shows beside its text: cards, and the title that they stand under.
+    Attributes:
+        markdown: whether `text` came as `markdown_text`.
+        link_names: whether a plain `@name` becomes a mention.
+        tasks: the task cards of a stream.
+        plan: the title above the task cards.
     """
 
     text: str = ""
@@ -49,7 +52,7 @@ class SlackContent:
 
 
 def render_text(content: SlackContent, names: Names) -> str:
-    """What people see of it: the blocks if there are any, else the text."""
+    """Return the visible text; blocks replace the text argument."""
     if content.blocks:
         parts = [_render_block(block, names) for block in content.blocks]
         return "\n".join(part for part in parts if part)
@@ -57,18 +60,18 @@ def render_text(content: SlackContent, names: Names) -> str:
 
 
 def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
-    """Whom it calls: user ids, user group ids, `channel`, `here`, `everyone`.
+    """Return the pinged user ids, user group ids, `channel`, `here` and `everyone`.
 
-    The text counts beside the blocks as well, since it makes the notification.
+    The text counts in addition to the blocks, since notifications use it.
     """
-    found = set(_find_pings_in_text(content.text, markdown=content.markdown))
+    pinged = set(_find_pings_in_text(content.text, markdown=content.markdown))
     if content.link_names:
         ids = {name: id_ for id_, name in names.items() if id_.startswith(("U", "W"))}
         for name in _PLAIN_NAME.findall(content.text):
-            found.update({name} & _EVERYONE, {ids[name]} if name in ids else ())
+            pinged.update({name} & _EVERYONE, {ids[name]} if name in ids else ())
     for block in content.blocks or ():
-        found.update(_find_pings_in_block(block))
-    return frozenset(found)
+        pinged.update(_find_pings_in_block(block))
+    return frozenset(pinged)
 
 
 def has_mention(text: str, user_id: str) -> bool:
@@ -76,7 +79,7 @@ def has_mention(text: str, user_id: str) -> bool:
 
 
 def to_rich_text(text: str) -> list[dict[str, Any]]:
-    """The blocks that Slack makes of a plain text."""
+    """Return the `rich_text` blocks that Slack creates from a text."""
     if not text:
         return []
     elements: list[dict[str, Any]] = []
@@ -93,7 +96,7 @@ def to_rich_text(text: str) -> list[dict[str, Any]]:
 
 
 def create_block_id(seed: str) -> str:
-    """A name for a block that came without one."""
+    """Return an id for a block without one."""
     return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:5]
 
 
@@ -115,7 +118,7 @@ def _to_element(token: re.Match[str]) -> dict[str, Any]:
 
 
 def decode_entities(text: str) -> str:
-    """The text with its entities as the letters that they stand for."""
+    """Return the text with `&amp;`, `&lt;` and `&gt;` decoded."""
     return _ENTITY.sub(lambda entity: unescape(entity[0]), text)
 
 
@@ -142,7 +145,7 @@ def _render_markdown(text: str, names: Names) -> str:
 
 
 def _split_code(text: str) -> Iterator[tuple[bool, str]]:
-    """The text in pieces, and of each whether it is code: there, tokens mean nothing."""
+    """Yield parts of the text and whether each is code, which has no tokens."""
     for index, part in enumerate(_CODE.split(text)):
         yield index % 2 == 1, part
 
@@ -158,7 +161,7 @@ def _find_pings_in_text(text: str, *, markdown: bool) -> Iterator[str]:
 
 
 def _render_block(block: Mapping[str, Any], names: Names) -> str:
-    """The text of a block, or of what it holds; what is on buttons is no text."""
+    """Return the text of a block and its children, without buttons."""
     match block:
         case {"type": "actions" | "context_actions"}:
             words = ""
@@ -201,7 +204,7 @@ def _find_pings_in_block(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _child_blocks(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What a block holds, in the order in which it is shown."""
+    """Yield the children of a block in their visible order."""
     for key in ("title", "text", "fields", "elements", "accessory", "rows"):
         yield from _flatten(block.get(key))
 

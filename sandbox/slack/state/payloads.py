@@ -1,4 +1,4 @@
-"""The JSON that Slack writes about users, channels and messages."""
+"""JSON payloads of users, channels, messages and files."""
 
 import mimetypes
 from time import time
@@ -19,8 +19,10 @@ TEAM_DOMAIN = "sandbox"
 
 
 class SlackPayloads:
-    """Attributes:
-    files_url: where files are to be had, with a slash at the end.
+    """Builds Slack's JSON.
+
+    Attributes:
+        files_base_url: address of file downloads.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -30,7 +32,7 @@ class SlackPayloads:
     # Messages
 
     def message(self, message: SlackMessage) -> dict[str, Any]:
-        """What events and answers alike tell of a message."""
+        """Return a message as in events."""
         own = message.bot_id == self._workspace.bot_id
         fields: dict[str, Any] = {
             "client_msg_id": message.client_msg_id,
@@ -63,11 +65,11 @@ class SlackPayloads:
         return {name: value for name, value in fields.items() if value is not None}
 
     def _is_from_other_team(self, user: str | None) -> bool:
-        """Slack: in a channel that is shared, an event tells where somebody from outside belongs."""
+        """Return whether a user is from another team; events of shared channels say so."""
         return self._team_of(user) not in (None, self._workspace.team_id)
 
     def history_message(self, message: SlackMessage, *, metadata: bool = False) -> dict[str, Any]:
-        """A message as `conversations.history` and `.replies` tell it."""
+        """Return a message as in `conversations.history` and `.replies`."""
         fields = self.message(message)
         fields.pop("hidden", None)
         if message.bot_id == self._workspace.bot_id:
@@ -93,28 +95,28 @@ class SlackPayloads:
         return fields
 
     def post_response(self, message: SlackMessage) -> dict[str, Any]:
-        """A message as `chat.postMessage` answers it."""
+        """Return a message as in the response of `chat.postMessage`."""
         fields = self.message(message) | {"app_id": self._workspace.app_id}
         return fields | ({"metadata": message.metadata} if message.metadata else {})
 
     def update_response(self, message: SlackMessage) -> dict[str, Any]:
-        """A message as `chat.update` answers it: without its own `ts`."""
+        """Return a message as in the response of `chat.update`, without `ts`."""
         dropped = ("ts", "thread_ts", "parent_user_id")
         return {name: value for name, value in self.post_response(message).items() if name not in dropped}
 
     def blocks(self, message: SlackMessage) -> list[dict[str, Any]]:
         if message.content.blocks is None:
             return to_rich_text(message.content.text)
-        told: list[dict[str, Any]] = []
+        blocks: list[dict[str, Any]] = []
         for index, block in enumerate(message.content.blocks):
             if message.stream is not None and block["type"] == "markdown":
-                told += to_rich_text(block["text"])
+                blocks += to_rich_text(block["text"])
             else:
-                told.append({**block, "block_id": block.get("block_id") or create_block_id(f"{message.ts}/{index}")})
-        return told
+                blocks.append({**block, "block_id": block.get("block_id") or create_block_id(f"{message.ts}/{index}")})
+        return blocks
 
     def message_attachment(self, message: SlackMessage, **fields: Any) -> dict[str, Any]:
-        """A message as an attachment of another one, which shares it (`is_share`) or links to it (`is_msg_unfurl`)."""
+        """Return a message as an attachment: shared (`is_share`) or linked (`is_msg_unfurl`)."""
         shown = {"team": self._workspace.team_id, "channel": message.channel.id, "ts": message.ts}
         author = message.username or self._workspace.users[message.user or ""].real_name
         return {
@@ -134,7 +136,7 @@ class SlackPayloads:
         }
 
     def _file_in_event(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
-        """Slack: of a file from another organisation, one has to ask."""
+        """Return a file as in events: only the id if another organisation owns it."""
         if file.is_from_other_org:
             return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
         return self.file(message, file)
@@ -183,8 +185,8 @@ class SlackPayloads:
         }
 
     def _team_of(self, user: str | None) -> str | None:
-        found = self._workspace.users.get(user or "")
-        return None if user is None else (found and found.team_id) or self._workspace.team_id
+        known = self._workspace.users.get(user or "")
+        return None if user is None else (known and known.team_id) or self._workspace.team_id
 
     def user_group(self, group: UserGroup) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""A Slack workspace: its people, its channels and what was said there. Knows nothing of HTTP or sockets."""
+"""State of a Slack workspace: users, conversations and messages."""
 
 import secrets
 import string
@@ -10,14 +10,14 @@ from typing import Any, Literal
 from sandbox.slack.state.controls import find_controls
 from sandbox.slack.state.markup import SlackContent, TaskCard, find_pings, render_text
 
-#: Who speaks for Slack itself.
+#: The user that posts Slack's own messages.
 SLACKBOT = "USLACKBOT"
 
 ChangeKind = Literal["posted", "streamed", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
 
 
 def create_id(prefix: str) -> str:
-    """An id as Slack writes them: a letter that tells the kind, then ten of A-Z and 0-9."""
+    """Return an id in Slack's format: a prefix, then ten of A-Z and 0-9."""
     alphabet = string.ascii_uppercase + string.digits
     return prefix + "0" + "".join(secrets.choice(alphabet) for _ in range(9))
 
@@ -34,7 +34,7 @@ class WorkspaceUser:
 
 @dataclass(frozen=True, slots=True)
 class UserGroup:
-    """People who are mentioned together, by `<!subteam^ID>`."""
+    """User group; its mention is `<!subteam^ID>`."""
 
     id: str
     handle: str
@@ -43,10 +43,12 @@ class UserGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlackFile:
-    """Attributes:
-    alt: what it shows, in words.
-    is_foreign: whether it comes from another organisation, so that of its message one is told but its id.
-    moved_to: where who fetches it is sent.
+    """File of a message.
+
+    Attributes:
+        alt_text: description of a picture.
+        is_from_other_org: whether another organisation owns it; events then have only its id.
+        redirect_url: the target if a download redirects.
     """
 
     id: str
@@ -60,10 +62,10 @@ class SlackFile:
 
 @dataclass(eq=False, slots=True)
 class SlackConversation:
-    """A place to talk: a public or private channel, or (`user` is set) the direct messages with one person.
+    """Public channel, private channel, or DM with `user`.
 
     Attributes:
-        prompts: what the app suggests to say there: titles, and the messages behind them.
+        prompts: the suggested prompts as (title, message).
     """
 
     id: str
@@ -82,7 +84,7 @@ class SlackConversation:
 
     @property
     def type(self) -> Literal["channel", "group", "im"]:
-        """What events call `channel_type`."""
+        """Conversation type as in `channel_type` of events."""
         if self.is_dm:
             return "im"
         return "group" if self.private else "channel"
@@ -90,9 +92,13 @@ class SlackConversation:
 
 @dataclass(frozen=True, slots=True)
 class SlackMessageVersion:
-    """One text that a message had: what people saw, whom it pings, and since when (monotonic seconds).
+    """Version of a message.
 
-    `content` is what it was made of.
+    Attributes:
+        text: the visible text.
+        pings: the pinged ids.
+        shown_at: seconds on the monotonic clock.
+        content: the content as it was sent.
     """
 
     text: str
@@ -102,19 +108,19 @@ class SlackMessageVersion:
 
     @property
     def tasks(self) -> tuple[TaskCard, ...]:
-        """The cards that stood beside the text, in a message that is streamed."""
+        """Task cards of a streamed message."""
         return self.content.tasks
 
 
 @dataclass(eq=False, slots=True)
 class NativeStream:
-    """What makes a message one that is streamed.
+    """Stream of a message.
 
     Attributes:
-        recipient: who sees it grow. As reported, all others see what it began with until it ends.
-        ends_at: when it is over (monotonic seconds), at the latest.
-        kind: the way in which its calls bring text, as the first one had it: `markdown_text` or `chunks`.
-        size: how much it holds, in bytes.
+        recipient: the user who sees live updates. As reported, others see the first version until it ends.
+        ends_at: latest end, in seconds on the monotonic clock.
+        mode: `markdown_text` or `chunks`, decided by the first call with text.
+        byte_count: size of its content.
     """
 
     recipient: str | None
@@ -129,20 +135,20 @@ class NativeStream:
 
 @dataclass(eq=False, slots=True)
 class SlackMessage:
-    """One message, as it stands now.
+    """Message in its current state.
 
     Attributes:
-        user: who wrote it; None for another app's message.
-        bot_id: the app that wrote it; None for people's.
+        user: the author; None for a message of another app.
+        bot_id: the app that posted it; None for people.
         content: the text and blocks as they were sent.
-        versions: each text that it had, oldest first.
-        edited: whether people see "(edited)" beside it. Slack: not after an update with blocks.
-        ephemeral_to: the one person who sees it; None for a message that all see.
-        reactions: the people behind each emoji's name.
-        unfurl_links, unfurl_media: as the caller asked; None where he did not say.
-        stream: set if it was begun by `chat.startStream`.
-        attachments: what stands below it: messages that it passes on or links to.
-        is_tombstone: whether it stands for one that was deleted.
+        versions: all versions, oldest first.
+        edited: whether people see "(edited)". Slack: not after an update with blocks.
+        ephemeral_to: the only user who sees it; None for everybody.
+        reactions: user ids by emoji name.
+        unfurl_links, unfurl_media: arguments of the call; None if missing.
+        stream: set for messages from `chat.startStream`.
+        attachments: shared and linked messages below it.
+        is_tombstone: whether it replaces a deleted message with replies.
     """
 
     ts: str
@@ -170,16 +176,16 @@ class SlackMessage:
 
     @property
     def text(self) -> str:
-        """What people see: its blocks where it has some; mentions by name, entities decoded."""
+        """Visible text: mentions by name, entities decoded."""
         return self.versions[-1].text
 
     @property
     def tasks(self) -> tuple[TaskCard, ...]:
-        """The cards that people see beside the text."""
+        """Current task cards."""
         return self.versions[-1].tasks
 
     def version_for(self, user: str) -> SlackMessageVersion:
-        """What that person sees of it."""
+        """Return the version that a user sees."""
         is_for_another = self.stream is not None and self.stream.is_live and self.stream.recipient != user
         return self.versions[0 if is_for_another else -1]
 
@@ -189,15 +195,12 @@ class SlackMessage:
 
     @property
     def buttons(self) -> dict[str, str]:
-        """What is on its buttons, and what they are pressed by: see `controls`."""
+        """Ids of its buttons and options by label; see `BlockControl`."""
         return {control.label: control.id for control in find_controls(self.blocks or ())}
 
     @property
     def pings(self) -> frozenset[str]:
-        """Whom this message calls, or called in any text that it had.
-
-        User ids, user group ids, `channel`, `here` and `everyone`.
-        """
+        """Pinged ids of all versions: users, user groups, `channel`, `here`, `everyone`."""
         return frozenset[str]().union(*(version.pings for version in self.versions))
 
     @property
@@ -207,7 +210,7 @@ class SlackMessage:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceChange:
-    """Something that people would see happen; `user` and `reaction` tell who reacted and how."""
+    """Visible change; `user` and `reaction` are set for reactions."""
 
     kind: ChangeKind
     message: SlackMessage
@@ -216,10 +219,12 @@ class WorkspaceChange:
 
 
 class Workspace:
-    """The state. Each change of it is told to `on_change`.
+    """State of a workspace; calls `on_change` after every change.
 
     Args:
-        app_id: the app that is installed here.
+        on_change: called with every change.
+        name: the name of the workspace.
+        app_id: the installed app.
     """
 
     def __init__(self, on_change: Callable[[WorkspaceChange], None], *, name: str, app_id: str) -> None:
@@ -236,7 +241,7 @@ class Workspace:
         self.groups: dict[str, UserGroup] = {}
         self._messages: dict[str, dict[str, SlackMessage]] = {}
 
-    # People and places
+    # Users and conversations
 
     def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team_id: str = "") -> WorkspaceUser:
         if self.find_user_by_name(name) is not None:
@@ -265,7 +270,7 @@ class Workspace:
         return next((channel for channel in self.channels.values() if channel.user == user.id), None)
 
     def open_dm(self, user: WorkspaceUser) -> SlackConversation:
-        """The direct messages between `user` and the bot; the same ones each time."""
+        """Return the DM between `user` and the bot; create it if needed."""
         members = {user.id, self.bot.id}
         return self.find_dm(user) or self._add_channel(
             SlackConversation(create_id("D"), user.name, user=user.id, members=members)
@@ -276,32 +281,32 @@ class Workspace:
         self._messages[channel.id] = {}
         return channel
 
-    # What was said
+    # Messages
 
     def create_ts(self) -> str:
-        """The time in microseconds, and no two alike: a message's name within its channel."""
+        """Return a unique timestamp in microseconds: the id of a message in its channel."""
         self._last_ts = max(self._last_ts + 1, int(time() * 1_000_000))
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
     def find_message(self, channel: SlackConversation, ts: str) -> SlackMessage | None:
-        """The message as anyone may find it: neither a deleted nor an ephemeral one."""
+        """Return the message if it is neither deleted nor ephemeral."""
         message = self._messages[channel.id].get(ts)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
     def messages(self, channel: SlackConversation) -> list[SlackMessage]:
-        """All that was ever posted there, oldest first."""
+        """Return all messages of a channel, deleted ones included, oldest first."""
         return list(self._messages[channel.id].values())
 
     def latest_messages(self, count: int) -> list[SlackMessage]:
-        """The newest messages of the whole workspace, oldest first."""
+        """Return the newest messages of the workspace, oldest first."""
         return sorted(self.all_messages(), key=lambda message: message.ts)[-count:]
 
     def all_messages(self) -> Iterator[SlackMessage]:
-        """All that was ever posted."""
+        """Yield all messages, deleted ones included."""
         return (message for messages in self._messages.values() for message in messages.values())
 
     def thread_messages(self, channel: SlackConversation, thread_ts: str) -> list[SlackMessage]:
-        """The thread's root and its replies, as far as they stand."""
+        """Return the root and the replies of a thread, without deleted ones."""
         return [
             message
             for message in self.messages(channel)
@@ -330,7 +335,7 @@ class Workspace:
         return message
 
     def update_message(self, message: SlackMessage, content: SlackContent, *, edited: bool) -> None:
-        """Replace what it says; `edited` as in `SlackMessage`."""
+        """Replace the content of a message; `edited` as in `SlackMessage`."""
         message.content = content
         message.versions.append(self._create_version(content))
         message.edited = edited
@@ -338,13 +343,13 @@ class Workspace:
         self._on_change(WorkspaceChange("updated", message))
 
     def update_stream(self, message: SlackMessage, content: SlackContent) -> None:
-        """Let a message that is being streamed grow. Apps are not told of it."""
+        """Replace the content of a live stream; apps get no event."""
         message.content = content
         message.versions.append(self._create_version(content))
         self._on_change(WorkspaceChange("streamed", message))
 
     def delete_message(self, message: SlackMessage) -> None:
-        """Delete a message. Slack: where replies hang on it, a word in its place says so."""
+        """Delete a message; Slack replaces one that has replies with a tombstone."""
         if (
             len(self.thread_messages(message.channel, message.ts)) > 1
             and not message.is_reply
@@ -357,7 +362,7 @@ class Workspace:
         return self._on_change(WorkspaceChange("deleted", message))
 
     def add_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
-        """Add a reaction; False if that person had reacted so already."""
+        """Add a reaction; return False if the user has it already."""
         users = message.reactions.setdefault(reaction, [])
         if user in users:
             return False
@@ -366,7 +371,7 @@ class Workspace:
         return True
 
     def remove_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
-        """Take a reaction back; False if there was none."""
+        """Remove a reaction; return False if there is none."""
         users = message.reactions.get(reaction, [])
         if user not in users:
             return False

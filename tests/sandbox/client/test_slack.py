@@ -71,7 +71,7 @@ async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(slack:
 async def test_a_command_that_the_app_has_not_is_refused(slack: SlackSandbox) -> None:
     slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
     desk = ClientSession(SlackPlatform(slack))
-    assert await desk.run_line("/nothing") == "the app was installed without /nothing"
+    assert await desk.run_line("/nothing") == "the manifest has no /nothing"
     assert desk.platform.menu_entries == ["Ask about this", "Why this answer?", "Start over here"]
 
 

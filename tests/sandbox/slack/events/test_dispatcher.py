@@ -117,7 +117,7 @@ async def test_an_app_is_told_what_its_manifest_asks_for(connected: SlackSandbox
     await connected.post_message("ada", "general", f"<@{connected.bot_user_id}> hi")
     await connected.wait_for(lambda: connected.envelopes)
     assert [envelope.payload["event"]["type"] for envelope in connected.envelopes] == ["app_mention"]
-    with pytest.raises(ValueError, match="installed without /help"):
+    with pytest.raises(ValueError, match="the manifest has no /help"):
         await connected.run_command("ada", "general", "/help")
 
 
