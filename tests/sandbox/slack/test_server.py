@@ -49,7 +49,7 @@ async def test_who_waits_in_vain_is_told_what_there_was(slack: SlackSandbox) -> 
 
 async def test_people_edit_and_delete_what_they_wrote_themselves(slack: SlackSandbox) -> None:
     message = await slack.post_message("ada", "general", "helo")
-    with pytest.raises(ValueError, match="themselves"):
+    with pytest.raises(ValueError, match="their own messages"):
         await slack.edit_message("grace", message, "hello")
     await slack.edit_message("ada", message, "hello")
     assert [version.text for version in message.versions] == ["helo", "hello"]

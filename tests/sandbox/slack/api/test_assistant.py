@@ -36,7 +36,7 @@ async def test_the_stop_button_is_there_while_something_is_done_and_ends_what_is
     await connect(slack, AsyncApp(client=client_of(slack)))
     direct = slack.open_dm("ada")
     asked = await slack.post_message("ada", direct, "why?")
-    with pytest.raises(ValueError, match="no button"):
+    with pytest.raises(ValueError, match="no stop button"):
         await slack.click_stop("ada", asked)
     about = {"channel_id": direct.id, "thread_ts": asked.ts}
     assert "warning" not in await client.agents_sessions_setStatus(**about, status="processing")
@@ -50,7 +50,7 @@ async def test_the_stop_button_is_there_while_something_is_done_and_ends_what_is
     assert session is not None
     assert session.status == "processing"  # it is for the app to end it
     await client.agents_sessions_setStatus(**about, status="active")
-    with pytest.raises(ValueError, match="no button"):
+    with pytest.raises(ValueError, match="no stop button"):
         await slack.click_stop("ada", asked)
 
 
@@ -61,7 +61,7 @@ async def test_who_does_not_hear_of_the_stop_is_warned_and_gets_none(
     asked = await slack.post_message("ada", "general", "why?")
     answer = await client.agents_sessions_setStatus(channel_id=general, thread_ts=asked.ts, status="processing")
     assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
-    with pytest.raises(ValueError, match="no button"):
+    with pytest.raises(ValueError, match="no stop button"):
         await slack.click_stop("ada", asked)
 
 
