@@ -1,20 +1,20 @@
-# `make run` and `make test` set everything up on a machine that has Python 3.11+ and make.
+# `make run` and `make test` install everything on a machine with Python 3.11+ and make.
 
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
-# What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
+# Keep compiled modules whatever the environment says, so that processes start faster.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: run help test lint format docs bench bench-deltas bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
-run: .venv/ready $(WARM)  ## Run the bot; without tokens, the sandbox. AGENT=DIR runs an agent of your own.
+run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the sandbox. AGENT=DIR runs your own agent.
 	@.venv/bin/python -m bot run
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-test: .venv/ready $(WARM)  ## Run the tests; ARGS are pytest's.
+test: .venv/ready $(WARM)  ## Run the tests; ARGS go to pytest.
 	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
 
 lint: .venv/ready  ## Check style and types.
@@ -26,26 +26,26 @@ format: .venv/ready  ## Format the code.
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-# Some minutes: a short run of each benchmark. What the long ones are, and what came out of them: docs/benchmarks.md.
-bench:  ## Run a short form of each benchmark.
+# Some minutes. The long versions and their results: docs/benchmarks.md.
+bench:  ## Run a short version of each benchmark.
 	@$(MAKE) --no-print-directory bench-replies BENCH_REPLIES=1 BENCH_CONTENDER=parley
-	@echo "That was 1 reply. Long form: make bench-replies, more than an hour."
+	@echo "That was 1 reply. Full run: make bench-replies, more than an hour."
 	@$(MAKE) --no-print-directory bench-turns BENCH_DATABASE=sqlite
-	@echo "That was SQLite. Long form: make bench-turns, some minutes."
+	@echo "That was SQLite. Full run: make bench-turns, some minutes."
 	@$(MAKE) --no-print-directory bench-sessions LENGTHS=100
-	@echo "That was a short history. Long form: make bench-sessions, some minutes."
+	@echo "That was a short history. Full run: make bench-sessions, some minutes."
 	@$(MAKE) --no-print-directory bench-deltas STREAMS=20
-	@echo "That was 20 streams. Long form: make bench-deltas, 200 of them."
+	@echo "That was 20 streams. Full run: make bench-deltas, 200 of them."
 	@$(MAKE) --no-print-directory bench-planner SIZE=20000
-	@echo "That was a short text. Long form: make bench-planner, 100,000 characters."
+	@echo "That was a short text. Full run: make bench-planner, 100,000 characters."
 	@$(MAKE) --no-print-directory bench-prompts TURNS=44
-	@echo "That were 44 turns. Long form: make bench-prompts, 60 of them."
+	@echo "That was 44 turns. Full run: make bench-prompts, 60 of them."
 	@$(MAKE) --no-print-directory bench-load BENCH_DATABASE=sqlite SESSIONS=20 MINUTES=2 EVERY=1
-	@echo "That were 20 sessions for 2 minutes. Long form: make bench-load, 500 for half an hour, on both databases."
+	@echo "That was 20 sessions for 2 minutes. Full run: make bench-load, 500 for half an hour, on both databases."
 	@$(MAKE) --no-print-directory soak TURNS=60
-	@echo "That were 60 messages. Long form: make soak, 10,000 of them in an hour."
+	@echo "That was 60 messages. Full run: make soak, 10,000 of them in an hour."
 	@$(MAKE) --no-print-directory chaos ARGS="--cases 2 --database sqlite"
-	@echo "That were 2 deaths on SQLite. Long form: make chaos, hours."
+	@echo "That was 2 deaths on SQLite. Full run: make chaos, hours."
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
@@ -79,35 +79,35 @@ bench-prompts: .venv/ready $(WARM)
 bench-replies: .venv/ready
 	@.venv/bin/python -m benchmarks.replies
 
-chaos: .venv/ready  ## Kill the bot at each await of a scenario.
+chaos: .venv/ready  ## Kill the bot at each await of the test scenario.
 	@.venv/bin/python -m tests.chaos $(ARGS)
 
-# Brings the catalogue of the bot's own words in step with the code, and names what is not translated.
+# Updates the catalogue of the bot's texts from the code, and lists missing translations.
 words: .venv/ready  ## Update the Korean catalogue.
 	@.venv/bin/python -m tests.channels.i18n.catalogue
 
-# The site of the docs. A link, an anchor or a page that is nowhere ends it (with --quiet, nothing would).
-docs: .venv/docs  ## Build the site of the docs.
+# A broken link, anchor or page fails the build (with --quiet, nothing would).
+docs: .venv/docs  ## Build the docs as a site.
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
-	@echo "the docs: file://$(CURDIR)/.parley/site/index.html"
-	@echo "with search: .venv/bin/python -m http.server --bind 127.0.0.1 --directory .parley/site"
+	@echo "Docs: file://$(CURDIR)/.parley/site/index.html"
+	@echo "With search: .venv/bin/python -m http.server --bind 127.0.0.1 --directory .parley/site"
 
 .venv/docs: .venv/ready
 	$(UV) sync --python python3 --locked --all-extras --group docs --quiet
 	@touch $@
 
-# The pictures and the exchanges of the pages, from real runs.
+# Makes the pictures, conversations and terminal outputs of the pages from real runs.
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
 
-init: .venv/ready $(WARM)  ## Set up Slack or Discord, one question at a time.
+init: .venv/ready $(WARM)  ## Set up Slack, Discord and a model, one question at a time.
 	@.venv/bin/python -m bot init
 
-check: .venv/ready $(WARM)  ## Try every setting.
+check: .venv/ready $(WARM)  ## Check every setting.
 	@.venv/bin/python -m bot check
 
-# What tokens are counted with. Without it they are estimated, so that a machine with no network can still run.
-warm: $(WARM)  ## Fetch the vocabulary for counting tokens.
+# Without the vocabulary, tokens are estimated, so that a machine without network can still run.
+warm: $(WARM)  ## Download the vocabulary that counts tokens exactly.
 
 $(WARM): | .venv/ready
 	-@PATH="$(dir $(abspath $(UV))):$$PATH" .venv/bin/python -m bot warm
@@ -120,14 +120,14 @@ $(WARM): | .venv/ready
 	python3 -m venv .uv
 	.uv/bin/python -m pip install --quiet uv
 
-# Only what the targets above have made: no database, no log, no result of a benchmark.
-clean:  ## Delete what was built and installed; data stays.
+# Only files that the targets above have made: no database, log or benchmark result.
+clean:  ## Delete installed and built files; data stays.
 	rm -rf .venv .uv .parley/tiktoken .parley/site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-distclean:  ## Delete the local data too, after a question.
-	@echo "This deletes all that 'make clean' does, and these files (.env stays, and so does a DATA_DIR elsewhere):"
+distclean:  ## Delete local data too, after a confirmation.
+	@echo "This deletes everything that 'make clean' deletes, and these files (.env and a DATA_DIR outside .parley stay):"
 	@find .parley -path .parley/tiktoken -prune -o -path .parley/site -prune -o -type f -print 2>/dev/null | sort
-	@printf "Delete them for good? [y/N] "; read -r answer; \
-		[ "$$answer" = y ] || { echo "Nothing was deleted."; exit 1; }
+	@printf "Delete them? [y/N] "; read -r answer; \
+		[ "$$answer" = y ] || { echo "Nothing deleted."; exit 1; }
 	@$(MAKE) --no-print-directory clean
 	rm -rf .parley
