@@ -1,10 +1,10 @@
-"""What a turn costs in the session service, by the length of the history: `make bench-sessions [LENGTHS="100 2000"]`.
+"""Cost of a turn in the session service by length of the history: `make bench-sessions [LENGTHS="100 2000"]`.
 
 A plain turn of an ADK agent is one `get_session` and two `append_event`s. Each service is measured on a history of
-each length, in one run, on files in a temporary folder and on a PostgreSQL of this machine's own. What is there
-before is written past the services, for that would take longer than all that is measured.
+each length, in one run, on files in a temporary folder and on a local PostgreSQL. The initial history is inserted
+directly, since the services would take longer than the whole measurement.
 
-A history that is very long has a process of its own: one of the services keeps it in memory, and that slows all others.
+A very long history has a process of its own: one service keeps it in memory, which slows all others.
 """
 
 import asyncio
@@ -42,15 +42,15 @@ from sandbox.postgres import PostgresSandbox
 
 LENGTHS = (100, 2_000, 10_000, 100_000)
 
-#: Up to this length, histories are in one process, and measured in turn.
+#: Maximum length of histories that share a process.
 LONG = 10_000
 
 RECENT = 50
 
-#: A length is measured for so many turns, or as many as so many seconds hold, but for no fewer than so few.
+#: Number of turns per length, their limit in seconds, and the minimum number.
 ROUNDS, SECONDS, FEWEST = 40, 15.0, 3
 
-#: So many turns an entrant takes on end.
+#: Number of consecutive turns of an entrant.
 SPELL = 8
 
 WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
@@ -63,11 +63,11 @@ Stop = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Contender:
-    """A service on a database of its own.
+    """Session service on a database of its own.
 
     Attributes:
-        fill: writes events into a session, past the service.
-        configs: what is told to `get_session`, each measured by itself.
+        fill: inserts events into a session directly.
+        configs: arguments of `get_session`, each measured separately.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Figures:
-    """Milliseconds: of a turn in the median, and of the longest stall of the event loop meanwhile."""
+    """Median milliseconds of a turn, and of the longest stall of the event loop."""
 
     turn: float
     stall: float
@@ -166,7 +166,7 @@ async def contenders(folder: Path, server: PostgresSandbox) -> list[Contender]:
 
 
 class Entrant:
-    """A contender told one thing, at one length."""
+    """Contender with one config at one length."""
 
     def __init__(self, contender: Contender, config: GetSessionConfig | None, length: int, rounds: int) -> None:
         self.name = contender.name if config is None else f"{contender.name}, {RECENT} events"
@@ -187,11 +187,11 @@ class Entrant:
         return Figures(statistics.median(self._times) * 1000, self._stall * 1000)
 
     async def begin(self) -> None:
-        """A turn that does not count, for the first one finds nothing in any cache."""
+        """Run an unmeasured turn, which fills the caches."""
         await self._turn()
 
     async def go_on(self) -> None:
-        """Some turns."""
+        """Run some turns."""
         gc.collect()
         garbage.freeze_gc()  # same as in the ready bot
         until = time.perf_counter() + SECONDS / 10
@@ -199,14 +199,14 @@ class Entrant:
             stall = asyncio.create_task(longest_stall(), name="stall")
             await asyncio.sleep(0)
             self._times.append(await self._turn())
-            await asyncio.sleep(0.002)  # so that the stall is seen of a turn that never waits
+            await asyncio.sleep(0.002)  # reveals the stall of a turn that never waits
             stall.cancel()
             self._stall = max(self._stall, await stall)
             if time.perf_counter() > until:
                 return
 
     async def _turn(self) -> float:
-        """The seconds that one took."""
+        """Run a turn, and return its seconds."""
         said = [event(number) for number in range(2)]
         began = time.perf_counter()
         session = await self._service.get_session(
@@ -221,10 +221,9 @@ class Entrant:
 async def measure(
     contenders: Sequence[Contender], lengths: Sequence[int], *, rounds: int = ROUNDS
 ) -> dict[str, list[Figures]]:
-    """Each contender's figures at each length, over so many turns.
+    """Return each contender's figures at each length.
 
-    Each history is there from the beginning, and all entrants take turns: what else the machine does in these minutes
-    falls on all alike.
+    All histories exist from the start, and the entrants alternate, so that other work of the machine affects all alike.
     """
     entrants = []
     for length in lengths:
@@ -250,7 +249,7 @@ def session_of(length: int) -> str:
 
 
 async def longest_stall() -> float:
-    """Until cancelled: by how many seconds a sleep of a millisecond overran, at worst."""
+    """Measure until cancelled: the longest delay of a sleep of a millisecond, in seconds."""
     worst, before = 0.0, time.perf_counter()
     try:
         while True:
@@ -262,7 +261,7 @@ async def longest_stall() -> float:
 
 
 def verdicts(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
-    """What is to be reached, and what was."""
+    """Return the targets and the measured figures."""
     if not {100, 2_000} <= set(lengths):
         return
     short, long = lengths.index(100), lengths.index(2_000)
@@ -287,7 +286,7 @@ def table(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator
 
 
 async def in_one_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
-    """Each contender's figures at each of these lengths, on databases of this machine's own."""
+    """Measure all contenders at these lengths on local databases."""
     logging.disable(logging.WARNING)  # the truncation logs a line per load
     with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
         entered = await contenders(Path(folder), server)
@@ -298,7 +297,7 @@ async def in_one_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
 
 
 def processes(lengths: Sequence[int]) -> list[Sequence[int]]:
-    """Which lengths are measured in each process."""
+    """Return the lengths of each process."""
     in_turn = [length for length in lengths if length <= LONG]
     return [of for of in (in_turn, *([length] for length in lengths if length > LONG)) if of]
 

@@ -1,7 +1,7 @@
-"""Thousands of turns with all that goes wrong: `make soak [TURNS=10000]`.
+"""Soak test: thousands of turns with faults: `make soak [TURNS=10000]`.
 
-TURNS (messages to the bot), SESSIONS, SEED, EVERY (after how many messages something goes wrong), AT_ONCE (in how many
-sessions somebody waits at once) and SPEED (of the rate limiters) set it; KEEP names a folder for the bots' logs.
+TURNS (messages to the bot), SESSIONS, SEED, EVERY (messages between two faults), AT_ONCE (sessions with a waiting user)
+and SPEED (of the rate limiters) set the soak; KEEP names a folder for the logs.
 """
 
 import asyncio

@@ -1,6 +1,4 @@
-"""The bot as it is, but for the pace at which it takes the platforms' rate limits to pass:
-`python -m benchmarks.soak.bot SPEED COMMAND`.
-"""
+"""The bot with faster rate limit windows: `python -m benchmarks.soak.bot SPEED COMMAND`."""
 
 import sys
 from functools import partial

@@ -1,4 +1,4 @@
-"""What goes wrong in a soak: one thing after the other, by a seed."""
+"""Faults of a soak, one after the other, from a seed."""
 
 import asyncio
 import random
@@ -11,24 +11,24 @@ from sandbox.discord import DiscordSandbox
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 
-#: Seconds that the bots may take to be connected again, and that a database is away at most.
+#: Limit of reconnecting, and of a database outage, in seconds.
 CONNECT_TIMEOUT, AWAY = 180.0, 2.0
 
 SLACK_CALLS = ("chat.postMessage", "chat.update", "chat.startStream", "chat.appendStream", "chat.stopStream")
 DISCORD_CALLS = ("POST /channels/{channel}/messages", "PATCH /channels/{channel}/messages/{message}")
 
-#: How many calls meet a fault at most, one after the other.
+#: Maximum number of consecutive calls with a fault.
 CALLS = 4
 
 
 class Trouble:
-    """Makes it.
+    """Fault injector.
 
     Args:
-        bots: those on Slack, then the one on Discord.
+        bots: the bots on Slack, then the one on Discord.
 
     Attributes:
-        made: how often what was made.
+        made: the number of faults of each kind.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Trouble:
         ]
 
     async def make(self) -> None:
-        """One thing, and what is needed that all goes on."""
+        """Cause one fault, and restart what it ended."""
         self.made[await self._dice.choice(self._kinds)()] += 1
         await self.settle()
 
     async def settle(self) -> None:
-        """Start what has ended, and wait until all are connected."""
+        """Start the ended bots, and wait until all are connected."""
         async with asyncio.timeout(CONNECT_TIMEOUT):
             while True:
                 for bot in self._bots:
@@ -68,7 +68,7 @@ class Trouble:
     async def _kill(self) -> str:
         bot = self._dice.choice(self._bots)
         await bot.aclose()
-        await asyncio.sleep(0.2)  # until the platform has noticed
+        await asyncio.sleep(0.2)  # the platform must notice the kill
         return "kill -9"
 
     async def _break_calls(self) -> str:

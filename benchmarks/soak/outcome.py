@@ -1,4 +1,4 @@
-"""What came of it, in the end: what the platforms show, and what is left in the databases."""
+"""Outcome of a soak: visible messages and remaining database rows."""
 
 import asyncio
 import time
@@ -15,23 +15,23 @@ from core.store.database import Database
 from core.store.schema import inbox, turns
 from core.turns.queries import is_active, is_waiting
 
-#: Seconds for which the bots may work on when all is said.
+#: Limit for the bots to finish after the last message, in seconds.
 REST = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it.
+    """Outcome of a soak.
 
     Attributes:
-        verdicts: of each session.
-        unheard: messages without an answer that no bot has accepted: nobody listened when they were said.
-        late: messages that were heard, as the platform knows, after the turns began that answer the newer ones before
-            them in the verdicts' `disordered`.
-        histories: what was wrong with what the model got to read.
-        deaths: how often a bot ended by itself.
-        left: turns and messages that are still waiting in the databases.
-        astray: messages of the bot that stand in none of the sessions.
+        verdicts: the verdict on each session.
+        unheard: unanswered messages that no bot has accepted, since none was connected.
+        late: messages that the platform delivered after the turns of newer ones began (see `disordered` of the
+            verdicts).
+        histories: faults of the histories in requests.
+        deaths: the number of unexpected exits of a bot.
+        left: turns and messages that still wait in the databases.
+        astray: messages of the bot outside all sessions.
     """
 
     seed: int
@@ -47,7 +47,7 @@ class Outcome:
 
 
 async def at_rest(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
-    """Wait until nothing is under way and all is answered, but no longer than `REST`; what still is under way."""
+    """Wait up to `REST` seconds until all is answered; return the unfinished work."""
     waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
     running = sa.select(sa.func.count()).select_from(turns).where(is_active(turns))
     deadline = time.monotonic() + REST
@@ -65,14 +65,14 @@ async def at_rest(databases: Sequence[Database], sessions: Sequence[Session]) ->
 
 
 async def accepted(database: Database) -> set[str]:
-    """The messages that were."""
+    """Return the accepted messages."""
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(inbox.c.message))).scalars()
         return {name for row in rows if row is not None for name in names(str(row["text"]))}
 
 
 async def begun_at(database: Database) -> dict[str, float]:
-    """Return when the turn of each message began, on the monotonic clock, in seconds."""
+    """Return the start of each message's turn (monotonic seconds)."""
     offset = time.monotonic() - time.time()
     begun = sa.select(inbox.c.message, turns.c.created_at).join(turns, turns.c.id == inbox.c.turn)
     async with database.read() as connection:
@@ -93,11 +93,11 @@ def settled(
     left: int,
     made: Counter[str],
 ) -> Outcome:
-    """Judge all that is shown.
+    """Judge all visible messages.
 
     Args:
-        known: the messages that were accepted.
-        begun: when the turn of each message began.
+        known: the accepted messages.
+        begun: the start of each message's turn.
     """
     verdicts = [(one, judge(one.said, shown(one.place), unfinished(one.place))) for one in sessions]
     lost = {id_ for _, verdict in verdicts for id_ in verdict.lost}

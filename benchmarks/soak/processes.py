@@ -1,4 +1,4 @@
-"""The processes of the bot in a soak."""
+"""Processes of the bot in a soak."""
 
 import asyncio
 import signal
@@ -11,12 +11,12 @@ from sandbox.environment import clean_environment
 
 
 def bot_at(speed: float) -> list[str]:
-    """What is `python -m bot` where the platforms' time passes so many times as fast; its command comes behind."""
+    """Return `python -m bot` with faster platform time, without its command."""
     return [sys.executable, "-m", "benchmarks.soak.bot", f"{speed:g}"]
 
 
 def stand_in(folder: Path, speed: float) -> None:
-    """Put a `python` into `folder` that is asked for `-m bot`, and is that one."""
+    """Write a `python` into `folder` that runs `-m bot` with faster platform time."""
     python = folder / "python"
     bot = " ".join(map(quote, bot_at(speed)))
     python.write_text(f'#!/bin/sh\n[ "$1 $2" = "-m bot" ] || exit 2\nshift 2\nexec {bot} "$@"\n')
@@ -24,11 +24,11 @@ def stand_in(folder: Path, speed: float) -> None:
 
 
 class Bot:
-    """One process.
+    """Process of the bot.
 
     Attributes:
-        log: what it and its predecessors wrote.
-        deaths: how often it ended without being killed.
+        log: the output of all processes so far.
+        deaths: the number of exits without a kill.
     """
 
     def __init__(self, name: str, folder: Path, speed: float, settings: Mapping[str, str]) -> None:
@@ -41,7 +41,7 @@ class Bot:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start it, whatever has become of the one before."""
+        """Start a process after the former one."""
         if self._process is not None:
             self.deaths += self._process.returncode not in (None, -signal.SIGKILL)
             await self.aclose()
@@ -60,7 +60,7 @@ class Bot:
         return self._process is not None and self._process.returncode is None
 
     async def aclose(self) -> None:
-        """Kill it: there is no last word."""
+        """Kill the process without a shutdown."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()

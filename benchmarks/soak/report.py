@@ -1,4 +1,4 @@
-"""What came of a soak, as a table in Markdown."""
+"""Result of a soak as a Markdown table."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def table(outcome: Outcome) -> str:
 
 
 def faults(outcome: Outcome) -> list[str]:
-    """All that must not be, in words."""
+    """Return all faults in words."""
     told = [f"history: {fault}" for fault in outcome.histories]
     for session, verdict in outcome.verdicts:
         for name in ("lost", "doubled", "wrong"):
@@ -48,12 +48,12 @@ def faults(outcome: Outcome) -> list[str]:
 
 
 def _unheard_in(session: Session, outcome: Outcome) -> list[str]:
-    """What was said in it and no bot has accepted."""
+    """Return the session's messages that no bot has accepted."""
     return [id_ for id_ in session.said if id_ in outcome.unheard]
 
 
 def _out_of_order(verdict: Verdict, outcome: Outcome) -> list[tuple[str, str]]:
-    """But for what was heard too late."""
+    """Return the disordered messages without the late ones."""
     return [pair for pair in verdict.disordered if pair[0] not in outcome.late]
 
 

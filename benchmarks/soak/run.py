@@ -1,4 +1,4 @@
-"""A soak: many sessions, real processes, and trouble all the while."""
+"""Soak run: many sessions, real processes and constant faults."""
 
 import asyncio
 import random
@@ -22,27 +22,26 @@ from sandbox.models import ScriptedOpenAI
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 
-#: Processes on Slack, that share a database. On Discord there is one, with a database of its own.
+#: Number of Slack workers on one database. Discord has one worker with a database of its own.
 SLACK_WORKERS = 2
 
-#: How long a dead worker's lease lasts: the default is longer, and a soak would be, too.
+#: Lease in seconds, shorter than the default to shorten the soak.
 LEASE_SECONDS = "4"
 
-#: How often an answer is begun: by default an apology stands in its place when three processes have died over it, and
-#: here one dies every twelve seconds.
+#: Maximum attempts of a turn. The default of 3 is too low here: a process dies every twelve seconds.
 ATTEMPTS = "20"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much.
+    """Parameters of a soak.
 
     Attributes:
-        messages: how many are said to the bot, in all sessions together.
-        sessions: half of them on Slack.
-        at_once: in how many of them somebody waits for an answer at the same time.
-        every: after how many messages something goes wrong.
-        speed: how many times faster than it is the bot takes the platforms' time to pass; the sandboxes have no limits.
+        messages: the number of messages in all sessions.
+        sessions: the number of sessions, half of them on Slack.
+        at_once: the number of sessions with a waiting user.
+        every: the number of messages between two faults.
+        speed: factor of the platform time of the bot's rate limiters; the sandboxes have no limits.
     """
 
     messages: int = 10_000
@@ -107,8 +106,9 @@ class Soak:
         )
 
     async def _talk(self, sessions: Sequence[Session], trouble: Trouble) -> None:
-        """Have all of it said, and trouble made meanwhile: but for the first word in each session, since the bot does
-        not look into a place in which it has never spoken.
+        """Send all messages with faults in between.
+
+        The first message of each session has no faults: a backfill only reads known places.
         """
         waiting = asyncio.Semaphore(self._load.at_once)
         each = self._load.messages // self._load.sessions
@@ -162,15 +162,15 @@ def _url(database: Database) -> str:
 
 
 def _data() -> str:
-    """Where the bots find what tokens are counted with."""
+    """Return the folder of the token vocabulary."""
     return str(Path(".parley").absolute())
 
 
 async def soak(load: Load, folder: Path | None = None) -> Outcome:
-    """Run it.
+    """Run a soak.
 
     Args:
-        folder: where the bots' logs go.
+        folder: place of the bots' logs.
     """
     with tempfile.TemporaryDirectory() as temporary:
         return await Soak(load, folder or Path(temporary)).run()

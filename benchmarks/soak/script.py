@@ -1,7 +1,7 @@
-"""What is said, and what is to be answered.
+"""Messages of a soak, their answers, and verdicts.
 
-Each message is called by its session and its number in it: `s3-14`. The answer names all messages that it answers, and
-ends with a mark, so that what a platform shows tells by itself what was lost, doubled or cut.
+Each message is named by its session and number: `s3-14`. An answer names all its messages and ends with a mark, so that
+the visible texts alone reveal lost, doubled and cut answers.
 """
 
 import random
@@ -13,22 +13,22 @@ from math import inf
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_OPEN
 from sandbox.models import ReceivedRequest, Say, Turn
 
-#: What stands around a question: words of messages that the bot may be asked yet.
+#: Context around a question: messages that may still become questions.
 _FRAME = re.compile(rf"{QUOTE_OPEN}.*?{QUOTE_OPEN}End of that{QUOTE_CLOSE}", re.DOTALL)
 
 _ID = re.compile(r"s\d+-\d+")
 _BEGINNING = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»")
 _REPLY = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»(.*?)«end»")
 
-#: One answer in so many is long enough for several messages, of about so many words.
+#: Interval of answers that need several chunks, and their length in words.
 LONG_ONE_IN, LONG_WORDS = 25, 700
 
-#: In how many deltas an answer comes, and how many seconds apart.
+#: Number of deltas of an answer, and the seconds between them.
 PIECES, PACE = 6, 0.05
 
 
 def answer(ids: Sequence[str]) -> str:
-    """The one answer to these messages, always the same."""
+    """Return the answer to these messages, always the same."""
     dice = random.Random(",".join(ids))
     count = LONG_WORDS if dice.randrange(LONG_ONE_IN) == 0 else dice.randint(3, 60)
     words = (f"w{dice.randrange(1000)}" + ("\n\n" if dice.random() < 0.02 else " ") for _ in range(count))
@@ -37,11 +37,11 @@ def answer(ids: Sequence[str]) -> str:
 
 @dataclass
 class Model:
-    """Answers what it is asked, and looks at what it is told of the conversation.
+    """Model that answers and checks the history.
 
     Attributes:
-        faults: histories that were not what was said, in words.
-        orders: those in which messages stood in another order than that in which they were said.
+        faults: descriptions of wrong histories.
+        orders: histories with messages out of order.
     """
 
     faults: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Model:
         return self.say(names(asked.text), PIECES, PACE)
 
     def look(self, asked: ReceivedRequest) -> None:
-        """Note what is wrong with the conversation."""
+        """Record the faults of the history."""
         messages = spoken(asked.messages)
         if wrong := history_fault(messages):
             self.faults.append(wrong)
@@ -61,26 +61,27 @@ class Model:
             self.orders.append(order)
 
     def say(self, ids: Sequence[str], pieces: int, pace: float) -> Say:
-        """The answer, in so many pieces, with so many seconds between two of them."""
+        """Return the answer in pieces with a pause of `pace` seconds."""
         return Say(answer(ids), pieces=pieces, pace=pace)
 
 
 def spoken(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What was said in a conversation, without the calls of tools and their results."""
+    """Return the texts of a history without tool calls and results."""
     following = [role for role, _ in messages[1:]] + [""]
     calls = [role == "assistant" and after == "tool" for (role, _), after in zip(messages, following, strict=True)]
     return [message for message, is_call in zip(messages, calls, strict=True) if not is_call and message[0] != "tool"]
 
 
 def names(text: str) -> list[str]:
-    """The messages that a text names, but for what is told to be known and not to be answered."""
+    """Return the messages that a text names outside its context."""
     return _ID.findall(_FRAME.sub("", text))
 
 
 def history_fault(messages: Sequence[tuple[str, str]]) -> str:
-    """What is wrong with a conversation as the model gets it: questions and their answers by turns, in whichever order,
-    each once, and at its end the question that is to be answered. Before all else, there may be a summary; and what is
-    to be summed up comes alone.
+    """Return the fault of a history; None if it is valid.
+
+    A valid history alternates questions and answers in any order, each once, and ends with a question. It may begin
+    with a summary. The request for a summary has one message.
     """
     if messages and not _FRAME.sub("", messages[0][1]).strip():
         messages = messages[1:]
@@ -98,26 +99,26 @@ def history_fault(messages: Sequence[tuple[str, str]]) -> str:
 
 
 def disordered(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Each message that stands behind a newer one, and that newer one."""
+    """Return each message that follows a newer one, with the newer one."""
     return tuple((older, newer) for i, older in enumerate(ids) for newer in ids[:i] if _number(newer) > _number(older))
 
 
 def squeezed(text: str) -> str:
-    """Without the white space, which a cut between two messages takes away."""
+    """Return a text without white space, which a split into chunks removes."""
     return "".join(text.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with a session, as people see it.
+    """Visible faults of a session.
 
     Attributes:
-        replies: how many whole answers stand.
-        lost: messages without one.
-        doubled: messages with more than one.
-        disordered: a message that is answered behind a newer one, and that newer one.
-        wrong: texts that are no answer, and answers that are not what was to be said, or not what was asked there.
-        unfinished: how many of the bot's messages are not as they are to stay.
+        replies: the number of complete answers.
+        lost: messages without an answer.
+        doubled: messages with several answers.
+        disordered: messages answered after a newer one, with the newer one.
+        wrong: texts that are no answer, wrong answers, and answers of other sessions.
+        unfinished: the number of the bot's unfinished messages.
     """
 
     replies: int
@@ -129,10 +130,10 @@ class Verdict:
 
 
 def judge(said: Sequence[str], shown: str, unfinished: int = 0) -> Verdict:
-    """Look at all that the bot shows in a session, one message after the other.
+    """Judge the bot's messages in a session.
 
     Args:
-        said: the messages to it, by their names, in order.
+        said: the names of the messages to the bot, in order.
         unfinished: see `Verdict`.
     """
     text = squeezed(shown)
@@ -152,11 +153,11 @@ def judge(said: Sequence[str], shown: str, unfinished: int = 0) -> Verdict:
 
 
 def is_late(pair: tuple[str, str], heard_at: Mapping[str, float], begun_at: Mapping[str, float]) -> bool:
-    """Whether the older of two messages was heard after the turn of the newer one began.
+    """Return whether the older of two messages was received after the newer one's turn began.
 
     Args:
-        heard_at: when the platform knows a message to be heard.
-        begun_at: when the turn of a message began.
+        heard_at: the delivery time of each message at the platform.
+        begun_at: the start of each message's turn.
     """
     older, newer = pair
     return heard_at.get(older, 0.0) > begun_at.get(newer, inf)
@@ -167,10 +168,10 @@ def _number(id_: str) -> int:
 
 
 def begun(shown: str) -> set[str]:
-    """The messages whose answer has begun."""
+    """Return the messages with a growing answer."""
     return {id_ for found in _BEGINNING.finditer(squeezed(shown)) for id_ in found[1].split(",")}
 
 
 def answered(shown: str) -> set[str]:
-    """The messages that have a whole answer."""
+    """Return the messages with a complete answer."""
     return {id_ for found in _REPLY.finditer(squeezed(shown)) for id_ in found[1].split(",")}

@@ -1,4 +1,4 @@
-"""Where people talk to the bot, on both platforms."""
+"""Sessions with the bot on both platforms."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sandbox.discord import GuildChannel as DiscordChannel
 from sandbox.slack import SlackConversation as SlackChannel
 from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
 
-#: Threads that one channel of Slack has.
+#: Number of threads in one Slack channel.
 THREADS = 5
 
 _files = count(1)
@@ -20,11 +20,11 @@ _files = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A message of the bot.
+    """Message of the bot.
 
     Attributes:
-        versions: its texts, each with since when it stood (monotonic seconds).
-        is_finished: whether it stands as it is to stay.
+        versions: its texts with their times (monotonic seconds).
+        is_finished: whether it is final.
     """
 
     versions: tuple[tuple[float, str], ...]
@@ -36,15 +36,15 @@ class Told:
 
 
 class Place(Protocol):
-    """One session."""
+    """Place of a session."""
 
     async def say(self, text: str, papers: Mapping[str, str] | None = None) -> Any:
-        """Say something, with texts in files, by their names."""
+        """Send a message with text files, given by name."""
 
     async def edit(self, said: Any, text: str) -> None: ...
 
     def told(self) -> list[Told]:
-        """What the bot says here."""
+        """Return the bot's messages here."""
 
 
 class Platform(Protocol):
@@ -59,29 +59,29 @@ class Platform(Protocol):
     def place(self, number: int) -> Place: ...
 
     def heard_at(self) -> dict[str, float]:
-        """When each message was heard first, as far as the platform knows: on the monotonic clock, in seconds."""
+        """Return the first delivery of each message as the platform knows it (monotonic seconds)."""
 
     def spoken(self) -> int:
-        """How many messages of the bot stand anywhere."""
+        """Return the number of the bot's messages."""
 
 
 def shown(place: Place) -> str:
-    """All that the bot shows there, but for what it says of being told to start over."""
+    """Return the bot's messages without confirmations of a reset."""
     return "".join(told.text for told in place.told() if told.text != RESET_DONE)
 
 
 def starts_over(place: Place) -> int:
-    """How often the bot says there that it starts over."""
+    """Return the number of confirmations of a reset."""
     return sum(told.text == RESET_DONE for told in place.told())
 
 
 def unfinished(place: Place) -> int:
-    """How many messages of the bot there are not as they are to stay."""
+    """Return the number of the bot's unfinished messages."""
     return sum(not told.is_finished for told in place.told())
 
 
 class SlackThread:
-    """A thread in a channel, or in direct messages."""
+    """Thread in a channel or in direct messages."""
 
     def __init__(self, slack: SlackSandbox, channel: SlackChannel, user: str) -> None:
         self._slack = slack
@@ -116,7 +116,7 @@ def _slack_told(message: SlackMessage) -> Told:
 
 
 def _stands(text: str, buttons: Collection[str]) -> bool:
-    """Whether a message may stay so: something is said, and nothing there is to be stopped."""
+    """Return whether a message is final: it has text and no Stop button."""
     return text not in ("", PLACEHOLDER) and STOP not in buttons
 
 
@@ -138,11 +138,11 @@ class Slack:
         return SlackThread(self.sandbox, channel, "ada")
 
     def direct(self, user: str) -> SlackThread:
-        """A conversation of its own in somebody's direct messages."""
+        """Begin a session in the direct messages of a user."""
         return SlackThread(self.sandbox, self.sandbox.open_dm(user), user)
 
     def heard_at(self) -> dict[str, float]:
-        """Slack knows what it was acknowledged; the bot does so when a message is kept."""
+        """Return the acknowledgements: the bot sends them after storing a message."""
         return _first(
             (event.get("text", ""), envelope.acknowledged_at)
             for envelope in self.sandbox.envelopes
@@ -158,7 +158,7 @@ class Slack:
 
 
 class DiscordRoom:
-    """A channel, a thread, or somebody's direct messages."""
+    """Channel, thread or direct messages."""
 
     def __init__(self, discord: DiscordSandbox, channel: DiscordChannel, user: str) -> None:
         self._discord = discord
@@ -195,7 +195,7 @@ class Discord:
         return DiscordRoom(self.sandbox, self.sandbox.add_channel(f"soak-{number}"), "ada")
 
     async def thread(self, number: int) -> DiscordRoom:
-        """A thread in a channel of its own."""
+        """Begin a thread in a new channel."""
         channel = self.sandbox.add_channel(f"threads-{number}")
         root = await self.sandbox.post_message("ada", channel, "Let us talk of something else.")
         return DiscordRoom(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
@@ -204,7 +204,7 @@ class Discord:
         return DiscordRoom(self.sandbox, self.sandbox.open_dm(user), user)
 
     def heard_at(self) -> dict[str, float]:
-        """Discord knows what it has told a client that was there, or had come back."""
+        """Return the deliveries to a connected or resumed client."""
         return _first(
             (event.data["content"], event.sent_at)
             for event in self.sandbox.events
@@ -221,7 +221,7 @@ class Discord:
 
 
 def _first(told: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The first time of each message that the texts name."""
+    """Return the first time of each message that the texts name."""
     times: dict[str, float] = {}
     for text, at in told:
         for name in names(text):

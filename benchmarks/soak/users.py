@@ -1,4 +1,4 @@
-"""Those who talk to the bot."""
+"""Users of the bot."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -9,26 +9,26 @@ from typing import Any
 from benchmarks.soak.script import answered
 from benchmarks.soak.sessions import Place, shown, unfinished
 
-#: Seconds after which somebody who gets no answer goes on.
+#: Limit of a user's wait for an answer, in seconds.
 PATIENCE = 60.0
 
-#: Seconds between two looks of somebody who waits for an answer.
+#: Seconds between two polls of a waiting user.
 LOOK = 0.2
 
-#: How many messages somebody says before he waits for the answers: any of these.
+#: Possible numbers of messages before a user waits for the answers.
 BURSTS = (1, 1, 1, 1, 2, 3)
 
-#: Seconds from one message to the next of somebody who does not wait: as quick as people are.
+#: Seconds between two messages of a user who does not wait.
 PAUSES = (0.1, 0.4)
 
 
 @dataclass
 class Session:
-    """One conversation.
+    """Session of a user.
 
     Attributes:
-        said: the messages, by their names, in order.
-        said_at: when each was said, on the monotonic clock, in seconds.
+        said: the names of the messages, in order.
+        said_at: the time of each message (monotonic seconds).
     """
 
     number: int
@@ -39,34 +39,35 @@ class Session:
 
     @property
     def next(self) -> str:
-        """The name of the next message."""
+        """Return the name of the next message."""
         return f"s{self.number}-{len(self.said)}"
 
     async def say(self, papers: Mapping[str, str] | None = None) -> tuple[str, Any]:
-        """Say the next message; its name, and what the platform has of it."""
+        """Send the next message; return its name and the platform's message."""
         name = self.next
         self.said.append(name)
         self.said_at[name] = monotonic()
         return name, await self.place.say(name, papers)
 
     def has(self, names: Sequence[str]) -> bool:
-        """Whether these have been answered."""
+        """Return whether these messages are answered."""
         return answered(shown(self.place)).issuperset(names)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether all that was said has its answer, and none is being written: one that seems whole may not have come
-        to its end, and be given anew by the process that comes next.
+        """Return whether all messages are answered and no reply grows.
+
+        The next process may write an answer again that only looks complete.
         """
         return self.has(self.said) and not unfinished(self.place)
 
     async def wait(self, names: Sequence[str]) -> bool:
-        """Wait for an answer to these messages, for as long as one has patience; whether there is one."""
+        """Wait for an answer to these messages; return whether it came in time."""
         return await patiently(lambda: self.has(names))
 
 
 async def patiently(comes: Callable[[], bool]) -> bool:
-    """Wait until something comes, for as long as one has patience; whether it has."""
+    """Poll until `comes` holds; return whether it did in time."""
     for _ in range(int(PATIENCE / LOOK)):
         if comes():
             return True

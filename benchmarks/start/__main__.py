@@ -1,7 +1,7 @@
-"""From exec to the first answer, and what is left in memory: `make bench-start`.
+"""Time from exec to the first answer, and memory: `make bench-start`.
 
-BENCH_RUNS (5) and BENCH_PLATFORM ("slack discord both") narrow it. The contenders run in turn, each run of one beside
-one of all others, so that a machine that is slower for a while is so for all.
+BENCH_RUNS (5) and BENCH_PLATFORM ("slack discord both") set the runs. The contenders alternate, so that a slow phase of
+the machine affects all.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from benchmarks.start.contenders import CONTENDERS
 from benchmarks.start.measure import Figures, measure
 
-#: Who is compared with.
+#: Contender that the others are compared with.
 _BARE = "bare"
 
 
 async def compared(platform: str, runs: int) -> dict[str, list[Figures]]:
     contenders = [contender for contender in CONTENDERS if platform in contender.platforms]
     found: dict[str, list[Figures]] = {contender.name: [] for contender in contenders}
-    for contender in contenders:  # what is read from the disk for the first time counts for nobody
+    for contender in contenders:  # an unmeasured run fills the disk cache
         await measure(contender, platform, idle=0)
     for _ in range(runs):
         for contender in contenders:
@@ -28,7 +28,7 @@ async def compared(platform: str, runs: int) -> dict[str, list[Figures]]:
 
 
 def table(platform: str, found: dict[str, list[Figures]]) -> str:
-    """The medians; in brackets, the medians of what each run was of the bare program's beside it."""
+    """Return the medians, and in brackets the median ratios to the bare program's run."""
     lines = []
     for name, runs in found.items():
         cells = []

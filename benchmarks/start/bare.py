@@ -1,8 +1,8 @@
-"""A bare program that Parley's start is measured against: `python bare.py slack|discord|both`.
+"""Bare program for comparison with Parley's start: `python bare.py slack|discord|both`.
 
-It imports the same libraries, opens a database, gets its agent ready as Parley does (the agent has run once, and tokens
-can be counted), connects, and answers each mention with one call of the model. It keeps nothing, streams nothing, and
-mends nothing. With `SLACK_RUNNER` set, ADK's own `SlackRunner` answers in Slack.
+It imports the same libraries, opens a database, warms up its agent like Parley (one run, and the token vocabulary),
+connects, and answers each mention with one model call. It has no storage, streaming and recovery. With `SLACK_RUNNER`
+set, ADK's own `SlackRunner` answers in Slack.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from google.genai import types
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-#: What its agent is told before there is anybody.
+#: Message of the warm-up run.
 _FIRST = "."
 
 
 class Model(BaseLlm):
-    """Asks an OpenAI-compatible server; the first time, nobody."""
+    """Model on an OpenAI-compatible server; the first call sends no request."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -82,7 +82,7 @@ async def connect_discord(runner: Runner, stack: AsyncExitStack) -> None:
     import discord  # noqa: PLC0415
     import yarl  # noqa: PLC0415
 
-    # discord.py has no setting for where Discord is
+    # discord.py has no setting for Discord's address
     discord.http.Route.BASE = os.environ["DISCORD_API_URL"]
     discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(os.environ["DISCORD_GATEWAY_URL"])
     ready = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Who is started: a command, and what it is told of the platforms."""
+"""Contenders: commands and their settings."""
 
 import json
 import os
@@ -15,21 +15,21 @@ HERE = str(Path(__file__).parents[2])
 
 _BARE = Path(__file__).with_name("bare.py")
 
-#: Where nanobot is installed.
+#: Installation folder of nanobot.
 _HOME = Path(".parley/bench-start/nanobot")
 
-#: Where the vocabulary is that tokens are counted with; both count with it if it is there.
+#: Folder of the token vocabulary, which both use if it exists.
 _VOCABULARY = Path(".parley/tiktoken").resolve()
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One of them.
+    """Program to start.
 
     Attributes:
-        command: told the platform, the folder of its own and the settings as Parley names them.
-        ready: what its output has when it is ready; none if it is when it is connected.
-        more: what else stands in its environment.
+        command: takes the platform, its own folder and the settings with Parley's names.
+        ready: output that reports readiness; None if a connection does.
+        more: further environment variables.
     """
 
     name: str
@@ -48,7 +48,7 @@ def _counting(_folder: Path) -> Mapping[str, str]:
 
 
 def _parley(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
-    """With a database that stands, as at each start but the first."""
+    """Return the command, after migrating its database as at each start but the first."""
     if _VOCABULARY.exists():
         (folder / ".parley").mkdir()
         (folder / ".parley" / "tiktoken").symlink_to(_VOCABULARY)

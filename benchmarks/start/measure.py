@@ -1,4 +1,4 @@
-"""One start of one contender, against a Slack and a Discord on this machine."""
+"""Measurement of one start with a local Slack and Discord."""
 
 import asyncio
 import os
@@ -15,10 +15,10 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 
-#: What the model answers.
+#: Answer of the model.
 _ANSWER = "Here I am."
 
-#: Seconds that a start may take, and after the first answer until memory is looked at.
+#: Limit of a start, and the pause before the memory is read, in seconds.
 _PATIENCE, _IDLE = 120.0, 10.0
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -26,13 +26,13 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Seconds from exec; MB.
+    """Seconds from exec, and megabytes.
 
     Attributes:
-        ready: until it says that it is ready, or, if it says nothing of it, is connected.
-        answered: until the first message is answered, which is said when it is ready.
-        cpu: what it has used of the processor by then.
-        rss, pss: what it has of memory when nothing has been said for a while.
+        ready: until it reports readiness or, without a report, is connected.
+        answered: until the answer to the first message, which is sent when it is ready.
+        cpu: CPU seconds until then.
+        rss, pss: memory after an idle pause.
     """
 
     ready: float
@@ -48,10 +48,10 @@ def _platforms(wanted: str) -> list[Slack | Discord]:
 
 
 async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -> Figures:
-    """Start it once, in a folder of its own.
+    """Start the contender once in a folder of its own.
 
     Raises:
-        TimeoutError: it did not answer; tells its last words.
+        TimeoutError: it did not answer; the text has its last output.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
@@ -61,7 +61,7 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
         for each in platforms:
             await stack.enter_async_context(each.sandbox)
             settings |= each.settings
-            if isinstance(each, Discord):  # who is not told by Discord where its gateway is
+            if isinstance(each, Discord):  # some clients do not ask Discord for the gateway's address
                 settings["DISCORD_GATEWAY_URL"] = each.sandbox.gateway_url
         command = contender.command(platform, folder, settings)
         environment = {**os.environ, "PYTHONPATH": HERE, **settings, **contender.more(folder)}
@@ -92,7 +92,7 @@ async def _connected(platforms: Sequence[Slack | Discord]) -> None:
 
 
 async def _answered(platform: Slack | Discord) -> None:
-    """Somebody asks something; wait until he is answered."""
+    """Send a message, and wait for the answer."""
     place = platform.place(0)
     await place.say("hello")
     await platform.sandbox.wait_for(lambda: _ANSWER in shown(place), timeout=_PATIENCE)
@@ -108,12 +108,12 @@ def _told(output: Path) -> str:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds, by Linux's own account."""
+    """Return the CPU seconds from `/proc`."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def _memory(pid: int) -> tuple[float, float]:
-    """RSS and PSS in MB, by Linux's own account."""
+    """Return RSS and PSS in MB from `/proc`."""
     told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
     return int(told["Rss"].split()[0]) / 1024, int(told["Pss"].split()[0]) / 1024

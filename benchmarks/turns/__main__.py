@@ -1,9 +1,9 @@
-"""What a turn costs beside its model: `make bench-turns`.
+"""Cost of a turn without its model: `make bench-turns`.
 
-BENCH_DATABASE ("sqlite", "postgres") narrows it.
+BENCH_DATABASE ("sqlite", "postgres") selects a database.
 
-The turns are real ones, from `InboxStore.accept` over the worker and ADK to the end of the turn. The model says one
-word at once, and what is shown stands at once. PostgreSQL is a server on this machine that does not wait for its disk.
+The turns are real, from `InboxStore.accept` through the worker and ADK to the end of the turn. The model answers one
+word at once, and API calls succeed at once. PostgreSQL is a local server without fsync.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from sandbox.postgres import PostgresSandbox
 
-#: How many workers there are on PostgreSQL, one measurement after the other.
+#: Numbers of workers on PostgreSQL, one measurement each.
 WORKERS = (1, 2, 4)
 
 
@@ -49,7 +49,7 @@ def on_postgres() -> Figures:
 
 @contextmanager
 def databases() -> Iterator[Iterator[str]]:
-    """URLs of databases with all tables and nothing in them."""
+    """Provide URLs of empty migrated databases."""
     with PostgresSandbox() as server:
 
         def made() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What workers do that are processes of their own."""
+"""Measurements of workers in processes of their own."""
 
 import asyncio
 import json
@@ -12,22 +12,22 @@ from typing import Any
 
 from benchmarks.turns.worker import LIMIT
 
-#: Sessions, and how many turns each has, one after the other.
+#: Number of sessions, and of successive turns in each.
 SESSIONS, TURNS_EACH = 100, 5
 
-#: Seconds that anything may take.
+#: Limit of each wait, in seconds.
 PATIENCE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Many short turns.
+    """Throughput of short turns.
 
     Attributes:
-        seconds: until all of them have ended.
-        cpu: seconds of the workers' CPU.
-        late: how late an event loop was at worst, in seconds; `busiest`: for how long one computed on end.
-        shares: how many of the turns each worker had.
+        seconds: the time until all turns have ended.
+        cpu: CPU seconds of the workers.
+        late: the longest delay of an event loop in seconds; `busiest`: its longest CPU time without a pause.
+        shares: the number of turns of each worker.
     """
 
     workers: int
@@ -40,7 +40,7 @@ class Pace:
 
 
 class Hand:
-    """A worker."""
+    """Worker process."""
 
     def __init__(self, process: asyncio.subprocess.Process, number: int, heard: asyncio.Queue[dict[str, Any]]) -> None:
         self._process = process
@@ -56,7 +56,7 @@ class Hand:
         self._process.stdin.write(f"{json.dumps(what)}\n".encode())
 
     def close(self) -> None:
-        """Have it come to its end."""
+        """Shut the worker down."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -78,7 +78,7 @@ class Crowd:
         self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def hear(self, what: str, **more: Any) -> dict[str, Any]:
-        """The next thing of this kind that they tell."""
+        """Return the next report of this kind."""
         wanted = {"what": what, **more}
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -108,7 +108,7 @@ async def working(
 
 
 async def pace(url: str, workers: int) -> Pace:
-    """Each session's next message is said when the one before is answered."""
+    """Measure turns in sessions where each message follows the answer to the former one."""
     async with working(url, workers) as crowd:
         began = time.time()
         for session in range(SESSIONS):
@@ -130,7 +130,7 @@ async def pace(url: str, workers: int) -> Pace:
 
 
 async def takeover(url: str) -> float:
-    """Seconds from the death of one of two workers until the other one takes up its turn."""
+    """Return the seconds from the death of a worker until another one resumes its turn."""
     async with working(url, 2, seconds=60) as crowd:
         crowd.hands[0].do(say="takeover", text="0")
         first = await crowd.hear("began", session="takeover")
@@ -142,7 +142,7 @@ async def takeover(url: str) -> float:
 
 
 async def cancel(url: str) -> float:
-    """Seconds from the word of one worker until a turn of another one is cancelled: the worst of some."""
+    """Return the most seconds from a stop at one worker to the cancellation at another."""
     worst = 0.0
     async with working(url, 2, seconds=60, limits=(LIMIT, 0)) as crowd:
         for number in range(5):

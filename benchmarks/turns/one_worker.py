@@ -1,4 +1,4 @@
-"""What one worker does, looked at from within its process."""
+"""Measurements of one worker from within its process."""
 
 import asyncio
 import time
@@ -11,24 +11,24 @@ from benchmarks.turns.statements import counted
 from benchmarks.turns.worker import Crew, at_work, message
 from core.turns.turn import Turn
 
-#: How many turns are looked at, one after the other, and how many before them, so that all is warm.
+#: Number of measured turns, and of warm-up turns before.
 TURNS, WARM = 200, 30
 
-#: Sessions in which somebody waits at the same time, and how long the model takes in each, in seconds.
+#: Number of concurrent sessions, and seconds of the model in each.
 AT_ONCE, MODEL_SECONDS = 300, 2.0
 
-#: Seconds in which nothing happens.
+#: Seconds of idleness.
 IDLE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Turns that come one at a time; all in seconds.
+    """Single turns, in seconds.
 
     Attributes:
-        accept: the call alone, median.
-        start: from the call until the turn begins: median and 99th percentile.
-        statements: what one turn asks of the database.
+        accept: median of the call to accept.
+        start: from that call to the start of the turn: median and 99th percentile.
+        statements: database statements of one turn.
     """
 
     accept: float
@@ -39,12 +39,12 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Sessions that all wait at the same time.
+    """Concurrent sessions.
 
     Attributes:
-        seconds: until the last turn has ended.
-        peak: how many turns ran at once.
-        late: how late the event loop was at worst, in seconds; `busiest`: for how long it computed on end.
+        seconds: the time until the last turn has ended.
+        peak: the maximum number of concurrent turns.
+        late: the longest delay of the event loop in seconds; `busiest`: its longest CPU time without a pause.
     """
 
     seconds: float
@@ -55,14 +55,14 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """What a worker does that has nothing to do, a minute: statements, and seconds of CPU."""
+    """Statements and CPU seconds of an idle worker per minute."""
 
     statements: float
     cpu: float
 
 
 class _Ends:
-    """When turns begin, and that they have ended."""
+    """Recorder of the starts and ends of turns."""
 
     def __init__(self) -> None:
         self.began: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The figures as a table in Markdown."""
+"""Figures as a Markdown table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from benchmarks.turns.statements import writes
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one database. On SQLite there is one worker: nobody takes over, and nobody else can cancel."""
+    """Figures of one database. SQLite has one worker: no takeover, and no remote stop."""
 
     database: str
     steps: Steps
@@ -23,7 +23,7 @@ class Figures:
 
 
 def table(columns: Sequence[Figures]) -> str:
-    """A column for each database."""
+    """Return a table with a column per database."""
     rows = [_rows(column) for column in columns]
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = ["| | " + " | ".join(column.database for column in columns) + " |", "| --- |" + " ---: |" * len(columns)]

@@ -1,4 +1,4 @@
-"""What the database is asked."""
+"""Counts of database statements."""
 
 import re
 from collections import Counter
@@ -14,15 +14,16 @@ from core.store.fast_path import Statement
 
 _WRITES = re.compile(r"(?:^|\()\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
 
-#: What of a write stands in the count.
+#: Counted parts of a writing statement.
 _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
 
 
 @contextmanager
 def counted(database: Database) -> Iterator[Counter[str]]:
-    """Count, while this is entered, the statements that are sent: `insert TABLE` and so on for those that write, with a
-    `+` between what one of them writes, `notify`, `begin` (on SQLite; PostgreSQL's driver does not tell of it), `read`
-    for all others; and `commit`.
+    """Count the statements that are sent inside the context.
+
+    Keys are `insert TABLE` and so on for writes, joined by `+` within one statement, `notify`, `commit`, `begin` (SQLite
+    only: PostgreSQL's driver does not report it), and `read` for all others.
     """
     counts: Counter[str] = Counter()
     engine = database.engine.sync_engine
@@ -37,7 +38,7 @@ def counted(database: Database) -> Iterator[Counter[str]]:
         counts.update(kinds(statement))
         return await plain(statement, **values)
 
-    @cache  # to prepare one takes longer than to run it, and what is counted is timed as well
+    @cache  # preparing a statement takes longer than running it, and counted turns are timed
     def kinds(statement: Statement) -> list[str]:
         found = [_kind(step.sql) for step in statement.prepared(database.engine.dialect).steps]
         return ["begin", *found, "commit"] if len(found) > 1 else found
@@ -55,7 +56,7 @@ def counted(database: Database) -> Iterator[Counter[str]]:
 
 
 def writes(counts: Mapping[str, float]) -> dict[str, float]:
-    """Those of the statements that write, by what and where."""
+    """Return the writing statements."""
     return {kind: number for kind, number in sorted(counts.items()) if " " in kind}
 
 

@@ -1,4 +1,4 @@
-"""One worker of the bench: all of the bot but its platforms and its model."""
+"""Worker of the benchmark: the bot without platforms and model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -50,12 +50,12 @@ from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
 
-#: Turns at once, more than the bench ever runs.
+#: Maximum concurrent turns, more than the benchmark uses.
 LIMIT = 500
 
 
 class Model:
-    """Says one word, after some seconds."""
+    """Model that answers one word after some seconds."""
 
     name = "quiet"
 
@@ -77,7 +77,7 @@ class Model:
 
 
 class Place:
-    """A channel whose messages stand as soon as they are posted."""
+    """Channel whose calls succeed at once."""
 
     name = "memory"
     heartbeat_interval = 0.0
@@ -165,7 +165,7 @@ class _Board:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """The parts that a bench talks to."""
+    """Parts of the worker that a benchmark uses."""
 
     database: Database
     inbox: InboxStore
@@ -186,17 +186,17 @@ async def at_work(
     ended: Told = lambda _turn: None,
     cancelled: Told = lambda _turn: None,
 ) -> AsyncIterator[Crew]:
-    """A worker that works, wired as the bot wires it.
+    """Run a worker, wired like the bot.
 
     Args:
-        seconds: for how long its model is silent.
-        is_bare: whether a turn is no more than what is written of it: no agent runs, and no reply.
-        began: told of each turn when the worker gets to it.
-        ended: told when it has come to its end.
-        cancelled: told when it is cancelled, before it has its last word.
+        seconds: the model's time before its answer.
+        is_bare: whether a turn consists of its writes only, without agent and reply.
+        began: called at the start of each turn.
+        ended: called at its end.
+        cancelled: called at its cancellation, before the final edit.
 
     Raises:
-        RuntimeError: turns have failed: in the end.
+        RuntimeError: turns have failed; raised at the end.
     """
     async with AsyncExitStack() as stack:
         database = Database(url)
@@ -259,13 +259,13 @@ async def at_work(
 
 
 async def _failed(database: Database) -> int:
-    """How many turns have."""
+    """Return the number of failed turns."""
     async with database.read() as connection:
         return (await connection.execute(sa.select(sa.func.count()).where(rows.c.state == "failed"))).scalar_one()
 
 
 def message(session: str, text: str = "Well?") -> InboxMessage:
-    """What somebody says, for the first time."""
+    """Return a new message."""
     number = next(_numbers)
     return InboxMessage(
         event_key=f"{session}:{text}:{number}",

@@ -1,9 +1,9 @@
-"""A worker in a process of its own: `python -m benchmarks.turns.worker_process URL MODEL_SECONDS LIMIT`.
+"""Worker in a process of its own: `python -m benchmarks.turns.worker_process URL MODEL_SECONDS LIMIT`.
 
-It does as it is told on its standard input, and tells what happens on its output, in JSON, a line each.
+It reads orders from standard input and writes reports to standard output, as JSON lines.
 
-    {"say": SESSION, "text": TEXT}     accept a message; a TEXT that is a number has so many more said behind it
-    {"stop": SESSION}                  end the turn that is under way there
+    {"say": SESSION, "text": TEXT}     accept a message; a number as TEXT is the count of further messages
+    {"stop": SESSION}                  cancel the session's running turn
 """
 
 import asyncio
@@ -22,7 +22,7 @@ def tell(what: str, **more: Any) -> None:
 
 
 class Hand:
-    """What is said behind a message is said when that one is answered, by whoever has answered it."""
+    """Worker that accepts a session's next message after the answer to the former one."""
 
     def __init__(self) -> None:
         self._next: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
