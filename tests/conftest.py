@@ -105,7 +105,7 @@ def postgres_url(postgres_server: PostgresSandbox) -> str:
     """Return the URL of a migrated database for successive tests."""
     url = driven(postgres_server.create_database("tests"))
     with asyncio.Runner() as runner:
-        runner.run(tables.migrated(url))
+        runner.run(tables.migrate_database(url))
     return url
 
 
@@ -113,7 +113,7 @@ def postgres_url(postgres_server: PostgresSandbox) -> str:
 def postgres(postgres_url: str) -> str:
     """Return the URL of an empty migrated database."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        runner.run(tables.empty(postgres_url))
+        runner.run(tables.empty_database(postgres_url))
     return postgres_url
 
 

@@ -22,8 +22,8 @@ _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
 def counted(database: Database) -> Iterator[Counter[str]]:
     """Count the statements that are sent inside the context.
 
-    Keys are `insert TABLE` and so on for writes, joined by `+` within one statement, `notify`, `commit`, `begin` (SQLite
-    only: PostgreSQL's driver does not report it), and `read` for all others.
+    Keys are `insert TABLE` and so on for writes, joined by `+` within one statement, `notify`, `commit`, `begin`
+    (SQLite only: PostgreSQL's driver does not report it), and `read` for all others.
     """
     counts: Counter[str] = Counter()
     engine = database.engine.sync_engine

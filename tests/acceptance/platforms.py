@@ -10,7 +10,7 @@ from sandbox.discord import DiscordMessageVersion as DiscordVersion
 from sandbox.discord import GuildChannel as DiscordPlace
 from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
 from sandbox.slack import SlackMessageVersion as SlackVersion
-from tests.fixtures.buttons import with_button
+from tests.fixtures.buttons import wait_for_button
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class SlackTalk:
         return list(self._own()[-1].buttons)
 
     async def press(self, label: str) -> bool:
-        message, action = await with_button(self._slack, label, self._own)
+        message, action = await wait_for_button(self._slack, label, self._own)
         return await self._slack.click_button("ada", message, action)
 
     def receipts(self) -> int:
@@ -215,7 +215,7 @@ class DiscordTalk:
         return list(self._own()[-1].buttons)
 
     async def press(self, label: str) -> bool:
-        message, action = await with_button(self._discord, label, self._own)
+        message, action = await wait_for_button(self._discord, label, self._own)
         seen = await self._discord.click_button("ada", message, action)
         return all(told.author.id == self._discord.bot_id for told in seen)
 

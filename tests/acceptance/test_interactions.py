@@ -12,7 +12,7 @@ from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import CallTool, ReceivedRequest, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Start
-from tests.fixtures.buttons import with_button
+from tests.fixtures.buttons import wait_for_button
 
 CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
@@ -88,7 +88,7 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
     bot = await start()
     bot.answer = clerk
     question = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> one two")
-    answer, why = await with_button(slack, words.WHY, lambda: slack.messages("general", thread_ts=question.ts))
+    answer, why = await wait_for_button(slack, words.WHY, lambda: slack.messages("general", thread_ts=question.ts))
     report = await slack.post_message("grace", "random", "The sky is green.")
     assert await slack.use_shortcut("ada", report, ASK)
     (form,) = await slack.wait_for(lambda: slack.modals("ada"))

@@ -11,7 +11,7 @@ from sandbox.discord import GuildChannel as DiscordPlace
 from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
 from tests.channels.discord import conftest as discord_tests
 from tests.channels.slack import conftest as slack_tests
-from tests.fixtures.buttons import with_button
+from tests.fixtures.buttons import wait_for_button
 
 PLATFORMS = ("slack", "discord")
 
@@ -34,7 +34,7 @@ class Talk(Protocol):
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> Any: ...
 
-    def fetched(self) -> int:
+    def count_downloads(self) -> int:
         """Return the number of file downloads."""
 
     def replies(self) -> list[Any]:
@@ -43,13 +43,13 @@ class Talk(Protocol):
     def files(self) -> list[tuple[str, bytes]]:
         """Return the visible files by name."""
 
-    def whispers(self, user: str = "ada") -> list[str]:
+    def private_messages(self, user: str = "ada") -> list[str]:
         """Return the bot's private messages to a user."""
 
     async def press(self, label: str, *, user: str = "ada") -> None:
         """Press a button on the newest reply that has it."""
 
-    def receipts(self) -> int:
+    def count_reactions(self) -> int:
         """Return the number of reactions."""
 
 
@@ -77,26 +77,26 @@ class SlackTalk:
         self.root = self.root or said
         return said
 
-    def fetched(self) -> int:
+    def count_downloads(self) -> int:
         return sum(call.method == "download" for call in self.sandbox.calls)
 
     def replies(self) -> list[SlackMessage]:
-        return [m for m in self._own() if m.ephemeral_to is None and not m.files]
+        return [m for m in self._bot_messages() if m.ephemeral_to is None and not m.files]
 
     def files(self) -> list[tuple[str, bytes]]:
-        return [(file.name, file.data) for message in self._own() for file in message.files]
+        return [(file.name, file.data) for message in self._bot_messages() for file in message.files]
 
-    def whispers(self, user: str = "ada") -> list[str]:
-        return [m.text for m in self._own() if m.ephemeral_to == self.sandbox.people[user].id]
+    def private_messages(self, user: str = "ada") -> list[str]:
+        return [m.text for m in self._bot_messages() if m.ephemeral_to == self.sandbox.people[user].id]
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        message, action = await with_button(self.sandbox, label, self.replies)
+        message, action = await wait_for_button(self.sandbox, label, self.replies)
         assert await self.sandbox.click_button(user, message, action)
 
-    def receipts(self) -> int:
+    def count_reactions(self) -> int:
         return sum(len(m.reactions) for m in self.sandbox.messages(self.channel))
 
-    def _own(self) -> list[SlackMessage]:
+    def _bot_messages(self) -> list[SlackMessage]:
         return [m for m in self.sandbox.messages(self.channel) if m.user == self.sandbox.bot_user_id]
 
 
@@ -118,27 +118,27 @@ class DiscordTalk:
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> DiscordMessage:
         return await self.bot.collect_events(user, self.place, text, files=files)
 
-    def fetched(self) -> int:
+    def count_downloads(self) -> int:
         return len(self.sandbox.downloads)
 
     def replies(self) -> list[DiscordMessage]:
-        return [m for m in self._own() if m.ephemeral_to is None]
+        return [m for m in self._bot_messages() if m.ephemeral_to is None]
 
     def files(self) -> list[tuple[str, bytes]]:
-        return [(file.name, file.data) for message in self._own() for file in message.content.attachments]
+        return [(file.name, file.data) for message in self._bot_messages() for file in message.content.attachments]
 
-    def whispers(self, user: str = "ada") -> list[str]:
-        return [m.text for m in self._own() if m.ephemeral_to == self.sandbox.people[user]]
+    def private_messages(self, user: str = "ada") -> list[str]:
+        return [m.text for m in self._bot_messages() if m.ephemeral_to == self.sandbox.people[user]]
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        message, action = await with_button(self.sandbox, label, self.replies)
+        message, action = await wait_for_button(self.sandbox, label, self.replies)
         seen = await self.sandbox.click_button(user, message, action)
         assert not [m.text for m in seen if m.author.id != self.sandbox.bot_id]
 
-    def receipts(self) -> int:
+    def count_reactions(self) -> int:
         return sum(len(m.reactions) for m in self.sandbox.messages(self.place))
 
-    def _own(self) -> list[DiscordMessage]:
+    def _bot_messages(self) -> list[DiscordMessage]:
         return [m for m in self.sandbox.messages(self.place) if m.author.id == self.sandbox.bot_id]
 
 
@@ -146,7 +146,7 @@ def texts(talk: Talk) -> list[str]:
     return [message.text for message in talk.replies()]
 
 
-async def shows(talk: Talk, predicate: Callable[[list[str]], object]) -> list[str]:
+async def wait_for_texts(talk: Talk, predicate: Callable[[list[str]], object]) -> list[str]:
     """Wait until the bot's messages satisfy a condition, and return their texts."""
     try:
         await talk.sandbox.wait_for(lambda: predicate(texts(talk)))
@@ -155,27 +155,27 @@ async def shows(talk: Talk, predicate: Callable[[list[str]], object]) -> list[st
     return texts(talk)
 
 
-async def says(talk: Talk, *wanted: str) -> None:
-    await shows(talk, lambda found: found == list(wanted))
+async def wait_for_answer(talk: Talk, *wanted: str) -> None:
+    await wait_for_texts(talk, lambda found: found == list(wanted))
 
 
 @asynccontextmanager
-async def sandbox_of(platform: str) -> AsyncIterator[Any]:
+async def run_sandbox(platform: str) -> AsyncIterator[Any]:
     made: Any = SlackSandbox if platform == "slack" else discord_tests.discord_of
     async with made(rate_limits=False) as sandbox:
         yield sandbox
 
 
 @asynccontextmanager
-async def talking(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Talk]:
+async def run_conversation(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Talk]:
     """Run a bot with short retry pauses on the sandbox, and begin a conversation."""
     is_slack = isinstance(sandbox, SlackSandbox)
     running: Any = slack_tests.running if is_slack else discord_tests.running
     async with running(sandbox, folder, *script, **more) as bot:
-        quick(bot)
+        shorten_pauses(bot)
         yield SlackTalk(bot, "general") if is_slack else DiscordTalk(bot, sandbox.channels["general"])
 
 
-def quick(bot: Any) -> None:
+def shorten_pauses(bot: Any) -> None:
     """Shorten the retry pauses and rate limit windows of a bot."""
     bot.channel._api._caller = Caller("test", pauses=PAUSES, speed=100)

@@ -25,7 +25,7 @@ from core.workers.lease import Lease
 from sandbox.models import DropConnection, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
-from tests.channels.wiring import until
+from tests.channels.wiring import wait_until
 from tests.fixtures.inbox_messages import inbound
 
 SECRET = "the text of a foreign exception, sk-very-secret-key-1234"
@@ -51,7 +51,7 @@ async def in_the_middle(slack: SlackSandbox, folder: Path, said: str, *then: str
 
 
 async def outcome(bot: Bot) -> Any:
-    (row,) = await bot.settled(1)
+    (row,) = await bot.wait_for_turns(1)
     (message,) = await bot.inbox_rows()
     assert message.turn == row.id
     return row
@@ -158,7 +158,7 @@ async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSan
         said = InboxMessage.from_json(row.message)
         await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
         await bot.shows(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
-        assert [turn.state for turn in await bot.settled(2)] == ["done", "done"]
+        assert [turn.state for turn in await bot.wait_for_turns(2)] == ["done", "done"]
         asked = [message["content"] for message in bot.model.requests[-1]["messages"]]
         assert asked[-3:] == ["two", "Once upon a time.", "one"]
 
@@ -167,7 +167,7 @@ async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(slack:
     async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
         (message,) = await bot.inbox_rows()
         await bot.inbox.reset_session(inbound("reset", session=message.session))
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text, row.error) == ("cancelled", None, "reset")
         assert bot.texts(question)[1].count("Stopped") == 1
         session = await bot.answerer._runtime.sessions.get_session(
@@ -184,7 +184,7 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
         await slack.wait_for(lambda: any(call.method == "chat.update" for call in slack.calls))
         (message,) = await bot.inbox_rows()
         await bot.inbox.reset_session(inbound("reset", session=message.session))
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
         await slack.post_message("ada", question.channel, "hello again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts[-1] == "anew")
@@ -205,8 +205,8 @@ async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(slack:
     async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
         slack.faults.fail("conversations.replies", 100)
         looks = len(slack.calls)
-        await bot.restarted()
-        await until(lambda: any(call.method == "conversations.replies" for call in slack.calls[looks:]))
+        await bot.restart_worker()
+        await wait_until(lambda: any(call.method == "conversations.replies" for call in slack.calls[looks:]))
         await bot.worker.stop(0.0)
         (row,) = await bot.turn_rows()
         assert (row.state, row.owner, row.attempt) == ("queued", None, 2), "only the first process counts"
@@ -309,7 +309,7 @@ async def test_a_message_posted_after_a_lost_lease_is_deleted(
             )
         monkeypatch.setattr(TurnStore, "save_message_ids", too_late)
         question = await ask(bot)
-        await until(lambda: not bot.worker.running_count)
+        await wait_until(lambda: not bot.worker.running_count)
         await bot.shows(question, lambda texts: texts == ["hello"])
 
 
@@ -325,7 +325,7 @@ async def test_a_reply_of_a_lost_turn_stops_within_a_second(
         monkeypatch.setattr(Lease, "is_trustworthy", False)
         async with bot.database.write() as connection:
             await connection.execute(sa.update(turns).values(owner="another worker", claim_number=2, attempt=2))
-        await until(lambda: not bot.worker.running_count)
+        await wait_until(lambda: not bot.worker.running_count)
         assert calls.CHECK_SECONDS < 1
         assert bot.texts(question) == ["hello"]
         (row,) = await bot.turn_rows()
@@ -341,7 +341,7 @@ async def test_a_turn_of_a_dead_process_resumes_in_its_message(
         changed: dict[str, Any] = {} if is_recorded else {"chunks": []}
         if is_answered:
             changed |= {"state": "answered", "text": "Half an answer is none."}
-        await bot.restarted(**changed)
+        await bot.restart_worker(**changed)
         row = await outcome(bot)
         last = "Half an answer is none." if is_answered else "The model says it anew."
         assert bot.texts(question)[1:] == [last]
@@ -353,7 +353,7 @@ async def test_a_turn_of_a_dead_process_resumes_in_its_message(
 
 async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
-        await bot.restarted(attempt=3)
+        await bot.restart_worker(attempt=3)
         row = await outcome(bot)
         assert bot.texts(question)[1:] == [words.ENGLISH.format_error_with_id(words.TRIED, row.id)]
         assert (row.state, row.attempt) == ("failed", 4)
@@ -361,7 +361,7 @@ async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: Sl
 
 async def test_an_answer_that_cannot_be_rendered_is_posted_as_a_file(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
-        await bot.restarted(state="answered", text="Half an answer is none.", attempt=3)
+        await bot.restart_worker(state="answered", text="Half an answer is none.", attempt=3)
         row = await outcome(bot)
         assert bot.texts(question)[1] == words.ENGLISH.format_error_with_id(words.TRIED, row.id)
         assert (row.state, row.attempt) == ("failed", 4)
@@ -380,7 +380,7 @@ async def test_an_answer_with_unreadable_files_is_shown_with_one_notice(
 ) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         monkeypatch.setattr(AgentRuntime, "list_generated_files", unreadable)
-        await bot.restarted(state="answered", text="It is drawn.")
+        await bot.restart_worker(state="answered", text="It is drawn.")
         row = await outcome(bot)
         apology = words.ENGLISH.format_error_with_id(StoreError.public, row.id)
         assert bot.texts(question)[1:] == [f"It is drawn.\n\n{apology}"]
@@ -393,7 +393,7 @@ async def test_a_turn_with_unreadable_messages_is_given_up(
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.01)
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, _):
         monkeypatch.setattr(TurnStore, "save_message_ids", unreadable)
-        await bot.restarted(state="answered", text="It is drawn.", chunks=[])
+        await bot.restart_worker(state="answered", text="It is drawn.", chunks=[])
         row = await outcome(bot)
         assert (row.state, row.claim_number, row.attempt) == ("failed", 4, 2)
         assert f"turn {row.id}: the reply cannot be shown" in caplog.text
@@ -420,7 +420,7 @@ async def test_a_shutdown_releases_a_turn_after_a_database_error(
 
 async def test_a_reset_between_two_processes_is_shown(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
-        await bot.restarted(cancel_reason="reset")
+        await bot.restart_worker(cancel_reason="reset")
         assert (await outcome(bot)).state == "cancelled"
         assert bot.texts(question)[1:] == [words.RESET_STOPPED]
 

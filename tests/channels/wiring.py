@@ -54,21 +54,21 @@ from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests.fixtures import empty_databases as tables
-from tests.fixtures.watched_database import Watched
+from tests.fixtures.watched_database import WatchedDatabase
 
 #: Models that users may choose, and the token budget of the history.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 
 #: Fallback model, if a script for it is given.
-STAND_IN = "openai/stand-in"
+FALLBACK_MODEL = "openai/stand-in"
 
 #: Access rules without restrictions.
-OPEN = AccessRules()
+OPEN_RULES = AccessRules()
 #: The default agent.
-PARLEY = AgentRouter("parley", {"parley": AgentProfile("parley", MODELS)})
+DEFAULT_ROUTER = AgentRouter("parley", {"parley": AgentProfile("parley", MODELS)})
 
 #: Default bounds of the program's backfill.
-BOUNDS = BackfillLimits()
+BACKFILL_LIMITS = BackfillLimits()
 
 
 #: Scripted server and full model name of each vendor.
@@ -80,15 +80,15 @@ MODEL_SERVERS: Mapping[str, tuple[Any, str]] = {
 
 
 @dataclass
-class Core:
+class CoreParts:
     """Parts of the core; the adapter is added to `channels`."""
 
     model: Any
-    database: Watched
+    database: WatchedDatabase
     turns: TurnStore
     inbox: InboxStore
-    desk: ChannelServices
-    places: Watermarks
+    services: ChannelServices
+    watermarks: Watermarks
     leadership: ShardAssignment
     answerer: Answerer
     worker: Worker
@@ -96,37 +96,37 @@ class Core:
 
 
 @asynccontextmanager
-async def core_of(
+async def run_core(
     tmp_path: Path,
     *script: Any,
     time_limit: float,
-    most_messages: int,
+    max_chunks: int,
     follow: ReplyWithoutMention = "author",
     approvers: Sequence[str] = (AUTHOR,),
     vendor: str = "openai",
     tools: Sequence[BaseTool] = (),
-    allowance: AttachmentLimits | None = None,
+    attachment_limits: AttachmentLimits | None = None,
     context_tokens: int = CONTEXT_MAX_TOKENS,
-    agents: AgentRouter = PARLEY,
-    door: AccessPolicy | None = None,
+    agents: AgentRouter = DEFAULT_ROUTER,
+    access_policy: AccessPolicy | None = None,
     rates: UserRateLimiter = NO_RATE_LIMITS,
     limits: SpendingLimits = SpendingLimits(),  # noqa: B008 - it is frozen
     admins: Sequence[str] = (),
-    stand_in: Any = None,
-) -> AsyncIterator[Core]:
+    fallback_script: Any = None,
+) -> AsyncIterator[CoreParts]:
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
         model = await stack.enter_async_context(server(script[0] if callable(script[0]) else list(script)))
-        database = Watched(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+        database = WatchedDatabase(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
         stack.push_async_callback(database.aclose)
-        await tables.lay(database)
+        await tables.create_tables(database)
         provider, name = make_provider(full_name, _endpoints(model.base_url))
         stack.push_async_callback(provider.aclose)
         others = dict[str, ModelHandle]()
-        if stand_in is not None:
-            other = await stack.enter_async_context(server(stand_in))
-            others[STAND_IN] = ModelHandle(*make_provider(STAND_IN, _endpoints(other.base_url)))
-            stack.push_async_callback(others[STAND_IN].provider.aclose)
+        if fallback_script is not None:
+            other = await stack.enter_async_context(server(fallback_script))
+            others[FALLBACK_MODEL] = ModelHandle(*make_provider(FALLBACK_MODEL, _endpoints(other.base_url)))
+            stack.push_async_callback(others[FALLBACK_MODEL].provider.aclose)
         prices = tmp_path / "prices.toml"
         prices.write_text(f'"{full_name}" = {{ input = 1000, output = 1000 }}')
         books = SpendingStore(database, Prices(prices))
@@ -145,7 +145,11 @@ async def core_of(
         )
         runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database))
         stack.push_async_callback(runtime.aclose)
-        turns, channels, door = await successor(database, agents), dict[str, Channel](), door or AccessPolicy()
+        turns, channels, access_policy = (
+            await create_successor(database, agents),
+            dict[str, Channel](),
+            access_policy or AccessPolicy(),
+        )
 
         async def answer(turn: Turn) -> None:
             async with caps.limit_run(turn.meter):
@@ -156,7 +160,7 @@ async def core_of(
         conversations = ConversationService(database, turns, worker, budget=BUDGET)
         approvals = ApprovalService(database, turns, worker, approvers=approvers)
         context = ContextBuilder(database, TokenCounter(tmp_path).count, max_tokens=context_tokens)
-        replies = ReplySettings(time_limit, most_messages, attachment_limits=allowance or AttachmentLimits())
+        replies = ReplySettings(time_limit, max_chunks, attachment_limits=attachment_limits or AttachmentLimits())
         answerer = Answerer(
             runtime,
             turns,
@@ -164,7 +168,7 @@ async def core_of(
             conversations,
             context,
             approvals=approvals,
-            access_policy=door,
+            access_policy=access_policy,
             error_messages=ErrorMessages(books, admins),
             settings=replies,
         )
@@ -179,11 +183,11 @@ async def core_of(
             TurnReports(database, books.prices),
             DenialNotices(database),
             books,
-            door,
+            access_policy,
             follow,
         )
         places, leadership = Watermarks(database), ShardAssignment(database, turns._lease, "discord")
-        yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
+        yield CoreParts(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 
 
 def _endpoints(address: str) -> VendorSettings:
@@ -198,23 +202,23 @@ def _endpoints(address: str) -> VendorSettings:
     )
 
 
-async def successor(database: Database, agents: AgentRouter = PARLEY) -> TurnStore:
+async def create_successor(database: Database, agents: AgentRouter = DEFAULT_ROUTER) -> TurnStore:
     """Return the turn store of a new process after all others have died."""
     lease = Lease(database)
     await lease.acquire()
     return TurnStore(database, lease, agents)
 
 
-class Wired:
+class WiredBot:
     """Bot between its platform and the model."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: CoreParts) -> None:
         self.model = core.model
         self.database = core.database
         self.turns = core.turns
         self.inbox = core.inbox
-        self.desk = core.desk
-        self.places = core.places
+        self.services = core.services
+        self.watermarks = core.watermarks
         self.leadership = core.leadership
         self.answerer = core.answerer
         self.worker = core.worker
@@ -224,17 +228,17 @@ class Wired:
             query = sa.select(turns_table).order_by(turns_table.c.created_at)
             return list((await connection.execute(query)).all())
 
-    async def settled(self, count: int) -> list[Any]:
+    async def wait_for_turns(self, count: int) -> list[Any]:
         """Wait until `count` turns have ended, and return all turns."""
-        return await self.database.until(
+        return await self.database.wait_until(
             self.turn_rows, lambda rows: sum(row.finished_at is not None for row in rows) >= count
         )
 
-    async def in_states(self, *states: str) -> None:
+    async def wait_for_states(self, *states: str) -> None:
         """Wait until the turns are in these states."""
-        await self.database.until(self.turn_rows, lambda rows: [row.state for row in rows] == list(states))
+        await self.database.wait_until(self.turn_rows, lambda rows: [row.state for row in rows] == list(states))
 
-    async def at_rest(self, count: int) -> list[Any]:
+    async def wait_for_messages(self, count: int) -> list[Any]:
         """Wait until `count` messages are accepted and processed, and return them."""
 
         async def left() -> tuple[list[Any], list[Any]]:
@@ -242,10 +246,10 @@ class Wired:
             rows = await self.inbox_rows()
             return rows, [row for row in rows if row.outcome is None and row.turn not in over]
 
-        rows, _ = await self.database.until(left, lambda found: len(found[0]) >= count and not found[1])
+        rows, _ = await self.database.wait_until(left, lambda found: len(found[0]) >= count and not found[1])
         return rows
 
-    async def restarted(self, **changed: Any) -> None:
+    async def restart_worker(self, **changed: Any) -> None:
         """Replace the running worker with a new one, as after a crash.
 
         Args:
@@ -260,7 +264,7 @@ class Wired:
             if changed:
                 async with self.database.write() as connection:
                     await connection.execute(sa.update(turns_table).values(**changed))
-            self.turns = self.answerer._turns = self.worker._turns = await successor(self.database)
+            self.turns = self.answerer._turns = self.worker._turns = await create_successor(self.database)
         self.worker.wake()
 
     async def inbox_rows(self) -> list[Any]:
@@ -268,7 +272,7 @@ class Wired:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
 
 
-async def until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
+async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
     """Poll until the predicate holds: for state that the sandbox does not see."""
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 (it holds without a word)

@@ -20,7 +20,7 @@ async def sqlite(folder: Path) -> LendDatabase:
         folder: place of the template file.
     """
     template = folder / "template.db"
-    await tables.migrated(_sqlite(template))
+    await tables.migrate_database(_sqlite(template))
 
     @asynccontextmanager
     async def lend(place: Path) -> AsyncIterator[str]:
@@ -33,7 +33,7 @@ async def sqlite(folder: Path) -> LendDatabase:
 async def postgres(server: PostgresSandbox) -> LendDatabase:
     """Return a provider of databases on `server`; a returned database is emptied and reused."""
     template, free = f"template_{uuid.uuid4().hex}", list[str]()
-    await tables.migrated(driven(await asyncio.to_thread(server.create_database, template)))
+    await tables.migrate_database(driven(await asyncio.to_thread(server.create_database, template)))
 
     @asynccontextmanager
     async def lend(_place: Path) -> AsyncIterator[str]:
@@ -44,7 +44,7 @@ async def postgres(server: PostgresSandbox) -> LendDatabase:
                 await asyncio.to_thread(server.create_database, f"chaos_{uuid.uuid4().hex}", template=template)
             )
         yield url
-        await tables.empty(url)
+        await tables.empty_database(url)
         free.append(url)
 
     return lend
@@ -53,7 +53,7 @@ async def postgres(server: PostgresSandbox) -> LendDatabase:
 async def rehearsed(server: PostgresSandbox) -> str:
     """Return the setting of a database for the rehearsal of a zygote."""
     url = await asyncio.to_thread(server.create_database, f"rehearsed_{uuid.uuid4().hex}")
-    await tables.migrated(driven(url))
+    await tables.migrate_database(driven(url))
     return url
 
 

@@ -81,7 +81,7 @@ D = TypeVar("D", bound=Database)
 async def with_tables(database: D) -> AsyncIterator[D]:
     """A database with all tables, and closed in the end: one of PostgreSQL has them already."""
     if database.is_sqlite:
-        await tables.lay(database)
+        await tables.create_tables(database)
     yield database
     await database.aclose()
 

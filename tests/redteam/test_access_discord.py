@@ -187,7 +187,7 @@ async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: 
         for n in range(3):
             (seen,) = await server.run_command("ada", group, "ask", question=f"question {n}")
             await says(bot, seen, words.ENGLISH(words.TOO_OFTEN, minutes=60) if n else "heard: question 0")
-            await bot.settled(1)
+            await bot.wait_for_turns(1)
         assert told(bot, "ada") == []
 
 

@@ -19,7 +19,7 @@ from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimited, 
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
-from tests.fixtures.buttons import with_button
+from tests.fixtures.buttons import wait_for_button
 
 
 def echo(asked: Any) -> str:
@@ -51,7 +51,7 @@ async def heard(bot: Bot, n: int = 0) -> None:
 
 async def accepted(bot: Bot, count: int) -> None:
     """Wait until `count` messages are accepted."""
-    await bot.database.until(bot.inbox_rows, lambda rows: len(rows) >= count)
+    await bot.database.wait_until(bot.inbox_rows, lambda rows: len(rows) >= count)
 
 
 async def holds(bot: Bot, words_: str) -> list[str]:
@@ -99,7 +99,9 @@ async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_
         message = await slack.post_message("ada", "general", "this")
         await slack.use_shortcut("grace", message, ASK)
         (view,) = await slack.wait_for(lambda: slack.modals("grace"))
-        bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
+        bot.services.access_policy._rules = {
+            "slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
+        }
         await slack.submit_modal(view, **{QUESTION_INPUT: "let me in"})
         await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
         assert await bot.inbox_rows() == []
@@ -146,18 +148,20 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
 
 async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        bot.desk.access_policy._rules = {"slack": AccessRules()}
+        bot.services.access_policy._rules = {"slack": AccessRules()}
         bot.worker._limit = 0
         question = await bot.mention_bot("grace", "general", "one")
         await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
         lonely = await bot.mention_bot("grace", "random", "three")
         await accepted(bot, 3)
-        bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
+        bot.services.access_policy._rules = {
+            "slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
+        }
         bot.worker._limit = 9
         bot.worker.wake()
         await bot.shows(question, lambda texts: "heard: ada: two" in texts)
         await bot.shows(lonely, lambda texts: words.NOT_YOU_NOW in texts)
-        assert sorted(row.state for row in await bot.settled(2)) == ["cancelled", "done"]
+        assert sorted(row.state for row in await bot.wait_for_turns(2)) == ["cancelled", "done"]
         assert len(bot.model.requests) == 1
 
 
@@ -169,7 +173,7 @@ async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: Slac
         for n in range(2):
             await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
         assert whispers(bot, "ada") == [words.ENGLISH(words.TOO_OFTEN, minutes=60)]
-        await slack.click_button("ada", *await with_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
+        await slack.click_button("ada", *await wait_for_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
         await slack.wait_for(lambda: len(whispers(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
 
@@ -221,7 +225,7 @@ async def test_access_rules_hold_during_a_database_outage(
 
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
-        monkeypatch.setattr(type(bot.desk.refusals), "claim_notice", away)
+        monkeypatch.setattr(type(bot.services.refusals), "claim_notice", away)
         await bot.mention_bot("grace", "general", "hello")
         await heard(bot)
         assert (whispers(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)
@@ -252,6 +256,6 @@ async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await slack.post_message("mina", slack.open_dm("mina"), "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
-        bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
+        bot.services.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
         await slack.click_stop("mina", question)
         await slack.wait_for(lambda: whispers(bot, "mina") == [words.messages_for("ko")(words.NOT_YOU)])

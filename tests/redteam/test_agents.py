@@ -29,7 +29,7 @@ from core.tools.adk_confirmations import Decision, standing_approval_key
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool
-from tests.channels.platforms import PLATFORMS, sandbox_of, says, shows, talking, texts
+from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, texts, wait_for_answer, wait_for_texts
 from tests.channels.wiring import MODELS
 from tests.fixtures.conversation import (
     SESSION,
@@ -58,7 +58,7 @@ BOT = AgentRouter(
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as made:
+    async with run_sandbox(request.param) as made:
         yield made
 
 
@@ -77,11 +77,11 @@ NAMES = {
 
 
 async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "Here.", core={"agents": BOT}) as talk:
+    async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": BOT}) as talk:
         for attack, name in NAMES.items():
             before = len(talk.replies())
             await talk.say(f"agent {name}")
-            await shows(talk, lambda found, before=before: len(found) > before)  # type: ignore[misc]
+            await wait_for_texts(talk, lambda found, before=before: len(found) > before)  # type: ignore[misc]
             said = talk.replies()[-1]
             assert "open" in said.text, attack
             assert "\n- `payroll`" not in said.text, attack
@@ -93,7 +93,7 @@ async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, 
 
 
 async def test_autocomplete_lists_only_agents_that_may_be_chosen(tmp_path: Path) -> None:
-    async with sandbox_of("discord") as server, talking(server, tmp_path, "Here.", core={"agents": BOT}):
+    async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "Here.", core={"agents": BOT}):
         for typed in ("", "pay", "LAW", "../"):
             offered = await server.complete("ada", "general", "agent", "name", typed)
             assert set(offered) <= {"parley", "open"}
@@ -122,7 +122,7 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
     script = list[Any]()
     for number, at in enumerate(ARGUMENTS.values()):
         script += [CallTool("look", {"at": at}, id=f"c{number}"), "Seen."]
-    async with talking(sandbox, tmp_path, *script, core={"tools": tools}) as talk:
+    async with run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as talk:
         for number, attack in enumerate(ARGUMENTS, 1):
             begun.clear()
             go_on.clear()
@@ -134,7 +134,7 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
                 assert not set("<>[]`|\u202e\u2066") & set(text), attack
                 assert "://" not in text, attack
             go_on.set()
-            await says(talk, *["Seen."] * number)
+            await wait_for_answer(talk, *["Seen."] * number)
             assert not any(version.pings for version in talk.replies()[-1].versions), attack
 
 
@@ -286,7 +286,7 @@ async def test_the_memory_of_other_users_is_not_found(converse: Converse, attack
 async def test_the_description_of_an_agent_is_shown_as_plain_text(sandbox: Any, tmp_path: Path) -> None:
     known = AgentProfile("parley", MODELS, "@everyone <!channel> click"), AgentProfile("b", MODELS, selectable_at=None)
     loud = AgentRouter("parley", {agent.name: agent for agent in known})
-    async with talking(sandbox, tmp_path, "Here.", core={"agents": loud}) as talk:
+    async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": loud}) as talk:
         await talk.say("agent")
-        await shows(talk, lambda found: found and words.AGENTS_ARE.split("`")[0] in found[-1])
+        await wait_for_texts(talk, lambda found: found and words.AGENTS_ARE.split("`")[0] in found[-1])
         assert not any(version.pings for version in talk.replies()[-1].versions), texts(talk)

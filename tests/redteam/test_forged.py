@@ -121,7 +121,7 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
 async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
     async with running(slack, tmp_path, "well") as bot:
         alone = await slack.post_message("ada", slack.open_dm("ada"), "my secret")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         before = await all_rows(bot)
         session = f"slack:{slack.team_id}:{alone.channel.id}:{alone.ts}"
         body = {

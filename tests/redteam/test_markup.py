@@ -12,7 +12,7 @@ from discord.gateway import DiscordWebSocket
 
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.slack import SlackMessage
-from tests.channels.platforms import PLATFORMS, Talk, quick, sandbox_of, shows, talking
+from tests.channels.platforms import PLATFORMS, Talk, run_conversation, run_sandbox, shorten_pauses, wait_for_texts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -75,10 +75,10 @@ async def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         patched.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
         patched.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
-        sandbox = await stack.enter_async_context(sandbox_of(request.param))
+        sandbox = await stack.enter_async_context(run_sandbox(request.param))
         folder = tmp_path_factory.mktemp(request.param)
-        talk = await stack.enter_async_context(talking(sandbox, folder, said, most_messages=20))
-        quick(talk.bot)
+        talk = await stack.enter_async_context(run_conversation(sandbox, folder, said, most_messages=20))
+        shorten_pauses(talk.bot)
         user = sandbox.people["grace"].id
         answers.update({str(n): f"{text.format(user=user)}\n\nend {n}." for n, text in enumerate(ATTACKS.values())})
         yield talk
@@ -88,7 +88,7 @@ async def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 async def test_markup_in_model_text_is_shown_as_text(talk: Talk, attack: str) -> None:
     number = list(ATTACKS).index(attack)
     await talk.say(f"case {number}")
-    await shows(talk, lambda found: [text for text in found if f"end {number}." in text])
+    await wait_for_texts(talk, lambda found: [text for text in found if f"end {number}." in text])
     (reply,) = [message for message in talk.replies() if f"end {number}." in message.text]
     assert reply.pings == frozenset()
     assert is_quiet(reply)

@@ -23,9 +23,9 @@ from sandbox.models import CallTool, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import echo
 from tests.channels.discord.conftest import running as discord_running
-from tests.channels.platforms import PLATFORMS, SlackTalk, sandbox_of, shows, talking, texts
+from tests.channels.platforms import PLATFORMS, SlackTalk, run_conversation, run_sandbox, texts, wait_for_texts
 from tests.channels.slack.conftest import running as slack_running
-from tests.channels.wiring import until
+from tests.channels.wiring import wait_until
 from tests.redteam.test_access_slack import holds
 
 
@@ -52,7 +52,7 @@ async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSandbo
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
         other = await bot.mention_bot("ada", "random", "one")
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         body = {
             "type": "block_actions",
             "team": {"id": slack.team_id},
@@ -76,7 +76,7 @@ async def test_an_argument_of_slacks_export_command_selects_no_session(slack: Sl
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
         await bot.mention_bot("ada", "general", "hi")
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         named = f"slack:{slack.team_id}:{secret.channel.id}:{secret.ts}"
         for text in (named, f"json {named}", "../../etc/passwd", "json;id"):
             assert await answer(slack, "ada", "general", text) == words.NO_SUCH_FORM
@@ -117,20 +117,20 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
     platform: str, form: str, tmp_path: Path
 ) -> None:
     looks = CallTool("look", {"at": "the garden", "password": "hunter2hunter2"})
-    async with sandbox_of(platform) as sandbox:
+    async with run_sandbox(platform) as sandbox:
         admins = [str(getattr(sandbox.people["linus"], "id", sandbox.people["linus"]))]
         core, greetings = {"tools": [to_adk_tool(LOOK)]}, ["Hi, grace.", "Hi, linus."]
-        async with talking(sandbox, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as talk:
+        async with run_conversation(sandbox, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as talk:
             await talk.say("look!")
             await talk.sandbox.wait_for(lambda: any(words.APPROVE in message.buttons for message in talk.replies()))
-            await talk.bot.settled(1)
+            await talk.bot.wait_for_turns(1)
             await talk.press(words.APPROVE)
-            await shows(talk, lambda found: found[-1] == "A cat.")
-            await talk.bot.settled(2)
+            await wait_for_texts(talk, lambda found: found[-1] == "A cat.")
+            await talk.bot.wait_for_turns(2)
             for user in ("grace", "linus"):  # in Slack users export the sessions that they have written in
                 await talk.say("hi", user=user)
                 await talk.sandbox.wait_for(lambda user=user: texts(talk)[-1] == f"Hi, {user}.")
-            await talk.bot.settled(4)
+            await talk.bot.wait_for_turns(4)
 
             everything, nothing = ["the garden", "a cat", "hunter2", "hunter3"], list[str]()
             for user, posted, private in (
@@ -272,12 +272,12 @@ async def test_history_cannot_instruct_the_summary_model(role: str, tmp_path: Pa
 async def test_a_deletion_during_a_turn_leaves_no_rows(platform: str, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     said = [Say("The falcon "), Pause(go_on), Say("flies at noon.")]
-    async with sandbox_of(platform) as sandbox, talking(sandbox, tmp_path, lambda _: said) as talk:
+    async with run_sandbox(platform) as sandbox, run_conversation(sandbox, tmp_path, lambda _: said) as talk:
         await talk.say("what of the falcon?")
-        await shows(talk, lambda found: found and "falcon" in found[-1])
+        await wait_for_texts(talk, lambda found: found and "falcon" in found[-1])
         (turn,) = await talk.bot.turn_rows()
         await DeletionService(talk.bot.database, Prices()).delete(DeletionRequest(session_id=turn.session))
         go_on.set()
-        await until(lambda: not talk.bot.worker._running)
+        await wait_until(lambda: not talk.bot.worker._running)
         assert await holds(talk.bot, "falcon") == []
         assert not any("noon" in text for text in texts(talk))

@@ -20,7 +20,7 @@ from core.usage.prices import Prices
 from sandbox.models import CallTool, ReceivedRequest, Turn
 from tests.channels.commands.test_why import account
 from tests.channels.commands.why_requests import by_button, by_command, by_menu
-from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking
+from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_texts
 
 #: Secret in the settings that no pattern recognizes.
 KNOWN = "correct horse battery staple"
@@ -28,15 +28,15 @@ KNOWN = "correct horse battery staple"
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as made:
+    async with run_sandbox(request.param) as made:
         yield made
 
 
 async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+    async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
         question = await talk.say("what is my salary?")
-        (turn,) = await talk.bot.settled(1)
-        await shows(talk, lambda found: found == ["It is 42."])
+        (turn,) = await talk.bot.wait_for_turns(1)
+        await wait_for_texts(talk, lambda found: found == ["It is 42."])
         answer = talk.replies()[0]
         nothing = words.WHY_NOT_YOURS
         assert await by_button(talk, "grace") == nothing
@@ -110,9 +110,9 @@ def calls_once(asked: ReceivedRequest) -> Turn:
 
 async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("look", "Looks.", leaky, SCHEMA))]}
-    async with talking(sandbox, tmp_path, calls_once, core=tools) as talk:
+    async with run_conversation(sandbox, tmp_path, calls_once, core=tools) as talk:
         await talk.say("look!")
-        (turn,) = await talk.bot.settled(1)
+        (turn,) = await talk.bot.wait_for_turns(1)
         for said in (await by_button(talk), await by_command(talk, turn=turn.id)):
             assert not LEAKS.search(said)
             assert not re.search(r"<[!@#h]|@(everyone|here)", said)

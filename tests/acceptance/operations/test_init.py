@@ -15,7 +15,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import With
-from tests.fixtures.full_disk import close, filled
+from tests.fixtures.full_disk import fill_disk, make_read_only
 from tests.processes.fork_server import Life, Zygote
 
 #: Keys that interrupt a program and end its input.
@@ -198,13 +198,13 @@ async def test_init_without_a_writable_file_or_terminal_prints_one_line(
     assert "init needs a terminal" in said
 
     (disk / ".env").write_text(THEIRS)
-    with filled(disk):
+    with fill_disk(disk):
         async with seated(zygote, disk, "init --platform slack", settings) as seat:
             await seat.answers("SLACK_BOT_TOKEN [", slack.bot_token)
             await seat.sees(".env: it cannot be written (No space left on device); it is unchanged")
             assert await seat.ends() == 2
     assert (disk / ".env").read_text() == THEIRS
-    close(disk)
+    make_read_only(disk)
     async with seated(zygote, disk, "init", settings) as seat:
         await seat.sees("this folder is not writable: change to another one")
         assert await seat.ends() == 2

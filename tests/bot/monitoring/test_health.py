@@ -33,8 +33,8 @@ from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord
 from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
 from tests.channels.slack import conftest as slack
-from tests.channels.wiring import until
-from tests.fixtures.full_disk import filled
+from tests.channels.wiring import wait_until
+from tests.fixtures.full_disk import fill_disk
 
 __all__ = ["nothing_stays_and_nobody_waits"]
 
@@ -58,7 +58,7 @@ async def watched(database: Database, *channels: Channel, limit: float = 60) -> 
     found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=limit)
     assert not found.is_ready
     watching = asyncio.create_task(found.watch(channels, database))
-    await until(lambda: found.is_ready)
+    await wait_until(lambda: found.is_ready)
     try:
         yield found
     finally:
@@ -76,10 +76,10 @@ async def test_the_bot_is_not_ready_until_each_channel_is_connected(tmp_path: Pa
     ):
         sandbox.faults.fail(CONNECTING, 100_000)
         await sandbox.freeze_sockets()
-        await until(lambda: not found.is_ready)
+        await wait_until(lambda: not found.is_ready)
         assert found.reasons == ["slack: no heartbeat"]
         sandbox.faults.clear()
-        await until(lambda: found.is_ready)
+        await wait_until(lambda: found.is_ready)
         question = await sandbox.post_message("ada", sandbox.open_dm("ada"), "back?")
         await bot.shows(question, lambda texts: "heard: back?" in texts)
 
@@ -106,9 +106,9 @@ async def test_a_dead_discord_connection_is_replaced_and_its_messages_are_answer
         await bot.says(await server.post_message("ada", direct, "hello"), "heard: hello")
         await server.freeze_sockets()
         question = await server.post_message("ada", direct, "are you there?")
-        await until(lambda: not found.is_ready)
+        await wait_until(lambda: not found.is_ready)
         await bot.says(question, "heard: are you there?")
-        await until(lambda: found.is_ready)
+        await wait_until(lambda: found.is_ready)
         assert len(server.sessions) >= 2
         assert len(await bot.inbox_rows()) == 2
 
@@ -130,10 +130,10 @@ async def test_a_hanging_database_makes_the_bot_unready_and_ends_nothing(
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Database, "ping", ping)
-                await until(lambda: not found.is_ready)
+                await wait_until(lambda: not found.is_ready)
                 (line,) = found.reasons
                 assert line in ("out of reach", "the database has not answered for 0.2 s")
-            await until(lambda: found.is_ready)
+            await wait_until(lambda: found.is_ready)
     await database.aclose()
 
 
@@ -146,15 +146,15 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
         watched(bot.database, bot.channel) as found,
     ):
         direct = sandbox.open_dm("ada")
-        with filled(disk):
+        with fill_disk(disk):
             full = "the database cannot be used (SQLITE_FULL): the disk that it is on is full, so make room there"
-            await until(lambda: found.reasons == [full])
+            await wait_until(lambda: found.reasons == [full])
             said = await sandbox.post_message("ada", direct, "are you there?")
             await asyncio.sleep(0.5)
             assert not any(envelope.acknowledged_at for envelope in sandbox.envelopes)
             assert bot.texts(said) == ["are you there?"]
         await bot.shows(said, lambda texts: texts[1:] == ["heard: are you there?"])
-        await until(lambda: found.is_ready)
+        await wait_until(lambda: found.is_ready)
         assert len(await bot.inbox_rows()) == 1
 
 
@@ -201,10 +201,10 @@ async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
         await bot.channel.start()
         found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=1.0)
         watching = asyncio.create_task(found.watch([bot.channel], bot.database))
-        await until(lambda: found.is_ready)
+        await wait_until(lambda: found.is_ready)
         server.faults.refuse_handshakes(100_000)
         async with bot.database.write() as connection:
             await connection.execute(sa.delete(workers).where(workers.c.id == "other"))
-        await until(lambda: not found.is_ready)
+        await wait_until(lambda: not found.is_ready)
         with pytest.raises(ConnectionLostError):
             await asyncio.wait_for(watching, 30)

@@ -24,14 +24,21 @@ from core.usage.meter import ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
 from sandbox.models import CallTool, Fail, ReceivedRequest, Turn
 from tests.channels.commands.why_requests import by_button, by_command, by_menu
-from tests.channels.platforms import PLATFORMS, SlackTalk, sandbox_of, says, shows, talking
+from tests.channels.platforms import (
+    PLATFORMS,
+    SlackTalk,
+    run_conversation,
+    run_sandbox,
+    wait_for_answer,
+    wait_for_texts,
+)
 
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
 
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as made:
+    async with run_sandbox(request.param) as made:
         yield made
 
 
@@ -49,11 +56,11 @@ def asks_both(asked: ReceivedRequest) -> Turn:
 
 async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
-    async with talking(sandbox, tmp_path, asks_both, core=tools) as talk:
+    async with run_conversation(sandbox, tmp_path, asks_both, core=tools) as talk:
         assert await by_command(talk) == words.WHY_NOT_YOURS
         question = await talk.say("how is the weather?")
-        await says(talk, "Sun on Monday.")
-        (turn,) = await talk.bot.settled(1)
+        await wait_for_answer(talk, "Sun on Monday.")
+        (turn,) = await talk.bot.wait_for_turns(1)
         told = await by_button(talk)
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         took = r"\(\d+\.\d s\)"
@@ -70,7 +77,7 @@ async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbo
 
         # an admin gets the report, too, on each of these ways
         assert await by_button(talk, "grace") == words.WHY_NOT_YOURS
-        talk.bot.desk.access_policy._admins = frozenset({str(talk.sandbox.people["grace"].id)})
+        talk.bot.services.access_policy._admins = frozenset({str(talk.sandbox.people["grace"].id)})
         assert await by_button(talk, "grace") == told
         assert await by_menu(talk, question, "grace") == told
         assert await by_command(talk, "grace", turn.id) == told
@@ -79,41 +86,41 @@ async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbo
         if isinstance(talk, SlackTalk):
             talk.root = None  # a session of its own
         await talk.say("how is the weather now?")
-        _, later = await talk.bot.settled(2)
+        _, later = await talk.bot.wait_for_turns(2)
         for anybody in ("ada", "grace"):
             assert (await by_command(talk, anybody)).startswith(words.WHY_TITLE.format(id=later.id))
         for copied in (f"`{turn.id}`", f"(turn `{turn.id}`)", f"turn {turn.id.upper()}"):
             assert await by_command(talk, turn=copied) == told
         for other in ("0123456789", "turn", "-"):
             assert await by_command(talk, turn=other) == words.WHY_NOT_YOURS
-        talk.bot.desk.access_policy._admins = frozenset()
+        talk.bot.services.access_policy._admins = frozenset()
         assert await by_command(talk, "grace", turn.id) == words.WHY_NOT_YOURS
 
         # in a message, the command explains its use, and the plain word is a question
         await talk.say("/why")
-        await shows(talk, lambda found: found[-1] == words.WHY_PRIVATELY)
+        await wait_for_texts(talk, lambda found: found[-1] == words.WHY_PRIVATELY)
         assert len(await talk.bot.turn_rows()) == 2
         await talk.say("why")
-        await talk.bot.settled(3)
+        await talk.bot.wait_for_turns(3)
 
 
 async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, Fail(400, "no")) as talk:
+    async with run_conversation(sandbox, tmp_path, Fail(400, "no")) as talk:
         await talk.say("how is the weather?")
-        (turn,) = await talk.bot.settled(1)
-        assert turn.id in (await shows(talk, lambda found: "turn" in found[-1]))[-1]
+        (turn,) = await talk.bot.wait_for_turns(1)
+        assert turn.id in (await wait_for_texts(talk, lambda found: "turn" in found[-1]))[-1]
         told = await by_command(talk, turn=turn.id)
         assert words.WHY_FAILED in told
         assert "Time: " in told
 
 
 async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "Sun.") as talk:
+    async with run_conversation(sandbox, tmp_path, "Sun.") as talk:
         await talk.say("how is the weather?")
-        (turn,) = await talk.bot.settled(1)
+        (turn,) = await talk.bot.wait_for_turns(1)
         assert turn.run_record is not None
         await talk.say("reset")
-        await shows(talk, lambda found: found[-1] == words.RESET_DONE)
+        await wait_for_texts(talk, lambda found: found[-1] == words.RESET_DONE)
         assert await by_command(talk, turn=turn.id) == words.WHY_NOT_YOURS
         assert [row.run_record for row in await talk.bot.turn_rows()] == [None]
         account = await TurnReports(talk.bot.database, Prices()).get(turn.id)
@@ -143,12 +150,12 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
     sandbox: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
-    async with talking(sandbox, tmp_path, asks_both, core=tools) as talk:
+    async with run_conversation(sandbox, tmp_path, asks_both, core=tools) as talk:
         await talk.say("how is the weather?")
-        await says(talk, "Sun on Monday.")
-        (turn,) = await talk.bot.settled(1)
-        reports = talk.bot.desk.turn_reports
-        await talk.bot.desk.spending.count_ended_turns()
+        await wait_for_answer(talk, "Sun on Monday.")
+        (turn,) = await talk.bot.wait_for_turns(1)
+        reports = talk.bot.services.turn_reports
+        await talk.bot.services.spending.count_ended_turns()
         report = await reports.get(turn.id)
         assert report is not None
         assert (await reports.list(limit=1)) == [replace(report, left_out=None)]
@@ -158,7 +165,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         turn_view.print_reports([report])
         (line,) = [line for line in capsys.readouterr().out.splitlines() if turn.id in line]
         inspector = await inspector_report(talk.bot.database, reports.prices)
-        status = await talk.bot.desk.conversations.get_status(turn.session)
+        status = await talk.bot.services.conversations.get_status(turn.session)
 
         assert report.known_cost
         cost, name = format_dollars(report.known_cost), next(iter(report.authors.values()))

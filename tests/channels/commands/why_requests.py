@@ -11,10 +11,10 @@ from tests.channels.platforms import SlackTalk, Talk
 async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None) -> str:
     """Press the button, or a forged one, and return the private answer."""
     if button is None:
-        before = len(talk.whispers(user))
+        before = len(talk.private_messages(user))
         await talk.press(words.WHY, user=user)
-        await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
-        return talk.whispers(user)[-1]
+        await talk.sandbox.wait_for(lambda: len(talk.private_messages(user)) > before)
+        return talk.private_messages(user)[-1]
     visitor = Actor(talk.bot.channel.name, str(talk.sandbox.people[user].id))
     told: str = await talk.bot.channel._intake.presses.handle(button, visitor=visitor, locale="en")
     return told
@@ -35,10 +35,10 @@ async def by_command(talk: Any, user: str = "ada", turn: str = "") -> str:
 async def by_menu(talk: Any, message: Any, user: str = "ada") -> str:
     """Use the menu of a message, and return the private answer."""
     if isinstance(talk, SlackTalk):
-        before = len(talk.whispers(user))
+        before = len(talk.private_messages(user))
         assert await talk.sandbox.use_shortcut(user, message, WHY)
-        await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
-        return talk.whispers(user)[-1]
+        await talk.sandbox.wait_for(lambda: len(talk.private_messages(user)) > before)
+        return talk.private_messages(user)[-1]
     (seen,) = await talk.sandbox.choose(user, message, words.WHY_THIS)
     await talk.sandbox.wait_for(lambda: not seen.loading)
     assert seen.ephemeral_to is talk.sandbox.people[user]

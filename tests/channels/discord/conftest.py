@@ -26,10 +26,10 @@ from core.sessions.prompt_text import QUOTE_END
 from sandbox.discord import DiscordCallRecord, DiscordMessage, DiscordSandbox
 from sandbox.discord import GuildChannel as Place
 from sandbox.discord.state.permissions import PERMISSIONS
-from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of, until
+from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core, wait_until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
 
-__all__ = ["until"]
+__all__ = ["wait_until"]
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
@@ -110,10 +110,10 @@ def client(api: DiscordApi) -> discord.Client:
     return api._client
 
 
-class Bot(Wired):
+class Bot(WiredBot):
     """Bot from Discord to the model."""
 
-    def __init__(self, server: DiscordSandbox, channel: DiscordChannel, core: Core) -> None:
+    def __init__(self, server: DiscordSandbox, channel: DiscordChannel, core: CoreParts) -> None:
         super().__init__(core)
         self.server = server
         self.channel = channel
@@ -174,20 +174,20 @@ async def running(
     most_messages: int = MAX_MESSAGES,
     connect: bool = True,
     grace: float = 5,
-    bounds: BackfillLimits = BOUNDS,
+    bounds: BackfillLimits = BACKFILL_LIMITS,
     follow: ReplyWithoutMention = "author",
     core: Mapping[str, Any] | None = None,
-    rules: AccessRules = OPEN,
+    rules: AccessRules = OPEN_RULES,
     admins: Sequence[str] = (),
     **settings: Any,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
-        limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
+        limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
         served = frozenset(map(str, settings.get("guilds", ())))
-        limits["door"] = AccessPolicy({"discord": replace(rules, guilds=served)}, admins)
-        made = await stack.enter_async_context(core_of(tmp_path, *script, **limits, **(core or {})))
+        limits["access_policy"] = AccessPolicy({"discord": replace(rules, guilds=served)}, admins)
+        made = await stack.enter_async_context(run_core(tmp_path, *script, **limits, **(core or {})))
         channel = made.channels[DiscordChannel.name] = DiscordChannel(
-            settings_of(server, **settings), made.desk, made.places, bounds, made.leadership
+            settings_of(server, **settings), made.services, made.watermarks, bounds, made.leadership
         )
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, made)

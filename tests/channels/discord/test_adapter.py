@@ -26,9 +26,9 @@ from tests.channels.discord.conftest import (
     echo,
     running,
     settings_of,
-    until,
+    wait_until,
 )
-from tests.channels.wiring import BOUNDS
+from tests.channels.wiring import BACKFILL_LIMITS
 from tests.fixtures.inbox_messages import inbound
 
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
@@ -53,7 +53,7 @@ async def test_messages_in_quick_succession_are_answered_in_order(server: Discor
 
 async def test_a_message_that_two_connections_receive_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        other = DiscordChannel(settings_of(server), bot.desk, bot.places, BOUNDS, bot.leadership)
+        other = DiscordChannel(settings_of(server), bot.services, bot.watermarks, BACKFILL_LIMITS, bot.leadership)
         await other.start()
         try:
             assert len(server.sessions) == 2
@@ -83,7 +83,7 @@ async def test_every_reset_is_confirmed(server: DiscordSandbox, tmp_path: Path) 
         for _ in range(2):
             await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
             assert bot.said_to_model() == ["Ada Lovelace: one"]
-            await bot.settled(1)
+            await bot.wait_for_turns(1)
             await bot.says(await bot.collect_events("ada", "general", "Reset!"), words.RESET_DONE)
 
 
@@ -91,10 +91,10 @@ async def test_a_reset_does_not_mark_a_complete_answer_as_stopped(server: Discor
     async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
         server.faults.delay(PATCH, 3)
         first = await bot.collect_events("ada", "general", "tell a story")
-        await bot.in_states("answered")
+        await bot.wait_for_states("answered")
         await bot.says(await bot.collect_events("ada", "general", "reset"), words.RESET_DONE)
         await bot.says(first, "Once upon a time it ended.")
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("done", None)
         await bot.says(await bot.collect_events("ada", "general", "hello"), "anew!")
         assert bot.texts(first) == ["Once upon a time it ended."]
@@ -110,7 +110,7 @@ async def test_a_reset_between_two_processes_keeps_the_partial_answer(
         if is_whole:
             server.faults.delay(PATCH, 2)
         question = await bot.collect_events("ada", "general", "tell a story")
-        await bot.in_states("answered" if is_whole else "running")
+        await bot.wait_for_states("answered" if is_whole else "running")
         if not is_whole:
             await bot.says(question, "Once upon a time")
         await bot.worker.stop(0.1)
@@ -119,7 +119,7 @@ async def test_a_reset_between_two_processes_keeps_the_partial_answer(
     async with running(server, tmp_path, "anew!") as bot:
         ending = " it ended." if is_whole else f"\n\n{words.RESET_STOPPED}"
         await bot.says(question, f"Once upon a time{ending}")
-        (turn,) = await bot.settled(1)
+        (turn,) = await bot.wait_for_turns(1)
         assert (turn.state, turn.text) == ("done" if is_whole else "cancelled", None)
 
 
@@ -133,7 +133,7 @@ async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordS
         await bot.says(reset, words.RESET_DONE)
         await bot.says(first, f"Once upon a time\n\n{words.RESET_STOPPED}")
         await server.wait_for(lambda: not second.reactions)
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
         assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
@@ -170,7 +170,7 @@ async def test_a_message_is_answered_once_when_the_database_recovers(
         )
         await bot.says(first, "heard: Ada Lovelace: hello")
         await bot.says(second, "heard: Ada Lovelace: hi")
-        assert len(await bot.settled(2)) == 2
+        assert len(await bot.wait_for_turns(2)) == 2
 
 
 async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answers(
@@ -181,7 +181,7 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
         with pytest.MonkeyPatch.context() as patch:
             failing_inbox(patch, 1_000_000)
             question = await bot.collect_events("ada", "general", "two")
-            await until(lambda: "a message is not stored yet" in caplog.text)
+            await wait_until(lambda: "a message is not stored yet" in caplog.text)
             async with asyncio.timeout(30):
                 await bot.channel.stop()
     assert bot.texts(question) == []
@@ -228,7 +228,7 @@ async def test_the_next_process_continues_in_the_same_message(
         monkeypatch.setattr(bot.turns, "end", torn)
     async with running(server, tmp_path, "All of it.") as bot:
         await bot.says(question, "All of it.")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert len(bot.own("general")) == 1
 
 
@@ -242,7 +242,7 @@ async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> N
                 await server.drop_sockets()
                 await server.wait_until_connected()
             gc.collect()
-        await until(lambda: asyncio.all_tasks() == before, seconds=5)
+        await wait_until(lambda: asyncio.all_tasks() == before, seconds=5)
 
 
 async def test_a_stop_closes_the_gateway_session(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ async def test_the_model_stream_never_waits_for_discord(
         server.faults.delay(PATCH, 6)
         question = await bot.collect_events("ada", "general", "a long one")
         await server.wait_for(lambda: bot.calls(PATCH))
-        await until(lambda: kept)
+        await wait_until(lambda: kept)
         assert [call.status for call in bot.calls(PATCH)] == [0]
         await bot.says(question, story.strip())
 

@@ -14,7 +14,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import Fail, Say
 from tests.channels.discord.conftest import Bot, echo, running
 from tests.channels.slack.test_spending import ONE
-from tests.channels.wiring import STAND_IN
+from tests.channels.wiring import FALLBACK_MODEL
 
 
 async def usage(bot: Bot, user: str, channel: Any) -> str:
@@ -30,7 +30,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
     limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with running(server, tmp_path, echo, core=limits, admins=[grace]) as bot:
         await bot.shows(await bot.collect_events("ada", "general", "one"), lambda text: "one" in text)
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         shown = await usage(bot, "ada", "general")
         assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "Ada" not in shown
@@ -39,7 +39,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
         assert words.CAP_ADMINS in reply.text
         assert len(bot.model.requests) == 1
         await bot.shows(await bot.collect_events("grace", server.open_dm("grace"), "mine"), lambda text: "mine" in text)
-        await bot.settled(3)
+        await bot.wait_for_turns(3)
         everything = await usage(bot, "grace", "general")
         assert [line for line in everything.splitlines() if "Ada" in line and ONE in line]
         async with bot.database.write() as connection:  # the day is over
@@ -50,7 +50,9 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
 
 async def test_a_fallback_model_answers_and_is_named(server: DiscordSandbox, tmp_path: Path) -> None:
     broken = [Say("The sky is gr"), Fail(503)]
-    async with running(server, tmp_path, broken, core={"stand_in": echo}) as bot:
-        note = words.STOOD_IN.format(model=STAND_IN, other="openai/scripted")
-        (answer,) = await bot.shows(await bot.collect_events("ada", "general", "one"), lambda text: STAND_IN in text)
+    async with running(server, tmp_path, broken, core={"fallback_script": echo}) as bot:
+        note = words.STOOD_IN.format(model=FALLBACK_MODEL, other="openai/scripted")
+        (answer,) = await bot.shows(
+            await bot.collect_events("ada", "general", "one"), lambda text: FALLBACK_MODEL in text
+        )
         assert answer.text.endswith(f"one\n\n{note}")

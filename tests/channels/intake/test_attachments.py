@@ -17,7 +17,7 @@ from core.sessions.prompt_text import INDENT
 from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
 from sandbox.slack import SlackFile, SlackSandbox
-from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking
+from tests.channels.platforms import PLATFORMS, Talk, run_conversation, run_sandbox, wait_for_answer, wait_for_texts
 from tests.channels.slack.conftest import quick_pings
 
 __all__ = ["quick_pings"]
@@ -36,7 +36,7 @@ WIRES: dict[str, Any] = {
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as sandbox:
+    async with run_sandbox(request.param) as sandbox:
         yield sandbox
 
 
@@ -68,19 +68,19 @@ async def asked(talk: Talk) -> int:
 async def test_an_image_reaches_the_model_in_its_format_and_is_in_the_history(
     sandbox: Any, tmp_path: Path, vendor: str
 ) -> None:
-    async with talking(sandbox, tmp_path, "A cat.", "Still a cat.", core={"vendor": vendor}) as talk:
+    async with run_conversation(sandbox, tmp_path, "A cat.", "Still a cat.", core={"vendor": vendor}) as talk:
         await talk.say("what is this?", files={"cat.png": PNG})
-        await says(talk, "A cat.")
+        await wait_for_answer(talk, "A cat.")
         assert last_said(talk, vendor)[-1] == WIRES[vendor]
         first = json.dumps(last_said(talk, vendor)[0])
         assert "what is this?" in first
         assert "sent a file, which you are shown: cat.png" in first
         await talk.say("and now?")
-        await shows(talk, lambda found: found[-1] == "Still a cat.")
+        await wait_for_texts(talk, lambda found: found[-1] == "Still a cat.")
         assert json.dumps(talk.bot.model.requests[-1]).count(B64) == 1
-        assert (talk.fetched(), await kept(talk)) == (1, [PNG])
+        assert (talk.count_downloads(), await kept(talk)) == (1, [PNG])
         await talk.say("reset")
-        await shows(talk, lambda found: words.RESET_DONE in found)
+        await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
         assert await kept(talk) == []
 
 
@@ -94,9 +94,9 @@ async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(
         "notes.ts": b"const a = 1;\r\n",
         "sixth.txt": b"one too many",
     }
-    async with talking(sandbox, tmp_path, "I see.") as talk:
+    async with run_conversation(sandbox, tmp_path, "I see.") as talk:
         await talk.say("look", files=files)
-        await says(talk, "I see.")
+        await wait_for_answer(talk, "I see.")
         said = text_said(talk)
         assert indent(f"`````csv\n{hostile}`````\n", INDENT) in said.partition("table.csv. This is what it says:]\n")[2]
         assert indent("```ts\nconst a = 1;\n```", INDENT) in said
@@ -104,15 +104,15 @@ async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(
         assert "that you cannot open: movie.mp4 (62 bytes): I cannot read files of its kind]" in said
         assert "that you cannot open: huge.png (30.0 MB): it is larger than the 10.0 MB that I read]" in said
         assert "sixth.txt (12 bytes): I read no more than 5 files of a message]" in said
-        assert talk.fetched() == 2
+        assert talk.count_downloads() == 2
 
 
 async def test_a_long_text_is_truncated_and_binary_data_is_no_text(sandbox: Any, tmp_path: Path) -> None:
     rows = "".join(f"{number},value\n" for number in range(10_000))
     files = {"rows.csv": rows.encode(), "more.csv": b"x" * 30_000, "blob": b"\0\1\2" * 20, "liar.png": b"no picture"}
-    async with talking(sandbox, tmp_path, "I see.") as talk:
+    async with run_conversation(sandbox, tmp_path, "I see.") as talk:
         await talk.say("look", files=files)
-        await says(talk, "I see.")
+        await wait_for_answer(talk, "I see.")
         said = text_said(talk)
         assert indent("0,value\n1,value\n", INDENT) in said
         assert "9999,value" not in said
@@ -123,46 +123,46 @@ async def test_a_long_text_is_truncated_and_binary_data_is_no_text(sandbox: Any,
 
 
 async def test_a_request_refused_for_its_file_is_sent_without_it(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, Fail(400, "cannot decode"), "I cannot see it.") as talk:
+    async with run_conversation(sandbox, tmp_path, Fail(400, "cannot decode"), "I cannot see it.") as talk:
         await talk.say("what is this?", files={"cat.png": PNG})
-        await says(talk, "I cannot see it.")
+        await wait_for_answer(talk, "I cannot see it.")
         assert "[a file that is not shown to you: image/png, 2 kB]" in text_said(talk)
 
 
 async def test_a_file_is_fetched_and_stored_once_despite_retries(sandbox: Any, tmp_path: Path) -> None:
     fails = [Fail(401, "no")]
-    async with talking(sandbox, tmp_path, *fails, "A cat.", "A dog.") as talk:
+    async with run_conversation(sandbox, tmp_path, *fails, "A cat.", "A dog.") as talk:
         await talk.say("what is this?", files={"cat.png": PNG})
-        await shows(talk, lambda found: found and "⚠️" in found[-1])
+        await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
         await talk.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in talk.replies()))
         await talk.press(words.RETRY)
-        await says(talk, "A cat.")
-        await talk.bot.settled(2)
+        await wait_for_answer(talk, "A cat.")
+        await talk.bot.wait_for_turns(2)
         await talk.press(words.REGENERATE)
-        await says(talk, "A dog.")
+        await wait_for_answer(talk, "A dog.")
         assert json.dumps(talk.bot.model.requests[-1]).count(B64) == 1
-        assert (talk.fetched(), await kept(talk), await asked(talk)) == (1, [PNG], 1)
+        assert (talk.count_downloads(), await kept(talk), await asked(talk)) == (1, [PNG], 1)
 
 
 async def test_the_next_process_reuses_the_stored_file(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("A"), Stall()], "A cat.") as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("A"), Stall()], "A cat.") as talk:
         await talk.say("what is this?", files={"cat.png": PNG})
-        await shows(talk, lambda found: found == ["A"])
-        await talk.bot.restarted()
-        await says(talk, "A cat.")
-        assert (talk.fetched(), await kept(talk), await asked(talk)) == (1, [PNG], 1)
+        await wait_for_texts(talk, lambda found: found == ["A"])
+        await talk.bot.restart_worker()
+        await wait_for_answer(talk, "A cat.")
+        assert (talk.count_downloads(), await kept(talk), await asked(talk)) == (1, [PNG], 1)
 
 
 async def test_a_failed_download_is_retried_and_a_hanging_one_blocks_nobody(sandbox: Any, tmp_path: Path) -> None:
     allowance = AttachmentLimits(seconds=0.2)
-    async with talking(sandbox, tmp_path, "Well.", core={"allowance": allowance}) as talk:
+    async with run_conversation(sandbox, tmp_path, "Well.", core={"attachment_limits": allowance}) as talk:
 
         async def hangs(*_: Any) -> Any:
             await asyncio.Event().wait()
 
         talk.bot.channel.fetch_file = hangs
         await talk.say("look", files={"cat.png": PNG})
-        await says(talk, "Well.")
+        await wait_for_answer(talk, "Well.")
         assert "cat.png (2 kB): it did not come in time]" in text_said(talk)
 
 
@@ -178,7 +178,7 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 async def test_external_slack_files_are_looked_up_and_only_slack_hosts_are_called(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with talking(slack, tmp_path, "Well.") as talk, SlackSandbox() as elsewhere:
+    async with run_conversation(slack, tmp_path, "Well.") as talk, SlackSandbox() as elsewhere:
         moved = elsewhere.api_url + "files.info"
         files = [
             SlackFile("F1", "theirs.png", PNG, is_from_other_org=True),
@@ -196,7 +196,7 @@ async def test_external_slack_files_are_looked_up_and_only_slack_hosts_are_calle
 async def test_a_login_page_is_not_a_file_and_the_log_says_why(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with talking(slack, tmp_path, "Well.") as talk:
+    async with run_conversation(slack, tmp_path, "Well.") as talk:
         slack.scopes.discard("files:read")
         page = b"<!DOCTYPE html><p>mine</p>"
         files = [
@@ -221,11 +221,11 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
 
 
 async def test_an_expired_discord_url_is_refreshed(tmp_path: Path) -> None:
-    async with sandbox_of("discord") as server, talking(server, tmp_path, "A cat.") as talk:
+    async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "A cat.") as talk:
         server.sign_files(-1)
         server.faults.delay("POST /channels/{channel}/messages", 0.2)
         await talk.say("what is this?", files={"cat.png": PNG})
         server.sign_files(86_400)
-        await says(talk, "A cat.")
+        await wait_for_answer(talk, "A cat.")
         assert last_said(talk)[-1] == WIRES["openai"]
-        assert talk.fetched() == 1
+        assert talk.count_downloads() == 1

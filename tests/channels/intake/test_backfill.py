@@ -22,7 +22,7 @@ from core.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.store.schema import sessions
 from core.turns.queries import record_message
-from tests.channels.wiring import until
+from tests.channels.wiring import wait_until
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound
 
@@ -32,7 +32,7 @@ PLACE, SESSION = "test:place", "test:place:1"
 @pytest.fixture
 async def places(tmp_path: Path) -> AsyncIterator[Watermarks]:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await tables.lay(database)
+    await tables.create_tables(database)
     yield Watermarks(database)
     await database.aclose()
 
@@ -170,13 +170,13 @@ async def test_the_watermark_is_stored_on_change_and_not_before_the_first_event(
         assert notes == []
         for at in (100.0, 200.0):
             world.heard_at = at
-            await until(lambda at=at: notes[-1:] == [at])  # type: ignore[misc]
+            await wait_until(lambda at=at: notes[-1:] == [at])  # type: ignore[misc]
             await asyncio.sleep(0.05)
         world.heard_at = 300.0
     assert notes == [100.0, 200.0, 300.0]
     assert await places.get_watermark("test") == 300.0
     async with world_of(places) as world:
-        await until(lambda: world.looks == [300.0 - backfill.OVERLAP_SECONDS - EDIT_MENTION_WINDOW_SECONDS])
+        await wait_until(lambda: world.looks == [300.0 - backfill.OVERLAP_SECONDS - EDIT_MENTION_WINDOW_SECONDS])
 
 
 async def test_the_watermark_precedes_all_messages_that_are_not_stored(places: Watermarks) -> None:
@@ -185,9 +185,9 @@ async def test_the_watermark_precedes_all_messages_that_are_not_stored(places: W
         world.is_down = True
         await world.fails(called("second", now - 40), called("first", now - 50), called("second", now - 40))
         world.heard_at = now
-        await until(lambda: world.watermark == now - 50)
+        await wait_until(lambda: world.watermark == now - 50)
         world.is_down = False
-        await until(lambda: world.watermark == now)
+        await wait_until(lambda: world.watermark == now)
         assert world.taken[0] == "first"
         assert world.looks == []
 
@@ -235,7 +235,7 @@ async def test_a_shutdown_cancels_a_backfill_and_the_next_process_repeats_it(pla
     async with world_of(places) as world:
         world.is_stuck, world.heard_at = True, 100.0
         world.backfill.open_gap(50.0)
-        await until(lambda: world.fetched)
+        await wait_until(lambda: world.fetched)
     assert await places.get_watermark("test") == 50.0
 
 
@@ -259,7 +259,7 @@ async def test_messages_of_a_session_are_stored_in_the_order_they_were_sent(plac
         elsewhere = IncomingMessage(inbound("elsewhere", session="place:2", sent_at=now - 45), is_mention=True)
         await world.fails(called("first", now - 50), elsewhere, called("second", now - 40))
         world.failures = failures
-        await until(lambda: len(world.taken) == 3)
+        await wait_until(lambda: len(world.taken) == 3)
         assert [text for text in world.taken if text != "elsewhere"] == ["first", "second"]
 
 
@@ -291,7 +291,7 @@ async def test_a_message_is_stored_after_an_earlier_failed_one_of_its_session(
     async with world_of(places) as world:
         now = time.time()
         await world.fails(called("first", now - 50))
-        await until(lambda: not world.backfill._store_failed.is_set())
+        await wait_until(lambda: not world.backfill._store_failed.is_set())
         await world.backfill.receive(called("second", now - 40))
         assert world.taken == ["first", "second"]
 
@@ -305,7 +305,7 @@ async def test_a_message_that_fails_to_store_is_retried_and_blocks_no_session(
             await world.backfill.receive(called("first", now - 50))
         await world.backfill.receive(called("second", now - 40))
         world.broken = set()
-        await until(lambda: world.taken == ["second", "first"])
+        await wait_until(lambda: world.taken == ["second", "first"])
 
 
 async def test_a_message_is_stored_although_its_delivery_is_cancelled(
@@ -323,7 +323,7 @@ async def test_a_message_is_stored_although_its_delivery_is_cancelled(
         await storing.wait()
         monkeypatch.setattr(world.backfill, "_store_message", take)
         receiving.cancel()
-        await until(lambda: world.taken == ["a question"])
+        await wait_until(lambda: world.taken == ["a question"])
 
 
 async def test_a_message_that_cannot_be_stored_is_given_up_when_it_is_old(
@@ -336,9 +336,9 @@ async def test_a_message_that_cannot_be_stored_is_given_up_when_it_is_old(
             await world.backfill.receive(called("first", now - 2 * 3600))
         await world.backfill.receive(called("second", now - 60))
         assert world.taken == ["second"]
-        await until(lambda: world.watermark == now - 2 * 3600)
+        await wait_until(lambda: world.watermark == now - 2 * 3600)
         world.backfill._bounds = BackfillLimits(hours=1)
-        await until(lambda: world.watermark == now)
+        await wait_until(lambda: world.watermark == now)
         assert "test: a message is lost: it could not be stored for too long" in caplog.text
 
 
@@ -354,7 +354,7 @@ async def test_an_edit_or_deletion_before_storing_is_applied(
         await world.backfill.apply_edit(wrong.inbound.event_key, "wrong words")
         await world.backfill.apply_edit(wrong.inbound.event_key, "my words")
         world.is_down = False
-        await until(lambda: world.taken == ["my words", "as it was"])
+        await wait_until(lambda: world.taken == ["my words", "as it was"])
         late = called("a slow secret", now)
         await world.backfill.apply_edit(late.inbound.event_key, None)
         for deleted in (secret, late):  # Slack redelivers it late
@@ -400,7 +400,7 @@ async def test_messages_beyond_the_memory_limit_are_fetched(
         await asyncio.sleep(0.2)
         assert len(world.fetched) <= 1, "what is fetched could not be stored either"
         world.is_down = False
-        await until(lambda: world.taken == ["one", "two"])
+        await wait_until(lambda: world.taken == ["one", "two"])
 
 
 async def test_without_backfill_all_messages_stay_in_memory(
@@ -410,7 +410,7 @@ async def test_without_backfill_all_messages_stay_in_memory(
     async with world_of(places, hours=0) as world:
         now = time.time()
         await world.fails(called("one", now - 2), called("two", now - 1))
-        await until(lambda: world.taken == ["one", "two"])
+        await wait_until(lambda: world.taken == ["one", "two"])
 
 
 # Fetching
@@ -421,7 +421,7 @@ async def test_fetched_messages_stay_in_order_despite_database_errors(places: Wa
     async with world_of(places) as world:
         world.history, world.failures = [called("second", now + 2), called("first", now + 1)], 1
         world.backfill.open_gap(now)
-        await until(lambda: world.taken == ["first", "second"])
+        await wait_until(lambda: world.taken == ["first", "second"])
 
 
 @pytest.mark.parametrize("is_down", [False, True])
@@ -444,7 +444,7 @@ async def test_fetched_messages_precede_new_ones_after_a_database_outage(
         world.backfill.open_gap(now)
         if not is_down:
             await world.backfill.receive(called("new", now + 2))
-        await until(lambda: "new" in world.taken)
+        await wait_until(lambda: "new" in world.taken)
         assert world.taken == ["missing", "new"]
 
 
@@ -453,7 +453,7 @@ async def waiting(world: World, call: IncomingMessage, *, since: float) -> async
     world.gate.clear()
     world.backfill.open_gap(since)
     receiving = asyncio.create_task(world.backfill.receive(call))
-    await until(lambda: call.inbound.place in world.fetched)
+    await wait_until(lambda: call.inbound.place in world.fetched)
     return receiving
 
 
@@ -471,7 +471,7 @@ async def test_new_messages_wait_for_the_fetch_of_their_place(
         world.gate.set()
         await asyncio.gather(first, second)
         assert world.taken == ["elsewhere", "missing", "first", "second"]
-        await until(lambda: not world.is_open)
+        await wait_until(lambda: not world.is_open)
         assert world.fetched == [PLACE]
 
 
@@ -517,10 +517,10 @@ async def test_a_gap_during_a_backfill_starts_another_fetch(places: Watermarks) 
     async with world_of(places) as world:
         world.gate.clear()
         world.backfill.open_gap(now)
-        await until(lambda: world.fetched)
+        await wait_until(lambda: world.fetched)
         world.backfill.open_gap(now + 5)
         world.gate.set()
-        await until(lambda: not world.is_open)
+        await wait_until(lambda: not world.is_open)
         assert world.fetched == [PLACE, PLACE]
         assert world.looks[1] == pytest.approx(world.looks[0])
 
@@ -533,8 +533,8 @@ async def test_a_backfill_that_takes_too_long_is_given_up(
     async with world_of(places) as world:
         world.is_stuck, world.heard_at = True, 100.0
         world.backfill.open_gap(50.0)
-        await until(lambda: world.watermark == 50.0)
-        await until(lambda: world.watermark == 100.0)
+        await wait_until(lambda: world.watermark == 50.0)
+        await wait_until(lambda: world.watermark == 100.0)
         assert "test: the backfill took too long" in caplog.text
         assert len(world.fetched) == 1
 
@@ -552,7 +552,7 @@ async def test_a_slow_place_does_not_delay_others(places: Watermarks) -> None:
         world.stuck_at = others[-1]
         world.history = [called(place, said, place) for place in others]
         world.backfill.open_gap(said - 1)
-        await until(lambda: len(world.taken) == len(others) - 1)
+        await wait_until(lambda: len(world.taken) == len(others) - 1)
     assert sorted(world.taken) == sorted(others[:-1])
 
 
@@ -562,11 +562,11 @@ async def test_a_failing_place_is_retried_and_delays_no_other(places: Watermarks
         world.closed_at, world.heard_at = others[-1], time.time()  # it is fetched first
         world.history = [called(place, said, place) for place in others]
         world.backfill.open_gap(said - 1)
-        await until(lambda: len(world.taken) == len(others) - 1)
+        await wait_until(lambda: len(world.taken) == len(others) - 1)
         assert others[-1] not in world.taken
         assert world.is_open
         world.closed_at = ""
-        await until(lambda: others[-1] in world.taken)
+        await wait_until(lambda: others[-1] in world.taken)
     assert set(world.taken) == set(others)
     assert all(world.fetched.count(place) == 1 for place in others[:-1])
 
@@ -576,7 +576,7 @@ async def test_a_backfill_stops_after_several_failing_places(places: Watermarks)
     async with world_of(places) as world:
         world.closed_at = "test:"
         world.backfill.open_gap(time.time())
-        await until(lambda: world.closed)
+        await wait_until(lambda: world.closed)
         assert world.closed <= 2 * backfill.CONCURRENCY
 
 
@@ -600,5 +600,5 @@ async def test_zero_backfill_hours_fetch_nothing(places: Watermarks) -> None:
     async with world_of(places, hours=0) as world:
         world.heard_at = 100.0
         world.backfill.open_gap(50.0)
-        await until(lambda: world.watermark == 100.0)
+        await wait_until(lambda: world.watermark == 100.0)
         assert world.looks == []

@@ -17,12 +17,12 @@ from core.inbox_message import InboxMessage
 from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import RateLimited
 from sandbox.slack import SlackSandbox
-from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
+from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_answer
 
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as made:
+    async with run_sandbox(request.param) as made:
         yield made
 
 
@@ -31,35 +31,35 @@ def echo(asked: Any) -> str:
 
 
 async def test_an_edit_that_adds_a_mention_is_answered_once(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, echo) as talk:
+    async with run_conversation(sandbox, tmp_path, echo) as talk:
         said = await sandbox.post_message("ada", "general", "who is on call?")
         await sandbox.edit_message("ada", said, "who is on call today?")
         await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call today?")
-        await says(talk, "heard who is on call today?")
-        await talk.bot.settled(1)
+        await wait_for_answer(talk, "heard who is on call today?")
+        await talk.bot.wait_for_turns(1)
         await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call tomorrow?")
         await sandbox.wait_for(lambda: words.REVISE in talk.replies()[-1].buttons)
         (row,) = await talk.bot.inbox_rows()
         assert row.sent_at > float(getattr(said, "ts", 0)), "it counts as said when it was edited"
         await talk.press(words.REVISE)
-        await says(talk, "heard who is on call tomorrow?")
+        await wait_for_answer(talk, "heard who is on call tomorrow?")
 
 
 async def test_an_added_mention_in_a_thread_addresses_the_bot(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, echo) as talk:
+    async with run_conversation(sandbox, tmp_path, echo) as talk:
         root = await talk.say("one")
-        await says(talk, "heard one")
+        await wait_for_answer(talk, "heard one")
         if isinstance(sandbox, SlackSandbox):
             said = await sandbox.post_message("grace", "general", "and two?", thread_ts=root.ts)
         else:
             thread = await sandbox.start_thread("ada", root, "numbers")
             await sandbox.post_message("ada", thread, f"{talk.bot.mention} three")
-            await talk.bot.settled(2)
+            await talk.bot.wait_for_turns(2)
             said = await sandbox.post_message("grace", thread, "and two?")
         rows = await talk.bot.database.until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
         known = len(rows) - 1
         await sandbox.edit_message("grace", said, f"and two, {talk.bot.mention}?")
-        await talk.bot.settled(known + 1)
+        await talk.bot.wait_for_turns(known + 1)
         assert "and two, ?" in talk.bot.model.requests[-1]["messages"][-1]["content"]
 
 
@@ -67,33 +67,33 @@ async def test_an_added_mention_during_downtime_is_answered(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
-    async with talking(sandbox, tmp_path, echo) as talk:
+    async with run_conversation(sandbox, tmp_path, echo) as talk:
         await talk.say("one")
-        await says(talk, "heard one")
+        await wait_for_answer(talk, "heard one")
         said = await sandbox.post_message("ada", "general", "who is on call?")
         await asyncio.sleep(0.05)  # its time lies before the watermark
         await talk.say("two")
-        await talk.bot.settled(2)
+        await talk.bot.wait_for_turns(2)
     await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call?")
     if isinstance(sandbox, SlackSandbox):
         await sandbox.discard_pending()
-    async with talking(sandbox, tmp_path, echo) as talk:
-        await says(talk, "heard one", "heard two", "heard who is on call?")
+    async with run_conversation(sandbox, tmp_path, echo) as talk:
+        await wait_for_answer(talk, "heard one", "heard two", "heard who is on call?")
 
 
 async def test_an_edit_of_an_old_message_or_an_earlier_mention_is_no_question(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with talking(sandbox, tmp_path, echo) as talk:
+    async with run_conversation(sandbox, tmp_path, echo) as talk:
         stopped = await talk.say("stop")
-        await says(talk, "There is no conversation of yours here that I remember.")
+        await wait_for_answer(talk, "There is no conversation of yours here that I remember.")
         await sandbox.edit_message("ada", stopped, f"{talk.bot.mention} stop now, please")
         monkeypatch.setattr(ear, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         monkeypatch.setattr(hearing, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         said = await sandbox.post_message("ada", "general", "is it green?")
         await sandbox.edit_message("ada", said, f"{talk.bot.mention} is it green?")
         await sandbox.post_message("grace", "general", f"{talk.bot.mention} last")
-        await says(talk, "There is no conversation of yours here that I remember.", "heard last")
+        await wait_for_answer(talk, "There is no conversation of yours here that I remember.", "heard last")
 
 
 @pytest.mark.parametrize("deletes", [False, True])
@@ -113,7 +113,7 @@ async def test_changes_during_storing_are_applied(
         return await accept(self, inbound)
 
     monkeypatch.setattr(InboxStore, "accept", slowly)
-    async with talking(sandbox, tmp_path, echo) as talk:
+    async with run_conversation(sandbox, tmp_path, echo) as talk:
         said = await talk.say("tow")
         await asyncio.wait_for(begun.wait(), 10)
         text = f"{talk.bot.mention} two"

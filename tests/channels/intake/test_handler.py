@@ -32,7 +32,7 @@ from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
 from core.usage.user_rate_limits import DenialNotices
-from tests.channels.wiring import BUDGET, MODELS, successor
+from tests.channels.wiring import BUDGET, MODELS, create_successor
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound
 
@@ -59,8 +59,8 @@ class Place:
         self.answers.set()
 
     async def begin(self, folder: Path) -> "Place":
-        await tables.lay(self.database)
-        self.turns = await successor(self.database)
+        await tables.create_tables(self.database)
+        self.turns = await create_successor(self.database)
         worker = self.worker = Worker(self.turns, self._answer)
         self.inbox = InboxStore(self.database, self.turns, worker)
         self.conversations = ConversationService(self.database, self.turns, worker, budget=BUDGET)

@@ -22,8 +22,8 @@ from core.store.schema import interactions
 from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
-from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
-from tests.channels.wiring import until
+from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_answer
+from tests.channels.wiring import wait_until
 
 MODEL = "openai/other"
 CHOSEN = words.MODEL_CHOSEN.format(model=MODEL)
@@ -31,7 +31,7 @@ CHOSEN = words.MODEL_CHOSEN.format(model=MODEL)
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as made:
+    async with run_sandbox(request.param) as made:
         yield made
 
 
@@ -65,22 +65,22 @@ async def test_the_next_process_runs_an_acknowledged_command_once(
         begun.set()
         await asyncio.Event().wait()
 
-    async with talking(sandbox, tmp_path, "one") as talk:
+    async with run_conversation(sandbox, tmp_path, "one") as talk:
         await talk.say("one")
-        await says(talk, "one")
-        await talk.bot.settled(1)
+        await wait_for_answer(talk, "one")
+        await talk.bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", dies)
         giving = asyncio.create_task(choose(sandbox))
         await asyncio.wait_for(begun.wait(), 30)
         (row,) = await rows(talk.bot)
         assert all(secret not in str(row.payload) for secret in ("response_url", "trigger_id", "https://"))
     monkeypatch.setattr(CommandHandler, "run", run)
-    async with talking(sandbox, tmp_path, "two") as talk:
+    async with run_conversation(sandbox, tmp_path, "two") as talk:
         await sandbox.wait_for(lambda: told(sandbox), timeout=20)
         await gone(talk.bot)
         assert len(told(sandbox)) == 1
         (session,) = {row.session for row in await talk.bot.inbox_rows() if row.outcome is None}
-        assert await talk.bot.desk.conversations.get_model(session) == MODEL
+        assert await talk.bot.services.conversations.get_model(session) == MODEL
     giving.cancel()
     await asyncio.wait([giving])
 
@@ -94,20 +94,20 @@ async def test_the_next_process_runs_an_acknowledged_press_once(
         begun.set()
         await asyncio.Event().wait()
 
-    async with talking(sandbox, tmp_path, "one") as talk:
+    async with run_conversation(sandbox, tmp_path, "one") as talk:
         await talk.say("hello")
-        await says(talk, "one")
-        await talk.bot.settled(1)
+        await wait_for_answer(talk, "one")
+        await talk.bot.wait_for_turns(1)
         monkeypatch.setattr(PressHandler, "handle", dies)
         pressing = asyncio.create_task(talk.press(words.REGENERATE))
         await asyncio.wait_for(begun.wait(), 30)
     pressing.cancel()
     await asyncio.wait([pressing])
     monkeypatch.setattr(PressHandler, "handle", press)
-    async with talking(sandbox, tmp_path, "two") as talk:
-        await says(talk, "two")
+    async with run_conversation(sandbox, tmp_path, "two") as talk:
+        await wait_for_answer(talk, "two")
         await gone(talk.bot)
-        assert len(await talk.bot.settled(2)) == 2
+        assert len(await talk.bot.wait_for_turns(2)) == 2
 
 
 async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
@@ -120,19 +120,19 @@ async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(handling, "IDENTIFY_SECONDS", 0.01)
-    async with talking(sandbox, tmp_path, "one") as talk:
+    async with run_conversation(sandbox, tmp_path, "one") as talk:
         await talk.say("one")
-        await says(talk, "one")
-        await talk.bot.settled(1)
+        await wait_for_answer(talk, "one")
+        await talk.bot.wait_for_turns(1)
         monkeypatch.setattr(handler, "_identify", hangs)
         giving = asyncio.create_task(choose(sandbox))
         await talk.bot.database.until(partial(rows, talk.bot), lambda found: found)
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(handler, "_identify", identify)
-    async with talking(sandbox, tmp_path, "two") as talk:
+    async with run_conversation(sandbox, tmp_path, "two") as talk:
         await gone(talk.bot)
-        await sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.format_error(SurfaceError.public)])
+        await sandbox.wait_for(lambda: talk.private_messages() == [words.ENGLISH.format_error(SurfaceError.public)])
 
 
 async def test_an_interaction_that_cannot_be_stored_is_processed(
@@ -141,21 +141,21 @@ async def test_an_interaction_that_cannot_be_stored_is_processed(
     def fail(*_: Any) -> None:
         raise StoreError("out of reach")
 
-    async with talking(sandbox, tmp_path, "one") as talk:
+    async with run_conversation(sandbox, tmp_path, "one") as talk:
         await talk.say("one")
-        await says(talk, "one")
-        await talk.bot.settled(1)
+        await wait_for_answer(talk, "one")
+        await talk.bot.wait_for_turns(1)
         monkeypatch.setattr(queue_module, "build_insert", fail)
         await choose(sandbox)
         await sandbox.wait_for(lambda: told(sandbox))
 
 
 async def test_the_token_of_an_interaction_is_encrypted_in_the_database(tmp_path: Path) -> None:
-    async with sandbox_of("discord") as server, talking(server, tmp_path, "one") as talk:
+    async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "one") as talk:
         place = server.channels["general"]
         server.permissions.discard("send_messages")  # so the answer is private
         (shown,) = await server.run_command("ada", place, "ask", question="why?")
-        await until(lambda: shown.text == "one")
+        await wait_until(lambda: shown.text == "one")
         (row,) = await talk.bot.inbox_rows()
         token = str(row.message["address"]["token"])
         tokens = {part for call in server.calls for part in call.path.split("/")}
@@ -173,10 +173,10 @@ async def ask_privately(sandbox: Any, name: str) -> Any:
 async def test_a_private_answer_stays_private_after_its_token_expired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: CommandName
 ) -> None:
-    async with sandbox_of("discord") as server:
+    async with run_sandbox("discord") as server:
         await _left(server, tmp_path, monkeypatch, name)
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
-        async with talking(server, tmp_path, "two") as talk:
+        async with run_conversation(server, tmp_path, "two") as talk:
             await gone(talk.bot)
             assert [one.text for one in talk.replies()][1:] == [PRIVATE_COMMANDS[name]]
 
@@ -184,10 +184,10 @@ async def test_a_private_answer_stays_private_after_its_token_expired(
 async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     look = to_adk_tool(Tool("look", "Looks.", lambda _: {"seen": "a cat"}))
     call = CallTool("look", {"password": "hunter2hunter2"})
-    async with sandbox_of("discord") as server:
+    async with run_sandbox("discord") as server:
         await _left(server, tmp_path, monkeypatch, "export", call, core={"tools": [look]})
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
-        async with talking(server, tmp_path, "two") as talk:
+        async with run_conversation(server, tmp_path, "two") as talk:
             await gone(talk.bot)
             await server.wait_for(talk.files)
             ((_, data),) = talk.files()
@@ -202,9 +202,9 @@ async def test_the_next_process_checks_access_of_stored_interactions(
     person = sandbox.people["ada"].id
     await _left(sandbox, tmp_path, monkeypatch, "usage")
     rules = AccessRules(block=frozenset({f"user:{person}"} if is_blocked else ()))
-    async with talking(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as talk:
+    async with run_conversation(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as talk:
         word = words.NOT_YOU if is_blocked else words.USAGE_ALL
-        await sandbox.wait_for(lambda: [one for one in talk.whispers() if word in one], timeout=20)
+        await sandbox.wait_for(lambda: [one for one in talk.private_messages() if word in one], timeout=20)
         await gone(talk.bot)
 
 
@@ -218,10 +218,10 @@ async def _left(
         begun.set()
         await asyncio.Event().wait()
 
-    async with talking(sandbox, folder, *script, "one", **more) as talk:
+    async with run_conversation(sandbox, folder, *script, "one", **more) as talk:
         await talk.say("one")
-        await says(talk, "one")
-        await talk.bot.settled(1)
+        await wait_for_answer(talk, "one")
+        await talk.bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", dies)
         giving = asyncio.create_task(ask_privately(sandbox, name))
         await asyncio.wait_for(begun.wait(), 30)

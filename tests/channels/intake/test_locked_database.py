@@ -13,7 +13,7 @@ import pytest
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import WHY
 from sandbox.slack import SlackSandbox
-from tests.channels.platforms import sandbox_of, says, talking
+from tests.channels.platforms import run_conversation, run_sandbox, wait_for_answer
 from tests.channels.wiring import MODELS
 
 #: Acknowledgement timeout of the sandbox in seconds. Slack and Discord wait for 3.
@@ -85,15 +85,18 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(tmp_path: Path, name: str) -> None:
     case = CASES[name]
-    async with sandbox_of(name.partition("-")[0]) as sandbox, talking(sandbox, tmp_path, "one", "two") as talk:
+    async with (
+        run_sandbox(name.partition("-")[0]) as sandbox,
+        run_conversation(sandbox, tmp_path, "one", "two") as talk,
+    ):
         await talk.say("hello")
-        await says(talk, "one")
-        await talk.bot.settled(1)
+        await wait_for_answer(talk, "one")
+        await talk.bot.wait_for_turns(1)
         async with locked(tmp_path):
             await asyncio.gather(*(interact(talk) for interact in case.interactions))
-        await says(talk, *case.replies)
-        await sandbox.wait_for(lambda: len(list(filter(None, talk.whispers()))) == len(case.private))
-        left = talk.whispers()
+        await wait_for_answer(talk, *case.replies)
+        await sandbox.wait_for(lambda: len(list(filter(None, talk.private_messages()))) == len(case.private))
+        left = talk.private_messages()
         for text in case.private:
             left.remove(next(whisper for whisper in left if text in whisper))
         assert left == []

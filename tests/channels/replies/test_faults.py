@@ -19,7 +19,17 @@ from channels.slack.client import socket_mode as socket
 from sandbox.fault_queue import FaultKind
 from sandbox.models import DropConnection, ReceivedRequest, Say, Turn
 from sandbox.slack import SlackSandbox
-from tests.channels.platforms import PLATFORMS, DiscordTalk, SlackTalk, Talk, quick, sandbox_of, shows, talking, texts
+from tests.channels.platforms import (
+    PLATFORMS,
+    DiscordTalk,
+    SlackTalk,
+    Talk,
+    run_conversation,
+    run_sandbox,
+    shorten_pauses,
+    texts,
+    wait_for_texts,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -60,8 +70,8 @@ async def benched(platform: str, folder: Path, **more: Any) -> AsyncIterator[Tal
         patch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
         patch.setattr(socket, "PING_INTERVAL", 0.2)
         async with (
-            sandbox_of(platform) as sandbox,
-            talking(sandbox, folder, Model(), most_messages=3, **more) as talk,
+            run_sandbox(platform) as sandbox,
+            run_conversation(sandbox, folder, Model(), most_messages=3, **more) as talk,
         ):
             client: Any = talk.bot.channel._client
             if isinstance(sandbox, SlackSandbox):
@@ -88,7 +98,7 @@ async def streamed(streaming: Any) -> AsyncIterator[SlackTalk]:
     """Begin a conversation with streamed replies."""
     name = f"streamed-{next(_numbers)}"
     streaming.sandbox.add_channel(name)
-    quick(streaming.bot)  # forget the learned rate limits
+    shorten_pauses(streaming.bot)  # forget the learned rate limits
     yield SlackTalk(streaming.bot, name)
     streaming.sandbox.faults.clear()
 
@@ -114,7 +124,7 @@ async def prepare(talk: Talk, call: str, *, says: str = "hi") -> Callable[[], Aw
     """Prepare the conversation, and return the action that triggers the call."""
     if call == "delete":  # a retry deletes the extra messages of a long text
         await talk.say(f"break {next(_numbers)}")
-        await shows(talk, lambda found: found and "⚠️" in found[-1])
+        await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
         await talk.sandbox.wait_for(lambda: words.RETRY in talk.replies()[-1].buttons)
         return lambda: talk.press(words.RETRY)
     if call == "react":  # a queued message gets the reaction

@@ -18,10 +18,18 @@ from core.store.schema import artifacts
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool, Fail
-from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+from tests.channels.platforms import (
+    PLATFORMS,
+    Talk,
+    run_conversation,
+    run_sandbox,
+    texts,
+    wait_for_answer,
+    wait_for_texts,
+)
 from tests.channels.replies.test_reply_end import dies, ended
 from tests.channels.slack.conftest import quick_pings
-from tests.channels.wiring import until
+from tests.channels.wiring import wait_until
 
 __all__ = ["quick_pings"]
 
@@ -30,7 +38,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 10
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as sandbox:
+    async with run_sandbox(request.param) as sandbox:
         yield sandbox
 
 
@@ -73,19 +81,19 @@ def alts(talk: Talk) -> list[str]:
 
 async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(sandbox: Any, tmp_path: Path) -> None:
     script = [MAKES, "Here you are.", MAKES[1:], "Once more."]
-    async with talking(sandbox, tmp_path, *script, core=TOOLS) as talk:
+    async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as talk:
         await talk.say("draw")
-        await says(talk, "Here you are.")
+        await wait_for_answer(talk, "Here you are.")
         await ended(talk)
         assert sorted(talk.files()) == sorted(MADE)
         assert alts(talk) == ["A curve: up"]
         assert "The user gets this file with your answer." in str(talk.bot.model.received[1].tool_results)
         await talk.press(words.REGENERATE)
-        await says(talk, "Once more.")
+        await wait_for_answer(talk, "Once more.")
         await ended(talk, 2)
         assert talk.files() == MADE[2:]
         await talk.say("reset")
-        await shows(talk, lambda found: words.RESET_DONE in found)
+        await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
         assert await kept(talk) == 0
 
 
@@ -93,7 +101,7 @@ async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(
 async def test_each_generated_file_is_posted_once_despite_a_crash(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    async with talking(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as talk:
+    async with run_conversation(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as talk:
         shares = 0
         share, attach, shown = SlackSurface._share, DiscordApi.set_files, TurnStore.save_message_ids
 
@@ -118,23 +126,23 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
             else:
                 death.setattr(TurnStore, "end", dies(talk))
             await talk.say("draw")
-            await until(talk.bot.worker._stopping.is_set)
+            await wait_until(talk.bot.worker._stopping.is_set)
             await talk.bot.worker.stop(5)
         assert len(talk.files()) == (2 if moment == "shared" else 1 if hasattr(talk, "channel") else 0)
-    async with talking(sandbox, tmp_path, "never said", core=TOOLS) as talk:
+    async with run_conversation(sandbox, tmp_path, "never said", core=TOOLS) as talk:
         assert (await ended(talk))[0].state == "done"
         assert sorted(talk.files()) == sorted(MADE[:2])
         assert texts(talk) == ["Here you are."]
 
 
 async def test_a_retried_turn_posts_its_files(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as talk:
+    async with run_conversation(sandbox, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as talk:
         await talk.say("draw")
-        await shows(talk, lambda found: found and "⚠️" in found[-1])
+        await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
         await talk.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in talk.replies()))
         assert not talk.files()
         await talk.press(words.RETRY)
-        await says(talk, "Here you are.")
+        await wait_for_answer(talk, "Here you are.")
         await ended(talk, 2)
         assert sorted(talk.files()) == sorted(MADE[:2])
 
@@ -150,10 +158,12 @@ async def test_a_refused_file_is_named_and_the_others_are_posted(
         return await upload(api, file, team)
 
     monkeypatch.setattr(SlackApi, "upload", refuses)
-    async with talking(sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS) as talk:
+    async with run_conversation(
+        sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS
+    ) as talk:
         await talk.say("draw")
         told = "Here you are.\n\nI could not attach the file `heavy.pdf` (11.0 MB) here."
-        await shows(talk, lambda found: found == [told.replace("`", "")] or found == [told])
+        await wait_for_texts(talk, lambda found: found == [told.replace("`", "")] or found == [told])
         (row,) = await ended(talk)
         assert (row.state, row.text) == ("done", "Here you are.")
         assert talk.files() == MADE[2:]

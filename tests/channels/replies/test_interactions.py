@@ -21,14 +21,22 @@ from core.turns.turn import CancelReason
 from core.turns.worker import Worker
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+from tests.channels.platforms import (
+    PLATFORMS,
+    Talk,
+    run_conversation,
+    run_sandbox,
+    texts,
+    wait_for_answer,
+    wait_for_texts,
+)
 
 FINISHED = [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
 
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as made:
+    async with run_sandbox(request.param) as made:
         yield made
 
 
@@ -54,27 +62,27 @@ def made(talk: Talk) -> int:
 
 
 async def test_only_the_author_can_stop_a_growing_reply(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
-        await shows(talk, lambda found: found == ["Once"])
+        await wait_for_texts(talk, lambda found: found == ["Once"])
         await has_buttons(talk, [words.STOP])
         await talk.press(words.STOP, user="grace")
-        await talk.sandbox.wait_for(lambda: talk.whispers("grace") == [words.NOT_YOURS_TO_STOP])
+        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.NOT_YOURS_TO_STOP])
         await talk.press(words.STOP)
-        await says(talk, f"Once\n\n{words.STOPPED}")
+        await wait_for_answer(talk, f"Once\n\n{words.STOPPED}")
         await has_buttons(talk, [words.REGENERATE])
-        assert [row.state for row in await talk.bot.settled(1)] == ["cancelled"]
-        assert not talk.whispers("ada")
+        assert [row.state for row in await talk.bot.wait_for_turns(1)] == ["cancelled"]
+        assert not talk.private_messages("ada")
 
 
 async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
         await has_buttons(talk, [words.STOP])
         (turn,) = await talk.bot.turn_rows()
         before = talk.replies()[0].buttons[words.STOP]
         await talk.press(words.STOP)
-        await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
         assert before == f"stop:{turn.id}"
         word = await talk.bot.channel._intake.presses.handle(
             before, visitor=Actor(talk.bot.channel.name, talk.sandbox.people["ada"].id), locale="ko"
@@ -83,50 +91,50 @@ async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path)
 
 
 async def test_a_reply_can_be_stopped_before_the_first_text(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Pause(60)]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Pause(60)]) as talk:
         await talk.say("hi")
         await has_buttons(talk, [words.STOP])
         assert texts(talk) == [words.PLACEHOLDER]
         await talk.press(words.STOP)
-        await says(talk, words.STOPPED)
+        await wait_for_answer(talk, words.STOPPED)
 
 
 async def test_the_stop_button_is_under_the_last_chunk_until_the_end(sandbox: Any, tmp_path: Path) -> None:
     go_on, end = asyncio.Event(), asyncio.Event()
     long = "A sentence of some words. " * 160
-    async with talking(sandbox, tmp_path, [Say("Once."), Pause(go_on), Say(long), Pause(end)]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Once."), Pause(go_on), Say(long), Pause(end)]) as talk:
         await talk.say("hi")
         await has_buttons(talk, [words.STOP])
         go_on.set()
         await talk.sandbox.wait_for(lambda: len(talk.replies()) > 1 and buttons(talk)[-1])
         assert buttons(talk) == [*([] for _ in talk.replies()[1:]), [words.STOP]]
         end.set()
-        await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
         assert buttons(talk) == [*([] for _ in talk.replies()[1:]), FINISHED]
 
 
 async def test_a_released_reply_keeps_its_stop_button(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
-        await shows(talk, lambda found: found == ["Once"])
+        await wait_for_texts(talk, lambda found: found == ["Once"])
         await talk.bot.worker.stop(0.1)
-        await says(talk, f"Once\n\n{words.RESTARTING}")
+        await wait_for_answer(talk, f"Once\n\n{words.RESTARTING}")
         assert buttons(talk) == [[words.STOP]]
         await talk.press(words.STOP)
-    async with talking(sandbox, tmp_path, "never said") as talk:
-        await shows(talk, lambda found: words.STOPPED in found[-1])
+    async with run_conversation(sandbox, tmp_path, "never said") as talk:
+        await wait_for_texts(talk, lambda found: words.STOPPED in found[-1])
         await has_buttons(talk, [words.REGENERATE])
 
 
 async def test_buttons_need_no_calls_of_their_own(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with talking(sandbox, tmp_path, [Pause(go_on), Say("It is 42.")]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Pause(go_on), Say("It is 42.")]) as talk:
         await talk.say("hi")
         await has_buttons(talk, [words.STOP])
         assert made(talk) == 1
         go_on.set()
         await has_buttons(talk, FINISHED)
-        await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
         assert made(talk) <= 3
 
 
@@ -134,14 +142,14 @@ async def test_buttons_need_no_calls_of_their_own(sandbox: Any, tmp_path: Path) 
 
 
 async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "It is 41.", "It is 42.") as talk:
+    async with run_conversation(sandbox, tmp_path, "It is 41.", "It is 42.") as talk:
         await talk.say("what is it?")
-        await says(talk, "It is 41.")
+        await wait_for_answer(talk, "It is 41.")
         await has_buttons(talk, FINISHED)
-        await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
         await talk.press(words.REGENERATE)
-        await says(talk, "It is 42.")
-        first, second = await talk.bot.settled(2)
+        await wait_for_answer(talk, "It is 42.")
+        first, second = await talk.bot.wait_for_turns(2)
         assert (second.kind, second.origin) == ("regenerate", first.id)
         said = [one["role"] for one in talk.bot.model.requests[-1]["messages"]]
         assert said.count("user") == 1
@@ -151,23 +159,25 @@ async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -
 
 
 async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+    async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
         await talk.say("what is it?")
         await has_buttons(talk, FINISHED)
         for user, label in (("ada", words.GOOD), ("grace", words.BAD), ("ada", words.BAD)):
             await talk.press(label, user=user)
-        await talk.sandbox.wait_for(lambda: len(talk.whispers("ada")) == 2 and len(talk.whispers("grace")) == 1)
-        assert {*talk.whispers("ada"), *talk.whispers("grace")} == {words.NOTED}
+        await talk.sandbox.wait_for(
+            lambda: len(talk.private_messages("ada")) == 2 and len(talk.private_messages("grace")) == 1
+        )
+        assert {*talk.private_messages("ada"), *talk.private_messages("grace")} == {words.NOTED}
         async with talk.bot.database.read() as connection:
             kept = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
         assert kept == ["bad", "bad"]
 
 
 async def test_disabled_buttons_are_not_shown(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "It is 42.", Fail(400, "")) as talk:
+    async with run_conversation(sandbox, tmp_path, "It is 42.", Fail(400, "")) as talk:
         talk.bot.answerer._settings = replace(talk.bot.answerer._settings, extras=EXTRA_BUTTONS - EXTRA_BUTTONS)
         await talk.say("what is it?")
-        await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
         assert buttons(talk) == [[]]
         await talk.say("and now?")
         await has_buttons(talk, [], [words.RETRY])
@@ -177,25 +187,25 @@ async def test_disabled_buttons_are_not_shown(sandbox: Any, tmp_path: Path) -> N
 
 
 async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("Two and tow"), Pause(60)], "Four.") as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Two and tow"), Pause(60)], "Four.") as talk:
         await talk.say("two and tow?")
-        await shows(talk, lambda found: found == ["Two and tow"])
+        await wait_for_texts(talk, lambda found: found == ["Two and tow"])
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await has_buttons(talk, [words.REVISE, words.STOP])
         await talk.press(words.REVISE)
-        await says(talk, "Four.")
+        await wait_for_answer(talk, "Four.")
         await has_buttons(talk, FINISHED)
-        await talk.bot.settled(2)
+        await talk.bot.wait_for_turns(2)
         asked = [one["content"] for one in talk.bot.model.requests[-1]["messages"] if one["role"] == "user"]
         assert len(asked) == 1
         assert "two and two?" in asked[0]
 
 
 async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "Tow?", "Four.") as talk:
+    async with run_conversation(sandbox, tmp_path, "Tow?", "Four.") as talk:
         await talk.say("two and tow?")
-        await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
         (row,) = await talk.bot.inbox_rows()
         said = row.message["text"]
         for text, wanted in (("two and two?", [words.REVISE, words.WHY, words.GOOD, words.BAD]), (said, FINISHED)):
@@ -205,16 +215,16 @@ async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_pat
         await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
         assert texts(talk) == ["Tow?"]
         await talk.press(words.REVISE)
-        await says(talk, "Four.")
+        await wait_for_answer(talk, "Four.")
 
 
 async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
-    async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
         await talk.say("two and tow?")
-        await shows(talk, lambda found: found == ["Tow"])
+        await wait_for_texts(talk, lambda found: found == ["Tow"])
         monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
@@ -223,29 +233,29 @@ async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
 
 
 async def test_an_edit_survives_a_change_of_the_worker(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("Tow"), Pause(60)], [Say("Tow"), Pause(0.2), Say("?")]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Tow"), Pause(60)], [Say("Tow"), Pause(0.2), Say("?")]) as talk:
         await talk.say("two and tow?")
-        await shows(talk, lambda found: found == ["Tow"])
+        await wait_for_texts(talk, lambda found: found == ["Tow"])
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await has_buttons(talk, [words.REVISE, words.STOP])
-        await talk.bot.restarted()
+        await talk.bot.restart_worker()
         await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
 
 
 async def test_a_deleted_question_ends_its_answer_with_a_notice(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)], "It is 42.") as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)], "It is 42.") as talk:
         await talk.say("one")
-        await shows(talk, lambda found: found == ["Once"])
+        await wait_for_texts(talk, lambda found: found == ["Once"])
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_deletion(row.event_key)
-        await says(talk, f"Once\n\n{words.WITHDRAWN}")
+        await wait_for_answer(talk, f"Once\n\n{words.WITHDRAWN}")
         assert buttons(talk) == [[]]
         await talk.say("two")
-        await talk.bot.settled(2)
+        await talk.bot.wait_for_turns(2)
         (_, row) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_deletion(row.event_key)
-        await says(talk, f"Once\n\n{words.WITHDRAWN}", f"It is 42.\n\n{words.WITHDRAWN}")
+        await wait_for_answer(talk, f"Once\n\n{words.WITHDRAWN}", f"It is 42.\n\n{words.WITHDRAWN}")
         assert buttons(talk) == [[], []]
 
 
@@ -253,25 +263,25 @@ async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
-    async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
         await talk.say("two and tow?")
-        await shows(talk, lambda found: found == ["Tow"])
+        await wait_for_texts(talk, lambda found: found == ["Tow"])
         monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
         monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # which does not know the deletion yet
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_deletion(row.event_key)
         go_on.set()
-        await says(talk, f"Tow?\n\n{words.WITHDRAWN}")
+        await wait_for_answer(talk, f"Tow?\n\n{words.WITHDRAWN}")
         assert buttons(talk) == [[]]
 
 
 async def test_a_deletion_survives_a_change_of_the_worker(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+    async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
         await talk.say("one")
-        await talk.bot.settled(1)
-        await talk.bot.restarted(state="answered", cancel_reason=CancelReason.MESSAGE_DELETED, finished_at=None)
-        await says(talk, f"It is 42.\n\n{words.WITHDRAWN}")
-        (row,) = await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
+        await talk.bot.restart_worker(state="answered", cancel_reason=CancelReason.MESSAGE_DELETED, finished_at=None)
+        await wait_for_answer(talk, f"It is 42.\n\n{words.WITHDRAWN}")
+        (row,) = await talk.bot.wait_for_turns(1)
         assert (row.state, buttons(talk)) == ("cancelled", [[]])
 
 
@@ -286,15 +296,15 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
             await go_on.wait()
         return await made_of(runtime, session_id, run_id)
 
-    async with talking(sandbox, tmp_path, "Five.", "Four.") as talk:
+    async with run_conversation(sandbox, tmp_path, "Five.", "Four.") as talk:
         await talk.say("two and tow?")
-        await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
         monkeypatch.setattr(standing, "load_files", slow)
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await looks.wait()
         await talk.press(words.REGENERATE)
-        await talk.bot.settled(2)
+        await talk.bot.wait_for_turns(2)
         go_on.set()
         await talk.bot.channel._intake.drain(5)
         assert texts(talk) == ["Four."]
@@ -302,9 +312,9 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
 
 
 async def test_a_deleted_reply_is_not_rerendered(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, "It is 42.", "last") as talk:
+    async with run_conversation(sandbox, tmp_path, "It is 42.", "last") as talk:
         await talk.say("one")
-        await talk.bot.settled(1)
+        await talk.bot.wait_for_turns(1)
         (row,) = await talk.bot.inbox_rows()
         async with talk.bot.database.write() as connection:
             await connection.execute(sa.text("UPDATE turns SET chunks = '[\"1\"]'"))  # the message is deleted
@@ -324,30 +334,30 @@ async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any,
     else:
         sandbox.add_user("minsu")
         sandbox.locale = "ko"  # Discord sends the locale of the server with messages
-    async with talking(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], grace=0.1) as talk:
+    async with run_conversation(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], grace=0.1) as talk:
         await talk.say("one", user="minsu")
         await has_buttons(talk, [korean(words.RETRY)])
         assert texts(talk)[0].startswith(korean.format_error(ProviderRequestError.public))
         await talk.say("two", user="minsu")
         await has_buttons(talk, [korean(words.RETRY)], [korean(words.STOP)])
         await talk.say("status", user="minsu")
-        await shows(talk, lambda found: any(korean(words.STATUS_RUNS) in text for text in found))
+        await wait_for_texts(talk, lambda found: any(korean(words.STATUS_RUNS) in text for text in found))
 
 
 # Commands
 
 
 async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
-        await shows(talk, lambda found: found == ["Once"])
+        await wait_for_texts(talk, lambda found: found == ["Once"])
         await talk.say("status")
-        await shows(talk, lambda found: len(found) == 2 and words.STATUS_RUNS in found[1])
+        await wait_for_texts(talk, lambda found: len(found) == 2 and words.STATUS_RUNS in found[1])
         await talk.say("stop")
-        await shows(talk, lambda found: found[0] == f"Once\n\n{words.STOPPED}")
+        await wait_for_texts(talk, lambda found: found[0] == f"Once\n\n{words.STOPPED}")
         await talk.say("export")
         await talk.sandbox.wait_for(talk.files)
         ((name, data),) = talk.files()
         assert name == "transcript.md"
         assert "hi" in data.decode()
-        assert len(await talk.bot.settled(1)) == 1
+        assert len(await talk.bot.wait_for_turns(1)) == 1

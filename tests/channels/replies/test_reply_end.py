@@ -17,7 +17,15 @@ from core.errors import ProviderTimeoutError, StoreError
 from core.store.database import Database
 from core.turns.store import TurnStore
 from sandbox.models import Fail, Pause, ReceivedRequest, Say, Stall, Turn
-from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+from tests.channels.platforms import (
+    PLATFORMS,
+    Talk,
+    run_conversation,
+    run_sandbox,
+    texts,
+    wait_for_answer,
+    wait_for_texts,
+)
 from tests.channels.slack.conftest import quick_pings
 from tests.fixtures.inbox_messages import inbound
 
@@ -28,12 +36,12 @@ LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 40
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with sandbox_of(request.param) as sandbox:
+    async with run_sandbox(request.param) as sandbox:
         yield sandbox
 
 
 async def ended(talk: Talk, count: int = 1) -> list[Any]:
-    rows: list[Any] = await talk.bot.settled(count)
+    rows: list[Any] = await talk.bot.wait_for_turns(count)
     return rows
 
 
@@ -49,7 +57,7 @@ def retries(talk: Talk) -> list[bool]:
 
 async def failed(talk: Talk, text: str = "hi") -> None:
     await talk.say(text)
-    await shows(talk, lambda found: found and "⚠️" in found[-1])
+    await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
     await talk.sandbox.wait_for(lambda: retries(talk)[-1])
 
 
@@ -72,7 +80,7 @@ def fails_once(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
 
 
 async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as talk:
         await talk.say("long")
         (row,) = await ended(talk)
         shown = texts(talk)
@@ -86,12 +94,12 @@ async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sand
 async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say(LONG, pieces=4), Pause(go_on), Say("\n\nThe end.")]
-    async with talking(sandbox, tmp_path, script, most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, script, most_messages=2) as talk:
         await talk.say("long")
-        await shows(talk, lambda found: len(found) == 2 and words.GOES_ON in found[-1])
+        await wait_for_texts(talk, lambda found: len(found) == 2 and words.GOES_ON in found[-1])
         assert not talk.files()
         go_on.set()
-        await shows(talk, lambda found: words.IN_FILE in found[-1])
+        await wait_for_texts(talk, lambda found: words.IN_FILE in found[-1])
         await ended(talk)
         assert len(talk.files()) == 1
         assert talk.files()[0][1].endswith(b"The end.")
@@ -99,14 +107,14 @@ async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp
 
 @pytest.mark.parametrize("said", ["#", "##\n\n#", "\n \n"])
 async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Path, said: str) -> None:
-    async with talking(sandbox, tmp_path, said) as talk:
+    async with run_conversation(sandbox, tmp_path, said) as talk:
         await talk.say("anything?")
         assert (await ended(talk))[0].state == "done"
         assert texts(talk) == [words.NO_ANSWER]
 
 
 async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, LONG[:5_000], most_messages=4) as talk:
+    async with run_conversation(sandbox, tmp_path, LONG[:5_000], most_messages=4) as talk:
         await talk.say("long")
         await ended(talk)
         assert not talk.files()
@@ -114,7 +122,7 @@ async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Pa
 
 
 async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as talk:
         for rights in ("scopes", "permissions"):
             held: set[str] = getattr(sandbox, rights, set())
             held -= {"files:write", "attach_files"}
@@ -129,17 +137,17 @@ async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: A
 async def test_an_answer_file_is_posted_once_despite_a_crash(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
 ) -> None:
-    async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "end", dies(talk))
             if not is_shown:
                 death.setattr(SlackSurface, "_share", dies(talk))
                 death.setattr(DiscordApi, "set_files", dies(talk))
             await talk.say("long")
-            await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
+            await wait_for_texts(talk, lambda found: any(words.IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
         assert len(talk.files()) == is_shown
-    async with talking(sandbox, tmp_path, "never said", most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as talk:
         assert (await ended(talk))[0].state == "done"
         assert talk.files() == [("answer.md", LONG.encode())]
         assert len(texts(talk)) == 2
@@ -147,11 +155,11 @@ async def test_an_answer_file_is_posted_once_despite_a_crash(
 
 
 async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "end", dies(talk))
             await talk.say("long")
-            await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
+            await wait_for_texts(talk, lambda found: any(words.IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
         (left,) = await talk.bot.turn_rows()
         chunks = [
@@ -160,8 +168,8 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
         ]
         for message in [m for m in sandbox.messages("general") if getattr(m, "files", ())]:
             message.deleted = True
-        await talk.bot.restarted(chunks=chunks)
-    async with talking(sandbox, tmp_path, "never said", most_messages=2) as talk:
+        await talk.bot.restart_worker(chunks=chunks)
+    async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as talk:
         await ended(talk)
         assert talk.files() == [("answer.md", LONG.encode())]
 
@@ -182,7 +190,7 @@ async def lost(*_: Any, **__: Any) -> None:
 
 async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
     script = fails_once(failure=[Say(LONG, pieces=10), Pause(0.2), Stall()])
-    async with talking(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as talk:
+    async with run_conversation(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as talk:
         await failed(talk)
         (row,) = await ended(talk)
         shown = texts(talk)
@@ -192,7 +200,7 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
         assert len(talk.files()) == 1
 
         await talk.press(words.RETRY)
-        await says(talk, "It is 42.")
+        await wait_for_answer(talk, "It is 42.")
         await ended(talk, 2)
         assert retries(talk) == [False]
         assert talk.files() == []
@@ -202,11 +210,11 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
 
 
 async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, fails_once()) as talk:
+    async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk, "what is it?")
         (apology,) = talk.replies()
         await talk.press(words.RETRY)
-        await says(talk, "It is 42.")
+        await wait_for_answer(talk, "It is 42.")
         first, second = await ended(talk, 2)
         assert talk.replies() == [apology]
         assert retries(talk) == [False]
@@ -220,47 +228,47 @@ async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -
 
 async def test_each_failure_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
     answers = iter([Fail(400, ""), Fail(400, ""), Fail(400, ""), "It is 42."])
-    async with talking(sandbox, tmp_path, lambda _: next(answers)) as talk:
+    async with run_conversation(sandbox, tmp_path, lambda _: next(answers)) as talk:
         await failed(talk)
         for number in (2, 3):
             await talk.press(words.RETRY)
             rows = await ended(talk, number)
-            await shows(talk, lambda found, id_=rows[-1].id: id_ in found[-1])  # type: ignore[misc]
+            await wait_for_texts(talk, lambda found, id_=rows[-1].id: id_ in found[-1])  # type: ignore[misc]
         await talk.press(words.RETRY)
-        await says(talk, "It is 42.")
+        await wait_for_answer(talk, "It is 42.")
         assert len({row.origin for row in await ended(talk, 4)}) == 1
 
 
 async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, fails_once()) as talk:
+    async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
         await talk.press(words.RETRY, user="grace")
-        await talk.sandbox.wait_for(lambda: talk.whispers("grace") == [words.NOT_YOURS])
+        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.NOT_YOURS])
         assert retries(talk) == [True]
         assert len(await ended(talk)) == 1
         await talk.press(words.RETRY)
-        await says(talk, "It is 42.")
-        assert not talk.whispers("ada")
+        await wait_for_answer(talk, "It is 42.")
+        assert not talk.private_messages("ada")
 
 
 async def test_repeated_presses_retry_once(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = fails_once([Pause(go_on), Say("It is 42.")])
-    async with talking(sandbox, tmp_path, script) as talk:
+    async with run_conversation(sandbox, tmp_path, script) as talk:
         await failed(talk)
         await asyncio.gather(*(talk.press(words.RETRY) for _ in range(4)))
         go_on.set()
-        await says(talk, "It is 42.")
+        await wait_for_answer(talk, "It is 42.")
         assert len(await ended(talk, 2)) == 2
 
 
 async def test_a_retry_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, Fail(400, "")) as talk:
+    async with run_conversation(sandbox, tmp_path, Fail(400, "")) as talk:
         await failed(talk)
         await ended(talk)
-    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+    async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
         await talk.press(words.RETRY)
-        await says(talk, "It is 42.")
+        await wait_for_answer(talk, "It is 42.")
         assert (await ended(talk, 2))[-1].state == "done"
 
 
@@ -273,56 +281,56 @@ async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path:
         turns: dict[int, Turn] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
         return turns.get(asked, "It is 42.")
 
-    async with talking(sandbox, tmp_path, script) as talk:
+    async with run_conversation(sandbox, tmp_path, script) as talk:
         await failed(talk, "first")
         await talk.say("second")
-        await shows(talk, lambda found: found[-1] == "Wait")
+        await wait_for_texts(talk, lambda found: found[-1] == "Wait")
         await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(talk.receipts)
+        await talk.sandbox.wait_for(talk.count_reactions)
         go_on.set()
-        await says(talk, "It is 42.", "Wait for it.")
-        await talk.sandbox.wait_for(lambda: not talk.receipts())
+        await wait_for_answer(talk, "It is 42.", "Wait for it.")
+        await talk.sandbox.wait_for(lambda: not talk.count_reactions())
 
 
 async def test_a_turn_before_a_reset_cannot_be_retried(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, fails_once()) as talk:
+    async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
         await ended(talk)
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
         await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.OVER])
+        await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.OVER])
         assert len(await ended(talk)) == 1
 
 
 async def test_a_reset_ends_a_retry_without_a_button(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, fails_once([Say("Once"), Pause(60)])) as talk:
+    async with run_conversation(sandbox, tmp_path, fails_once([Say("Once"), Pause(60)])) as talk:
         await failed(talk)
         await talk.press(words.RETRY)
-        await shows(talk, lambda found: found == ["Once"])
+        await wait_for_texts(talk, lambda found: found == ["Once"])
         (row, _) = await talk.bot.inbox_rows()
         await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
-        await says(talk, f"Once\n\n{words.RESET_STOPPED}")
+        await wait_for_answer(talk, f"Once\n\n{words.RESET_STOPPED}")
         assert retries(talk) == [False]
 
 
 async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
-        await shows(talk, lambda found: found == ["Once"])
+        await wait_for_texts(talk, lambda found: found == ["Once"])
         await talk.bot.worker.stop(0.1)
-        await says(talk, f"Once\n\n{words.RESTARTING}")
+        await wait_for_answer(talk, f"Once\n\n{words.RESTARTING}")
         assert retries(talk) == [False]
-    async with talking(sandbox, tmp_path, fails_once(failure=[Stall()]), time_limit=0.5) as talk:
-        await shows(talk, lambda found: words.TOO_LONG in found[-1])
+    async with run_conversation(sandbox, tmp_path, fails_once(failure=[Stall()]), time_limit=0.5) as talk:
+        await wait_for_texts(talk, lambda found: words.TOO_LONG in found[-1])
         await talk.sandbox.wait_for(lambda: retries(talk) == [True])
         talk.bot.answerer._settings = replace(talk.bot.answerer._settings, time_limit=60.0)
         await talk.press(words.RETRY)
-        await says(talk, "It is 42.")
+        await wait_for_answer(talk, "It is 42.")
 
 
 async def test_a_silent_model_ends_in_one_sentence_below_its_text(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Stall()])) as talk:
+    async with run_conversation(sandbox, tmp_path, fails_once(failure=[Say("Once"), Stall()])) as talk:
         talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
         await failed(talk)
         (row,) = await ended(talk)
@@ -332,49 +340,49 @@ async def test_a_silent_model_ends_in_one_sentence_below_its_text(sandbox: Any, 
 
 
 async def test_a_slow_platform_does_not_delay_the_model(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
+    async with run_conversation(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
         sandbox.faults.delay(talk.calls["post"], 3.0)
         await talk.say("hi")
         await answered(talk)
         assert talk.replies() == [], "the platform has not taken the first call, and the model has said all"
-        await says(talk, "one two three four")
+        await wait_for_answer(talk, "one two three four")
 
 
 async def test_a_database_error_is_reported_to_the_user_who_pressed(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with talking(sandbox, tmp_path, fails_once()) as talk:
+    async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
         again = talk.bot.inbox.request_rerun
         monkeypatch.setattr(talk.bot.inbox, "request_rerun", lost)
         await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.format_error(StoreError.public)])
+        await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.ENGLISH.format_error(StoreError.public)])
         monkeypatch.setattr(talk.bot.inbox, "request_rerun", again)
         await talk.press(words.RETRY)
-        await says(talk, "It is 42.")
+        await wait_for_answer(talk, "It is 42.")
 
 
 async def test_a_retry_of_a_dead_process_is_answered_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as talk:
+    async with run_conversation(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as talk:
         await failed(talk)
         await ended(talk)
         await talk.press(words.RETRY)
-        await shows(talk, lambda found: found == ["Once"])
-        await talk.bot.restarted()
-        await says(talk, "It is 42.")
+        await wait_for_texts(talk, lambda found: found == ["Once"])
+        await talk.bot.restart_worker()
+        await wait_for_answer(talk, "It is 42.")
 
 
 async def test_an_apology_from_before_a_crash_is_retried_in_place(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Pause(60)])) as talk:
+    async with run_conversation(sandbox, tmp_path, fails_once(failure=[Say("Once"), Pause(60)])) as talk:
         await talk.say("hi")
-        await shows(talk, lambda found: found == ["Once"])
-        await talk.bot.restarted(chunks=[], attempt=3)
-        await shows(talk, lambda found: words.TRIED in found[-1])
+        await wait_for_texts(talk, lambda found: found == ["Once"])
+        await talk.bot.restart_worker(chunks=[], attempt=3)
+        await wait_for_texts(talk, lambda found: words.TRIED in found[-1])
         await ended(talk)
         await talk.press(words.RETRY)
-        await says(talk, "It is 42.")
+        await wait_for_answer(talk, "It is 42.")
         assert retries(talk) == [False]
 
 
@@ -394,10 +402,10 @@ async def test_transient_read_errors_leave_the_answer_correct(
         async with read_of(self) as connection:
             yield connection
 
-    async with talking(sandbox, tmp_path, "One.", "Two.") as talk:
+    async with run_conversation(sandbox, tmp_path, "One.", "Two.") as talk:
         await talk.say("one?")
-        await says(talk, "One.")
+        await wait_for_answer(talk, "One.")
         monkeypatch.setattr(Database, "read", read)
         await talk.say("two?", files={"a.txt": b"two"})
-        await says(talk, "One.", "Two.")
+        await wait_for_answer(talk, "One.", "Two.")
         assert len(reads) >= 4

@@ -22,7 +22,7 @@ from channels.slack.settings import DEFAULT_PROMPTS, SlackSettings, Streaming
 from core.inbox_message import ReplyWithoutMention
 from core.privacy.vault import Vault
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of
+from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core
 
 #: What the tokens of several workspaces are encrypted with.
 SECRET_KEY = "a key of thirty-two characters..."
@@ -62,14 +62,14 @@ def web(slack: SlackSandbox) -> AsyncWebClient:
     return make_web_client(settings_of(slack))
 
 
-class Bot(Wired):
+class Bot(WiredBot):
     """Everything between Slack and the model.
 
     Attributes:
         address: of its HTTP server, if it has one.
     """
 
-    def __init__(self, slack: SlackSandbox, channel: SlackChannel, core: Core) -> None:
+    def __init__(self, slack: SlackSandbox, channel: SlackChannel, core: CoreParts) -> None:
         super().__init__(core)
         self.slack = slack
         self.channel = channel
@@ -110,21 +110,23 @@ async def running(
     connect: bool = True,
     grace: float = 5,
     streaming: Streaming = "edit",
-    bounds: BackfillLimits = BOUNDS,
+    bounds: BackfillLimits = BACKFILL_LIMITS,
     follow: ReplyWithoutMention = "author",
     secret_key: str = SECRET_KEY,
     core: Mapping[str, Any] | None = None,
-    rules: AccessRules = OPEN,
+    rules: AccessRules = OPEN_RULES,
     admins: Sequence[str] = (),
     **more: Any,
 ) -> AsyncIterator[Bot]:
     settings = replace(settings_of(slack, streaming), **more)
     rules = replace(rules, allows_external=settings.external, allows_bots=settings.answers_bots)
-    limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
-    limits["door"] = AccessPolicy({"slack": rules}, admins)
-    async with core_of(tmp_path, *script, **limits, **(core or {})) as made:
+    limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
+    limits["access_policy"] = AccessPolicy({"slack": rules}, admins)
+    async with run_core(tmp_path, *script, **limits, **(core or {})) as made:
         vault = Vault(made.database, secret_key) if settings.client_id else None
-        channel = made.channels[SlackChannel.name] = SlackChannel(settings, made.desk, made.places, bounds, vault)
+        channel = made.channels[SlackChannel.name] = SlackChannel(
+            settings, made.services, made.watermarks, bounds, vault
+        )
         bot = Bot(slack, channel, made)
         work = asyncio.create_task(bot.worker.run())
         try:

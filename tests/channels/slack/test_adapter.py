@@ -33,7 +33,7 @@ async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before
         texts = await bot.shows(question, lambda texts: "heard: ada: ask @grace & me" in texts)
         assert len(texts) == 2
         await slack.wait_for(lambda: acknowledged(slack))
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("done", "heard: ada: ask @grace & me")
         reply = bot.thread(question)[1]
         assert row.chunks == [reply.ts]
@@ -63,7 +63,7 @@ async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: 
 async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await slack.redeliver(question)
         await slack.wait_for(lambda: sum(e.attempt > 0 for e in slack.envelopes) == 2 and acknowledged(slack))
         assert len(await bot.turn_rows()) == 1
@@ -93,7 +93,7 @@ async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, mon
             return [(envelope.attempt, envelope.acknowledged_at is not None) for envelope in told]
 
         await slack.wait_for(lambda: of_question() == [(0, True), (1, False)])  # acknowledged by the second sending
-        assert len(await bot.settled(1)) == 1
+        assert len(await bot.wait_for_turns(1)) == 1
 
 
 async def test_an_event_is_heard_even_if_the_web_api_fails_at_that_moment(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_bare_mention_is_told_as_one(slack: SlackSandbox, tmp_path: Path
 async def test_a_wish_to_start_over_is_done_and_confirmed_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         slack.faults.lose_response("chat.postMessage")
         reset = await bot.mention_bot("ada", "general", "Reset!", thread_ts=question.ts)
         await bot.shows(question, lambda texts: words.RESET_DONE in texts)
@@ -172,7 +172,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox,
         await bot.shows(first, lambda texts: words.RESET_DONE in texts)
         await bot.shows(first, lambda texts: any(words.RESET_STOPPED[1:-1] in text for text in texts))
         await slack.wait_for(lambda: not second.reactions)
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
         assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
@@ -184,9 +184,9 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox,
 async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         ada = slack.people["ada"].id
         assert sum(call.method == "users.info" and call.arguments["user"] == ada for call in slack.calls) == 1
 

@@ -66,5 +66,5 @@ async def test_the_model_is_told_the_display_name_of_the_bot_in_slack(slack: Sla
     slack._workspace.users[bot_user.id] = replace(bot_user, name="robby")
     async with running(slack, tmp_path, lambda _: "ok") as bot:
         await bot.mention_bot("ada", "general", "Who are you?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert bot.model.requests[-1]["messages"][0]["content"].startswith("You are robby,")

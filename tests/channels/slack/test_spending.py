@@ -15,7 +15,7 @@ from sandbox.models import Fail, Finish, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 from tests.channels.slack.interactions.test_commands import echo, said
-from tests.channels.wiring import STAND_IN
+from tests.channels.wiring import FALLBACK_MODEL
 
 #: What one answer of the scripted model costs, as the bot says it.
 ONE = "$0.0120 today (12 tokens), $0.0120 this month (12 tokens)"
@@ -28,7 +28,7 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
     limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with running(slack, tmp_path, echo, core=limits, admins=[grace]) as bot:
         await bot.shows(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "heard: ada: one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         shown = (await said(bot, "ada", "general", "/usage")).text
         assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "`ada`" not in shown
@@ -42,7 +42,7 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
         await bot.shows(
             await bot.mention_bot("grace", "random", "mine"), lambda texts: texts[-1] == "heard: grace: mine"
         )
-        await bot.settled(3)
+        await bot.wait_for_turns(3)
         everything = (await said(bot, "grace", "random", "/usage")).text
         assert [line for line in everything.splitlines() if "`ada`" in line and ONE in line]
         assert "$0.0240 today (24 tokens)" in everything
@@ -57,7 +57,7 @@ async def test_usage_tells_what_the_prompt_cache_has_read_and_written(slack: Sla
     answer = [Say("Hi."), Finish(input=2_000, output=3, cached=1_500, cache_write=400)]
     async with running(slack, tmp_path, answer) as bot:
         await bot.shows(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "Hi.")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         shown = (await said(bot, "ada", "general", "/usage")).text
         assert "; prompt cache this month: 1,500 tokens read, 400 written" in shown
         shown = (await said(bot, "ada", "general", "/why")).text
@@ -68,10 +68,12 @@ async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     broken = [Say("The sky is gr"), Fail(503)]
-    async with running(slack, tmp_path, broken, broken, core={"stand_in": echo}) as bot:
-        note = words.STOOD_IN.format(model=STAND_IN, other="openai/scripted")
-        texts = await bot.shows(await bot.mention_bot("ada", "general", "one"), lambda texts: STAND_IN in texts[-1])
+    async with running(slack, tmp_path, broken, broken, core={"fallback_script": echo}) as bot:
+        note = words.STOOD_IN.format(model=FALLBACK_MODEL, other="openai/scripted")
+        texts = await bot.shows(
+            await bot.mention_bot("ada", "general", "one"), lambda texts: FALLBACK_MODEL in texts[-1]
+        )
         assert texts[1] == f"heard: ada: one\n\n{note}"
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         shown = (await said(bot, "ada", "general", "/usage")).text
         assert words.USAGE_UNPRICED.format(tokens="12") in shown  # nobody has told what the other one costs

@@ -26,7 +26,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def prepare() -> None:
         database = Database(f"sqlite+aiosqlite:///{path}")
-        await tables.lay(database)
+        await tables.create_tables(database)
         await database.aclose()
 
     asyncio.run(prepare())

@@ -7,7 +7,7 @@ import pytest
 from core.errors import StoreError
 from core.store.database import Database
 from core.store.lock import hold_database_lock
-from tests.fixtures.full_disk import filled
+from tests.fixtures.full_disk import fill_disk
 
 HOLDER = """
 import sys
@@ -40,7 +40,7 @@ async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named(disk: Path) -> None:
-    with filled(disk), pytest.raises(StoreError, match=r"parley\.db\.lock cannot be written \(No space left"):
+    with fill_disk(disk), pytest.raises(StoreError, match=r"parley\.db\.lock cannot be written \(No space left"):
         hold_database_lock(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
 
 

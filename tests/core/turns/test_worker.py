@@ -106,7 +106,7 @@ async def working(
 ) -> AsyncIterator[Bench]:
     database = Faulty(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     if url is None:
-        await tables.lay(database)
+        await tables.create_tables(database)
     turns = await worker_on(database, seconds=seconds)
     bench = Bench(database, turns, tmp_path, limit=limit, poll=poll, rest=rest)
     run = asyncio.create_task(bench.worker.run())

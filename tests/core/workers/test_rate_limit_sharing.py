@@ -7,7 +7,7 @@ import pytest
 from core.workers import rate_limit_sharing
 from core.workers.lease import Lease
 from core.workers.rate_limit_sharing import LimitUsage, LimitUsages, exchange_usage
-from tests.channels.wiring import until
+from tests.channels.wiring import wait_until
 from tests.core.conftest import Faulty
 
 
@@ -31,9 +31,9 @@ async def test_workers_are_told_what_the_others_use_until_those_are_gone(
     monkeypatch.setattr(rate_limit_sharing, "EXCHANGE_SECONDS", 0.02)
     database = Faulty(postgres)
     async with sharing(database, {"edit": LimitUsage(2, 20)}) as told:
-        await until(lambda: told[-1:] == [[]])
+        await wait_until(lambda: told[-1:] == [[]])
         async with sharing(database, {"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}) as other:
-            await until(lambda: told[-1] == [{"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}])
-            await until(lambda: other[-1:] == [[{"edit": LimitUsage(2, 20)}]])
-        await until(lambda: told[-1] == [])
+            await wait_until(lambda: told[-1] == [{"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}])
+            await wait_until(lambda: other[-1:] == [[{"edit": LimitUsage(2, 20)}]])
+        await wait_until(lambda: told[-1] == [])
     await database.aclose()

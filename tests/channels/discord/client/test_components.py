@@ -9,7 +9,7 @@ from core.conversations.service import ConversationService
 from core.errors import StoreError
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Fail, Pause, Say
-from tests.channels.discord.conftest import CALLBACK, Bot, echo, running, until
+from tests.channels.discord.conftest import CALLBACK, Bot, echo, running, wait_until
 
 
 async def press(bot: Bot, user: str, message: DiscordMessage, label: str) -> list[DiscordMessage]:
@@ -45,7 +45,7 @@ async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: Di
     async with running(server, tmp_path, "one!") as bot:
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "one!")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
     async with running(server, tmp_path, "two!") as bot:
         seen = await press(bot, "grace", answer, words.GOOD)
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])
@@ -58,7 +58,7 @@ async def test_a_failed_turn_can_be_retried_after_a_restart(server: DiscordSandb
     async with running(server, tmp_path, [Fail(400)]) as bot:
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.shows(question, lambda text: text.startswith("⚠️"))
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await server.wait_for(lambda: words.RETRY in answer.buttons)
     async with running(server, tmp_path, echo) as bot:
         await press(bot, "ada", answer, words.RETRY)
@@ -85,10 +85,10 @@ async def test_a_press_in_a_server_that_is_no_longer_served_is_refused(
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         seen = await press(bot, "ada", answer, words.GOOD)
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOT_HERE])
         server.faults.fail("POST /webhooks/{application}/{token}", status=403, code=50013)
         await press(bot, "grace", answer, words.GOOD)
-        await until(lambda: "an interaction cannot be answered: follow-up: 50013" in caplog.text)
+        await wait_until(lambda: "an interaction cannot be answered: follow-up: 50013" in caplog.text)

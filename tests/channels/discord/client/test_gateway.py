@@ -11,7 +11,7 @@ from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import PATCH, Bot, discord_of, echo, running, until
+from tests.channels.discord.conftest import PATCH, Bot, discord_of, echo, running, wait_until
 
 GATEWAY = "GET /gateway/bot"
 
@@ -68,7 +68,7 @@ async def test_no_session_is_started_when_none_is_left(
         patch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 0)
         async with running(server, tmp_path, echo, connect=False) as bot:
             starting = asyncio.create_task(bot.channel.start())
-            await until(
+            await wait_until(
                 lambda: (
                     "gateway failed: ParleyError: Discord allows this bot no new session for 1440 minutes\n"
                     in caplog.text

@@ -12,7 +12,7 @@ from channels.discord.client import gateway, shards
 from channels.discord.client.gateway import GatewayClient
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
-from tests.channels.discord.conftest import COMMANDS, discord_of, echo, running, until
+from tests.channels.discord.conftest import COMMANDS, discord_of, echo, running, wait_until
 
 
 async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
@@ -68,7 +68,7 @@ async def test_only_the_silent_shard_is_reconnected(tmp_path: Path, monkeypatch:
             assert bot.channel.last_event_at() < since
             await bot.channel.reconnect()
             await bot.says(question, "heard: Ada Lovelace: one")
-            await until(lambda: bot.channel.last_event_at() > since)
+            await wait_until(lambda: bot.channel.last_event_at() > since)
             assert [session.shard for session in server.sessions[2:]] == [deaf.shard]
             assert (other.disconnected_at, other.resume_count) == (None, 0)
 

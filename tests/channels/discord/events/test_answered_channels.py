@@ -14,7 +14,7 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, Bot, echo, nothing_was_heard, running, until
+from tests.channels.discord.conftest import POST, Bot, echo, nothing_was_heard, running, wait_until
 
 THREAD = "POST /channels/{channel}/messages/{message}/threads"
 DM = "POST /users/@me/channels"
@@ -126,7 +126,7 @@ async def test_if_no_thread_can_be_started_the_answer_is_in_the_channel(
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert await bot.sessions() == [f"discord:{server.guild_id}:{question.channel.id}"]
 
 
@@ -155,7 +155,7 @@ async def test_a_reply_in_a_new_thread_is_found_after_a_crash(server: DiscordSan
     async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.", auto_thread=True) as bot:
         thread = await begun(bot, await bot.collect_events("ada", "general", "one"))
         await says_in(bot, thread, "half")
-        await bot.restarted(chunks=[])
+        await bot.restart_worker(chunks=[])
         await says_in(bot, thread, "All of it.")
 
 
@@ -239,7 +239,7 @@ async def test_a_missing_permission_is_reported_by_direct_message(server: Discor
         await server.wait_for(lambda: bot.own(place))
         told = ENGLISH(words.FORBIDDEN, place=f"<#{question.channel.id}>")
         assert [m.content.text for m in bot.own(place)] == [told]
-        assert (await bot.settled(1))[0].state == "failed"
+        assert (await bot.wait_for_turns(1))[0].state == "failed"
 
 
 async def test_an_author_without_direct_messages_gets_no_report(
@@ -249,8 +249,8 @@ async def test_an_author_without_direct_messages_gets_no_report(
     server.faults.fail(DM, status=403, code=50007)
     async with running(server, tmp_path, echo) as bot:
         await bot.collect_events("ada", "general", "one")
-        await until(lambda: "the author cannot be told why there is no reply: tell: 50007" in caplog.text)
-        await bot.settled(1)
+        await wait_until(lambda: "the author cannot be told why there is no reply: tell: 50007" in caplog.text)
+        await bot.wait_for_turns(1)
 
 
 @pytest.mark.parametrize("is_locked", [False, True], ids=["archived", "locked"])

@@ -14,7 +14,7 @@ from core.inbox_message import InboxMessage
 from core.usage.user_rate_limits import RateLimited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, until
+from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, wait_until
 from tests.fixtures.retry_waits import limited
 
 
@@ -42,7 +42,7 @@ async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tm
     async with running(server, tmp_path, echo) as bot:
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await server.unfurl_link(question)
         await server.edit_message("ada", question, f"{bot.mention} two")
         await server.wait_for(lambda: words.REVISE in answer.buttons)
@@ -63,11 +63,11 @@ async def test_a_question_that_is_deleted_while_queued_is_not_answered(server: D
         await server.delete_message("ada", second)
         await server.delete_messages([third])
         outcomes = [None, "deleted", "deleted"]
-        await bot.database.until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
+        await bot.database.wait_until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
         go_on.set()
         await bot.says(first, "one!")
         assert await bot.turn_rows()
-        assert len(await bot.settled(1)) == 1
+        assert len(await bot.wait_for_turns(1)) == 1
 
 
 async def test_an_edit_or_deletion_during_the_intake_is_applied(
@@ -86,11 +86,11 @@ async def test_an_edit_or_deletion_during_the_intake_is_applied(
         await server.delete_message("ada", second)
         await server.wait_for(lambda: {"MESSAGE_UPDATE", "MESSAGE_DELETE"} <= {event.name for event in server.events})
         last = await server.post_message("ada", server.open_dm("ada"), "last")
-        await until(lambda: len(bot.channel._work._tasks) == 5)
+        await wait_until(lambda: len(bot.channel._work._tasks) == 5)
         take_in.set()
         await bot.says(last, "heard: last")
         await server.wait_for(lambda: any("two" in a.text or words.REVISE in a.buttons for a in bot.answers(first)))
-        await bot.database.until(bot.inbox_rows, lambda rows: "deleted" in [row.outcome for row in rows])
+        await bot.database.wait_until(bot.inbox_rows, lambda rows: "deleted" in [row.outcome for row in rows])
         assert "heard: Ada Lovelace: one" not in bot.texts(second)
 
 
@@ -112,7 +112,7 @@ async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp
         place = server.channels["random"]
         await bot.shows(await bot.collect_events("ada", place, "two"), lambda text: text == "half")
         await server.delete_channel("random")
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert [row.state for row in await bot.turn_rows()] == ["failed", "failed"]  # nobody could be shown the end
 
 
@@ -122,7 +122,7 @@ async def test_edits_without_a_change_or_a_known_message_do_nothing(server: Disc
         await server.edit_message("ada", other, "still not")
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await server.pin_message("ada", question)
         await server.edit_message("ada", question, f"{bot.mention}  one ")
         await server.delete_message("ada", other)
@@ -144,7 +144,7 @@ async def test_an_edit_is_stored_when_the_database_recovers(
     async with running(server, tmp_path, echo) as bot:
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         monkeypatch.setattr(InboxStore, "edit_message", failing_once)
         await server.edit_message("ada", question, f"{bot.mention} two")
         await server.wait_for(lambda: words.REVISE in answer.buttons)
@@ -163,7 +163,7 @@ async def test_an_edit_that_cannot_be_stored_is_logged(
         await bot.says(question, "heard: Ada Lovelace: one")
         monkeypatch.setattr(InboxStore, "delete_message", failing)
         await server.delete_message("ada", question)
-        await until(lambda: "an edit or a deletion is not stored" in caplog.text)
+        await wait_until(lambda: "an edit or a deletion is not stored" in caplog.text)
 
 
 async def test_edits_in_other_servers_are_ignored(server: DiscordSandbox, tmp_path: Path) -> None:

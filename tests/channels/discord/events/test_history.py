@@ -18,7 +18,7 @@ from channels.settings import BackfillLimits
 from core.inbox.watermarks import ActivePlace
 from sandbox.discord import DiscordSandbox, GuildChannel
 from sandbox.discord.api.limits import GLOBALLY_UNLIMITED_ROUTES
-from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, until
+from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, wait_until
 
 GUILD = "GET /guilds/{guild}"
 CHANNEL = "GET /channels/{channel}"
@@ -38,8 +38,8 @@ def answered(bot: Bot, place: GuildChannel | str) -> list[str]:
 
 async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
     """Once the bot has looked back, and all that it found is answered."""
-    await until(lambda: "discord: backfill of" in caplog.text)
-    await bot.at_rest(0)
+    await wait_until(lambda: "discord: backfill of" in caplog.text)
+    await bot.wait_for_messages(0)
 
 
 async def test_missed_messages_are_answered_once_and_in_order(
@@ -53,7 +53,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
         talk = await server.start_thread("grace", await server.post_message("grace", "general", "a root"), "a talk")
         followed = await server.start_thread("ada", root, "a thread")
         await bot.says(await bot.collect_events("ada", followed, "one"), "heard: Ada Lovelace: one")
-        await bot.at_rest(4)
+        await bot.wait_for_messages(4)
 
     await server.post_message("linus", "general", "not for the bot")
     await server.post_message("linus", talk, "nor this")
@@ -100,18 +100,18 @@ async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
         async with running(server, tmp_path, echo) as bot:
             for place in places:
                 await bot.collect_events("ada", place, "one")
-            await bot.at_rest(40)
-            await bot.settled(40)
+            await bot.wait_for_messages(40)
+            await bot.wait_for_turns(40)
         for place in places:
             await bot.collect_events("ada", place, "two")
         began = len(server.calls)
-        await until(
+        await wait_until(
             lambda: monotonic() > server.calls[-1].received_at + GLOBAL_WINDOW.seconds
         )  # a process takes longer to start
         async with running(server, tmp_path, echo) as bot:
             await looked_back(bot, caplog)
-            await bot.at_rest(80)
-            await bot.settled(40)
+            await bot.wait_for_messages(80)
+            await bot.wait_for_turns(40)
         counted = [
             call.received_at for call in server.calls[began:] if not call.route.startswith(GLOBALLY_UNLIMITED_ROUTES)
         ]
@@ -125,7 +125,7 @@ async def test_live_messages_wait_for_the_backfill_of_their_channel(
     async with running(server, tmp_path, echo) as bot:
         for place in ("general", "random"):
             await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
-        await bot.at_rest(2)
+        await bot.wait_for_messages(2)
     await bot.collect_events("ada", "general", "two")
     slow, fetch_all = asyncio.Event(), Backfill._fetch_all
 
@@ -137,7 +137,7 @@ async def test_live_messages_wait_for_the_backfill_of_their_channel(
     async with running(server, tmp_path, echo) as bot:
         await bot.collect_events("ada", "general", "three")
         await bot.collect_events("ada", "general", "four")
-        await until(lambda: "Ada Lovelace: four" in answered(bot, "general"))
+        await wait_until(lambda: "Ada Lovelace: four" in answered(bot, "general"))
         assert answered(bot, "general") == [f"Ada Lovelace: {number}" for number in ("one", "two", "three", "four")]
         slow.set()
         await looked_back(bot, caplog)
@@ -151,7 +151,7 @@ async def test_the_backfill_skips_new_unserved_and_hidden_places(
     async with running(server, tmp_path, echo) as bot:
         for place in ("hidden", "random"):
             await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
-        await bot.at_rest(2)
+        await bot.wait_for_messages(2)
     elsewhere = [
         await bot.collect_events("ada", "general", "two"),
         await server.post_message("ada", server.open_dm("ada"), "two"),
@@ -175,7 +175,7 @@ async def test_a_missed_reset_applies_in_its_order(
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     reset, last = await bot.collect_events("ada", "general", "reset"), await bot.collect_events("ada", "general", "two")
     async with running(server, tmp_path, echo) as bot:
         await bot.says(last, "heard: Ada Lovelace: two")
@@ -188,7 +188,7 @@ async def test_the_backfill_reads_several_pages(
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await server.post_message("ada", server.open_dm("ada"), "hello"), "heard: hello")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     for number in range(102):
         await server.post_message("ada", server.open_dm("ada"), str(number))
     caplog.clear()
@@ -227,12 +227,12 @@ async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     question = await bot.collect_events("ada", "general", "two")
     server.faults.fail(GUILD, 1000, status=401)
     async with running(server, tmp_path, echo) as bot:
-        await until(lambda: "a gap is not fetched yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
-        heard_at = await bot.places.get_watermark("discord")
+        await wait_until(lambda: "a gap is not fetched yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
+        heard_at = await bot.watermarks.get_watermark("discord")
         assert heard_at is not None
         assert heard_at < snowflake_time(int(question.id))
         server.faults.clear()

@@ -5,7 +5,7 @@ import pytest
 
 from channels.i18n import messages as words
 from sandbox.discord import DiscordSandbox, GuildChannel
-from tests.channels.discord.conftest import Bot, echo, nothing_was_heard, running, until
+from tests.channels.discord.conftest import Bot, echo, nothing_was_heard, running, wait_until
 
 GET_CHANNEL = "GET /channels/{channel}"
 
@@ -15,7 +15,7 @@ async def test_a_mention_is_answered_with_a_reply_and_has_names_for_ids(server: 
         grace, random = server.people["grace"].id, server.channels["random"].id
         question = await bot.collect_events("ada", "general", f"ask <@{grace}> in <#{random}>")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: ask @Grace Hopper in #random")
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.chunks) == ("done", [answer.id])
         assert answer.versions[0].text == words.PLACEHOLDER
         assert await bot.sessions() == [f"discord:{server.guild_id}:{question.channel.id}"]
@@ -86,7 +86,7 @@ async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSandbox, tm
         assert "> parley: heard: Ada Lovelace: one" in bot.said_to_model()[0]
         await bot.says(await server.post_message("grace", thread, "and now?"), "heard: Grace Hopper: and now?")
         await server.post_message("linus", thread, "not for the bot")
-        await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
+        await bot.database.wait_until(bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
         assert len(bot.calls("GET /channels/{channel}/messages/{message}")) == 1
 
 
@@ -103,7 +103,7 @@ async def test_a_question_in_a_thread_on_an_answer_is_found_after_a_restart(
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
     question = await server.post_message("ada", await server.start_thread("ada", answer, "more"), "why?")
     async with running(server, tmp_path, echo) as bot:
         await bot.says(question, "heard: Ada Lovelace: why?")
@@ -181,7 +181,7 @@ async def test_a_thread_that_cannot_be_fetched_is_logged(
         await server.archive_thread(post)
         server.faults.fail(GET_CHANNEL, status=403, code=50001)
         await bot.collect_events("ada", post, "two")
-        await until(lambda: "the author of a message could not be resolved" in caplog.text)
+        await wait_until(lambda: "the author of a message could not be resolved" in caplog.text)
         assert await nothing_was_heard(bot)
 
 
@@ -211,5 +211,5 @@ async def test_the_prompt_has_the_name_of_the_bot_in_discord(server: DiscordSand
     server._guild.bot = replace(server._guild.bot, name="robby")
     async with running(server, tmp_path, echo) as bot:
         await bot.collect_events("ada", "general", "Who are you?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert bot.model.requests[-1]["messages"][0]["content"].startswith("You are robby,")

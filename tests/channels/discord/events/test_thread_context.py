@@ -29,7 +29,7 @@ async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: Discor
         )
         await server.post_as_bot("CI", thread, f"2 tests failed, <@{ada.id}>")
         await bot.collect_events("ada", thread, "why?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         first = "\n".join([
             HEAD,
             "> Grace Hopper: The build of #general is red",
@@ -45,7 +45,7 @@ async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: Discor
         assert bot.said_to_model() == [first]
         await server.post_message("grace", thread, "I know")
         await bot.collect_events("ada", thread, "and now?", reply_to=said)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert bot.said_to_model()[-1] == "\n".join([
             HEAD,
             "> Grace Hopper: I know",
@@ -63,7 +63,7 @@ async def test_a_forum_post_brings_its_first_message(server: DiscordSandbox, tmp
     async with running(server, tmp_path, lambda _: "ok") as bot:
         post = await server.start_forum_post("grace", "ideas", "Printer", "It does not print")
         await bot.collect_events("ada", post, "what to do?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert bot.said_to_model() == [f"{HEAD}\n> Grace Hopper: It does not print\n{END}\n\nAda Lovelace: what to do?"]
 
 
@@ -71,25 +71,25 @@ async def test_quoted_and_forwarded_messages_are_context(server: DiscordSandbox,
     async with running(server, tmp_path, lambda _: "ok") as bot:
         told = await server.post_message("grace", "general", "lunch?", files={"menu.pdf": b"%PDF"})
         await bot.collect_events("ada", "general", "what is this?", reply_to=told)
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert bot.said_to_model() == [
             f"{QUOTED}\n> Grace Hopper: lunch?\n>     [files: menu.pdf]\n{END}\n\nAda Lovelace: what is this?"
         ]
         room = server.open_dm("ada")
         await server.forward_message("ada", told, room)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         nothing = "[Ada Lovelace called you without saying anything]"
         passed = f"{PASSED}\n> somebody: lunch?\n>     [files: menu.pdf]\n{END}"
         assert bot.said_to_model() == [f"{passed}\n\n{nothing}"]
         await server.post_message("ada", room, "", stickers=["Wave"])
-        await bot.settled(3)
+        await bot.wait_for_turns(3)
         assert bot.said_to_model()[-1] == "[sticker: Wave]"
         await server.post_message("ada", room, "vote", poll=["Lunch?", "Yes", "No"])
-        await bot.settled(4)
+        await bot.wait_for_turns(4)
         assert bot.said_to_model()[-1] == "vote\n[poll: Lunch? - Yes / No]"
         await server.delete_message("grace", told)
         await bot.collect_events("ada", "general", "and now?", reply_to=told)
-        await bot.settled(5)
+        await bot.wait_for_turns(5)
         assert bot.said_to_model()[-1] == "Ada Lovelace: and now?"
 
 
@@ -100,5 +100,5 @@ async def test_without_the_intent_there_is_no_context(server: DiscordSandbox, tm
         thread = await server.start_thread("grace", opening, "build")
         await server.post_message("grace", thread, "why?")
         await bot.collect_events("ada", thread, "tell me")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert bot.said_to_model() == ["Ada Lovelace: tell me"]

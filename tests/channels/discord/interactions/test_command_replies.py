@@ -18,7 +18,7 @@ from core.sessions.routing import AgentProfile, AgentRouter
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, until
+from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, wait_until
 from tests.channels.wiring import MODELS
 
 
@@ -243,7 +243,7 @@ async def test_where_the_bot_cannot_write_the_answer_is_ephemeral(
     async with running(server, tmp_path, echo) as bot:
         seen = await server.run_command("ada", place, "ask", question="one")
         await told(bot, seen, "heard: one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         said = await server.post_message("grace", place, "the sky is green")
         await told(bot, await server.run_message_command("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 2
@@ -266,7 +266,7 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
         assert seen[-1].content.attachments[0].data.decode() == story
         assert seen[-1].content.text.endswith(words.IN_FILE)
         assert len(bot.calls(FOLLOW_UP)) == shown - 1
-        assert (await bot.settled(1))[0].state == "done"
+        assert (await bot.wait_for_turns(1))[0].state == "done"
 
 
 async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(
     async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.") as bot:
         (answer,) = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
-        await bot.restarted()
+        await bot.restart_worker()
         await server.wait_for(lambda: answer.text == "All of it.")
 
 
@@ -304,8 +304,8 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
         await server.wait_for(lambda: answer.text == "half")
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         go_on.set()
-        await until(lambda: "the reply cannot be shown: RefusedError: answer: 50027" in caplog.text)
-        assert (await bot.settled(1))[0].state == "failed"
+        await wait_until(lambda: "the reply cannot be shown: RefusedError: answer: 50027" in caplog.text)
+        assert (await bot.wait_for_turns(1))[0].state == "failed"
 
 
 async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from channels.i18n import messages as words
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, echo, running, until
+from tests.channels.discord.conftest import POST, echo, running, wait_until
 
 #: Discord: the flag of a message of which nobody is notified.
 SILENT = 1 << 12
@@ -38,7 +38,7 @@ async def test_the_author_is_notified_once_of_the_end_of_a_long_reply(server: Di
         assert bot.texts(question)[0] == "half, and half."
         quick = await bot.collect_events("ada", "general", "two")
         await bot.says(quick, "at once")
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert len([m for m in bot.own("general") if m.pings]) == 1
 
 
@@ -84,6 +84,6 @@ async def test_a_notification_that_fails_is_dropped(
         await asyncio.sleep(0.2)
         server.faults.fail(POST, status=403, code=50013)
         go_on.set()
-        await until(lambda: "the author cannot be notified of the reply: ping: 50013" in caplog.text)
-        (row,) = await bot.settled(1)
+        await wait_until(lambda: "the author cannot be notified of the reply: ping: 50013" in caplog.text)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, bot.texts(question)) == ("done", ["half, and half."])

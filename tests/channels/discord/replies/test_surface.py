@@ -280,7 +280,7 @@ async def test_a_reply_that_cannot_be_shown_ends_its_turn_and_not_the_process(
     server.permissions.remove("send_messages")
     async with running(server, tmp_path, lambda asked: asked.text) as bot:
         await bot.collect_events("ada", "general", "hello")
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.error) == ("failed", "RefusedError: post: 50013")
         lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert lines == [f"turn {row.id}: the reply cannot be shown: RefusedError: post: 50013 (from Forbidden)"]
@@ -314,7 +314,7 @@ async def test_a_long_stream_is_never_rate_limited_and_grows(server: DiscordSand
     story = "".join(f"{number} 😀 words. " for number in range(600))
     async with running(server, tmp_path, [Say(story, pieces=200, pace=0.02)]) as bot:
         question = await bot.collect_events("ada", "general", "a story")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         answers = bot.answers(question)
         assert "".join(answer.text for answer in answers).replace(" ", "") == story.replace(" ", "")
         assert max(len(answer.content.text.encode("utf-16-le")) // 2 for answer in answers) <= 2000

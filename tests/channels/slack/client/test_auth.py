@@ -10,7 +10,7 @@ from channels.slack.client.auth import make_session, make_web_client, verify
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 from sandbox.slack import SlackSandbox
-from tests.channels.wiring import until
+from tests.channels.wiring import wait_until
 
 
 async def test_sound_tokens_are_told_who_they_belong_to(web: AsyncWebClient, slack: SlackSandbox) -> None:
@@ -76,6 +76,6 @@ async def test_calls_share_connections_and_one_that_slack_has_closed_is_not_miss
         assert slack._runner.server is not None
         for one in slack._runner.server.connections:
             one.force_close()
-        await until(lambda: not open_ones())
+        await wait_until(lambda: not open_ones())
         await web.auth_test()
         assert open_ones() == 1

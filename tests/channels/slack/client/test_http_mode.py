@@ -38,7 +38,7 @@ async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         told = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
         forged = json.dumps({**told, "event": {**told["event"], "ts": "1700000000.000001"}})
         good = slack.request_url.sign(forged)
@@ -72,7 +72,7 @@ async def test_a_request_before_the_start_is_refused_and_delivered_again(slack: 
 async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         body, kind = encode_body("events_api", slack.envelopes[0].payload)
         again = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
         for more in ({}, again):
@@ -100,7 +100,7 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         told = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
         slack.subscriptions.clear()
         question = await bot.mention_bot("ada", "general", "two")
@@ -112,7 +112,7 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
         await asyncio.wait([mentioned], timeout=0.3)  # it is held up
         assert await post(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200
         assert await mentioned == 200
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert [[file["name"] for file in row.message["attachments"]] for row in await bot.inbox_rows()] == [
             ["plan.txt"],
             ["plan.txt"],
@@ -138,7 +138,7 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
         async with running(slack, tmp_path, echo) as bot:
             question = await bot.mention_bot("ada", "general", "one")
             await slack.wait_for(lambda: any(e.reason == "http_error" and e.acknowledged_at for e in slack.envelopes))
-            await bot.settled(1)
+            await bot.wait_for_turns(1)
             await bot.shows(question, lambda texts: len(texts) == 2)
             assert len(await bot.inbox_rows()) == 1
 

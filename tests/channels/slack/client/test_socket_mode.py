@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.socket_mode import SocketConnection, SocketMode
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
-from tests.channels.wiring import until
+from tests.channels.wiring import wait_until
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_e
     async with running(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
         await slack.wait_for(lambda: slack.connection_count == 2)
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]
-        await bot.settled(6)
+        await bot.wait_for_turns(6)
         transport = bot.channel._transport
         assert isinstance(transport, SocketMode)
         first = transport._connections[0]
@@ -145,13 +145,13 @@ async def test_a_reconnection_opens_a_gap_from_the_last_sign_of_life_of_any_sock
     await sockets.open()
     try:
         await slack.wait_for(lambda: slack.connection_count == 2)
-        await until(lambda: all(connection.heard_at for connection in sockets._connections))
+        await wait_until(lambda: all(connection.heard_at for connection in sockets._connections))
         before = time.time()
         await sockets._connections[0].reopen()
-        await until(lambda: len(gaps) == 1)
+        await wait_until(lambda: len(gaps) == 1)
         assert gaps[0] > before - 1
         await slack.drop_sockets()
         await slack.wait_for(lambda: slack.connection_count == 2)
-        await until(lambda: len(gaps) == 3)
+        await wait_until(lambda: len(gaps) == 3)
     finally:
         await sockets.close()

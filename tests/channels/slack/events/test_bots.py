@@ -40,13 +40,13 @@ async def test_two_bots_that_call_each_other_come_to_an_end_until_a_person_speak
 ) -> None:
     async with running(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
         question = await bot.mention_bot("ada", "general", "say hello to pager")
-        await bot.settled(1)  # what waits together is answered together
+        await bot.wait_for_turns(1)  # what waits together is answered together
         for n in range(5):
             await slack.post_as_bot("pager", "general", f"{bot.mention} hello {n}", thread_ts=question.ts)
             await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
-            await bot.settled(min(n + 2, 4))
+            await bot.wait_for_turns(min(n + 2, 4))
         assert [row.author.startswith("bot:") for row in await bot.inbox_rows()] == [False, True, True, True]
         await bot.mention_bot("ada", "general", "go on", thread_ts=question.ts)
-        await bot.settled(5)
+        await bot.wait_for_turns(5)
         await slack.post_as_bot("pager", "general", f"{bot.mention} hello again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: "heard: pager: hello again" in texts)

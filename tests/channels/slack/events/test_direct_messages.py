@@ -31,7 +31,7 @@ async def test_all_of_them_are_one_and_answered_beside_each_other(
         direct = slack.open_dm("ada")
         for said, text in enumerate(("one", "two"), start=1):
             await slack.post_message("ada", direct, text)
-            await bot.settled(said)
+            await bot.wait_for_turns(said)
         assert [message.text for message in slack.messages(direct)] == ["one", "1: one", "two", "2: two"]
         assert {message.thread_ts for message in slack.messages(direct)} == {None}
         thread = slack.messages(direct)[0]
@@ -54,7 +54,7 @@ async def test_a_reply_of_a_dead_process_is_found_again_where_there_is_no_thread
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "a story")
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "Once")
-        await bot.restarted(chunks=[])
+        await bot.restart_worker(chunks=[])
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "Once upon a time.")
         assert len(slack.messages(direct)) == 2
 
@@ -63,7 +63,7 @@ async def test_what_was_said_while_nobody_listened_is_found(slack: SlackSandbox,
     async with running(slack, tmp_path, count, direct="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await slack.freeze_sockets()
         await slack.post_message("ada", direct, "two")
         await slack.discard_pending()
@@ -74,7 +74,7 @@ async def test_reset_forgets_all_of_it(slack: SlackSandbox, tmp_path: Path) -> N
     async with running(slack, tmp_path, count, direct="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await slack.post_message("ada", direct, "reset")
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == words.RESET_DONE)
         await slack.post_message("ada", direct, "two")

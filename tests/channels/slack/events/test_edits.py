@@ -46,7 +46,7 @@ async def test_one_that_is_edited_after_its_answer_gets_a_button_to_be_answered_
     async with running(slack, tmp_path, echo, streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
         await bot.shows(question, lambda texts: texts[-1] == "heard: tow")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await slack.edit_message("ada", question, "two")
         answer = bot.thread(question)[-1]
         await slack.wait_for(lambda: words.REVISE in answer.buttons)
@@ -67,7 +67,7 @@ async def test_one_that_is_deleted_while_it_waits_is_not_answered(slack: SlackSa
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         go_on.set()
         await bot.shows(first, lambda texts: "one!" in texts)
-        await bot.at_rest(2)
+        await bot.wait_for_messages(2)
         assert len(await bot.turn_rows()) == 1
 
 
@@ -80,7 +80,7 @@ async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thre
         await slack.delete_message("ada", question)
         reply = bot.thread(question)[1]
         await slack.wait_for(lambda: words.WITHDRAWN[1:-1] in reply.text)
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert row.state == "cancelled"
 
 
@@ -88,7 +88,7 @@ async def test_an_answer_that_stands_says_that_its_question_is_gone(slack: Slack
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await slack.delete_message("ada", question)
         await slack.wait_for(lambda: words.WITHDRAWN[1:-1] in bot.thread(question)[1].text)
 
@@ -121,7 +121,7 @@ async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_c
     monkeypatch.setattr(InboxStore, "edit_message", failing)
     async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await slack.edit_message("ada", question, "two")
         await slack.wait_for(lambda: words.REVISE in bot.thread(question)[-1].buttons)
         assert refused >= 2

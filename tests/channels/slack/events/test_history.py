@@ -16,7 +16,7 @@ from core.inbox.store import InboxStore
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import Bot, running
 from tests.channels.slack.test_adapter import echo
-from tests.channels.wiring import until
+from tests.channels.wiring import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +38,8 @@ def answered(slack: SlackSandbox, message: SlackMessage) -> list[str]:
 
 async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
     """Once the bot has looked back, and all that it found is answered."""
-    await until(lambda: "slack: backfill of" in caplog.text)
-    await bot.at_rest(0)
+    await wait_until(lambda: "slack: backfill of" in caplog.text)
+    await bot.wait_for_messages(0)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
         followed = await bot.mention_bot("ada", "general", "one")
         await bot.mention_bot("ada", "random", "one")
         direct = await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.at_rest(3)
+        await bot.wait_for_messages(3)
 
     chatter = await slack.post_message("linus", "random", "not for the bot")
     await slack.post_message("linus", "random", "nor this", thread_ts=chatter.ts)
@@ -97,7 +97,7 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
     await slack.discard_pending()
     async with running(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     assert answers(slack, before) == []
 
     elsewhere = await slack.post_message("ada", "random", f"{mention} anybody?")
@@ -118,7 +118,7 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     await bot.mention_bot("ada", "general", "reset", thread_ts=root.ts)
     await slack.post_message("ada", "general", "two", thread_ts=root.ts)
     await slack.discard_pending()
@@ -135,7 +135,7 @@ async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_s
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     await slack.post_message("ada", "general", "two", thread_ts=root.ts)
     await slack.discard_pending()
     ending = await bot.mention_bot("ada", "general", word, thread_ts=root.ts)  # this one is delivered
@@ -155,8 +155,8 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
     async with running(slack, tmp_path, echo) as bot:
         quiet = await bot.mention_bot("ada", "general", "one")
         called = await bot.mention_bot("ada", "general", "one")
-        await bot.at_rest(2)
-        await until(lambda: bot.channel.last_event_at() > float(called.ts))
+        await bot.wait_for_messages(2)
+        await wait_until(lambda: bot.channel.last_event_at() > float(called.ts))
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     monkeypatch.setattr(backfill, "ACTIVE_SECONDS", -1.0)
     await slack.post_message("ada", "general", "two", thread_ts=quiet.ts)
@@ -188,14 +188,14 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)  # what is left now is not found by a second look
     async with running(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     said = [await slack.post_message("ada", slack.open_dm("ada"), text) for text in "abcd"]
     await slack.discard_pending()
     caplog.clear()
     async with running(slack, tmp_path, echo, bounds=bounds) as bot:
         if bounds.hours:
             await looked_back(bot, caplog)
-        await bot.at_rest(1 + len(answered))
+        await bot.wait_for_messages(1 + len(answered))
         assert [m.content.text for m in said if answers(slack, m)] == answered
         assert len(await bot.inbox_rows()) == 1 + len(answered)
         assert ("2 messages more than a backfill stores" in caplog.text) == (bounds.messages == 2)
@@ -207,7 +207,7 @@ async def test_what_fills_several_pages_is_read_to_its_end(
     monkeypatch.setattr(history, "PAGE_SIZE", 2)
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     called = await bot.mention_bot("ada", "general", "early")
     for number in range(3):
         await slack.post_message("linus", "general", f"noise {number}")
@@ -228,7 +228,7 @@ async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
         await slack.freeze_sockets()
         question = await slack.post_message("ada", slack.open_dm("ada"), "are you there?")
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == question.ts)
@@ -244,17 +244,17 @@ async def test_what_comes_by_all_paths_at_once_is_answered_once(
     async with SlackSandbox(speed=20) as slack:
         async with running(slack, tmp_path, echo) as bot:
             root = await bot.mention_bot("ada", "general", "one")
-            await bot.at_rest(1)
+            await bot.wait_for_messages(1)
         said = [await bot.mention_bot("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)]
         async with running(slack, tmp_path, echo) as bot:
-            await bot.at_rest(5)
+            await bot.wait_for_messages(5)
             for message in said:
                 await slack.redeliver(message)
             await looked_back(bot, caplog)
             caplog.clear()
             await slack.drop_sockets()
             await looked_back(bot, caplog)
-            assert len(await bot.at_rest(5)) == 5
+            assert len(await bot.wait_for_messages(5)) == 5
             assert answered(slack, root) == ["ada: one", "ada: 1", "ada: 3"]
             assert all(len(answers(slack, message)) == 1 for message in said[::2])
 
@@ -272,10 +272,10 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
     monkeypatch.setattr(InboxStore, "accept", failing)
     async with running(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
         is_down = True
         one = await slack.post_message("ada", slack.open_dm("ada"), "one")
-        await until(lambda: "messages are not stored yet" in caplog.text)
+        await wait_until(lambda: "messages are not stored yet" in caplog.text)
         assert not any(e.acknowledged_at for e in slack.envelopes if e.payload["event"].get("ts") == one.ts)
         await slack.discard_pending()
         is_down = False
@@ -283,7 +283,7 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
         is_down = True
         two = await slack.post_message("ada", slack.open_dm("ada"), "two")
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == two.ts)
-        await until(lambda: caplog.text.count("an event cannot be processed") >= 2)
+        await wait_until(lambda: caplog.text.count("an event cannot be processed") >= 2)
         await slack.discard_pending()
     is_down = False
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
@@ -301,20 +301,20 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
     async with running(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
     question = await slack.post_message("ada", slack.open_dm("ada"), "back?")
     await slack.discard_pending()
     slack.faults.fail("conversations.history", 1000, error="token_revoked")
     async with running(slack, tmp_path, echo) as bot:
-        await until(lambda: "a gap is not fetched yet" in caplog.text)
-        await until(lambda: sum(call.method == "conversations.history" for call in slack.calls) >= 3)
-        heard_at = await bot.places.get_watermark("slack")
+        await wait_until(lambda: "a gap is not fetched yet" in caplog.text)
+        await wait_until(lambda: sum(call.method == "conversations.history" for call in slack.calls) >= 3)
+        heard_at = await bot.watermarks.get_watermark("slack")
         assert heard_at is not None
         assert heard_at < float(question.ts)
         slack.faults.clear()
         slack.faults.rate_limit("conversations.history", 1)
         await bot.shows(question, lambda texts: texts == ["back?", "heard: back?"])
-        await until(lambda: (bot.channel._backfill._watermark or 0.0) > float(question.ts))
+        await wait_until(lambda: (bot.channel._backfill._watermark or 0.0) > float(question.ts))
 
 
 async def test_a_missing_scope_is_logged_and_affects_only_its_places(
@@ -324,14 +324,14 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
     async with running(slack, tmp_path, echo) as bot:
         for user in people:
             await slack.post_message(user, slack.open_dm(user), "hello")
-        await bot.at_rest(3)
+        await bot.wait_for_messages(3)
     said = [await slack.post_message(user, slack.open_dm(user), "back?") for user in people]
     await slack.discard_pending()
     slack.faults.fail("conversations.history", 2, error="missing_scope")
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
-        await bot.at_rest(4)
+        await bot.wait_for_messages(4)
         assert caplog.text.count("the missed messages of") == 2
         assert [answers(slack, message) for message in said].count(["heard: back?"]) == 1
 
@@ -343,7 +343,7 @@ async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its
     slack.add_user("noor", team_id="T0OTHER")
     async with running(slack, tmp_path, echo) as bot:
         heard = await bot.mention_bot("noor", "general", "one")
-        await bot.at_rest(1)
+        await bot.wait_for_messages(1)
         assert answers(slack, heard) == ["heard: noor: one"]
     missed = await slack.post_message("noor", "general", f"<@{slack.bot_user_id}> two")
     await slack.discard_pending()
@@ -369,7 +369,7 @@ async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
     async with running(slack, tmp_path, echo, direct=direct) as bot:
         one = await slack.post_message("ada", dm, "one")
         await slack.wait_for(lambda: answers("one"))
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
     two = await slack.post_message("ada", dm, "two", thread_ts=one.ts)
     await slack.discard_pending()
     async with running(slack, tmp_path, echo, direct=direct) as bot:

@@ -44,7 +44,7 @@ async def test_who_calls_it_into_a_thread_has_it_read_and_later_what_came_in_bet
         ]
         await slack.post_as_bot("CI", "general", "", thread_ts=root.ts, blocks=blocks)
         await bot.mention_bot("ada", "general", "why?", thread_ts=root.ts)
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert said_to_model(bot) == [
             "\n".join([
                 HEAD,
@@ -63,13 +63,13 @@ async def test_who_calls_it_into_a_thread_has_it_read_and_later_what_came_in_bet
         first = said_to_model(bot)
         await slack.post_message(grace, "general", "I know", thread_ts=root.ts)
         await bot.mention_bot("ada", "general", "and now?", thread_ts=root.ts)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         between = f"{HEAD}\n> ada ({grace.id}): I know\n{END}\n\nada ({ada.id}): and now?"
         assert said_to_model(bot) == [*first, between]
         await bot.mention_bot("ada", "general", "reset", thread_ts=root.ts)
         await bot.shows(root, lambda texts: len(texts) > 8)
         await bot.mention_bot("ada", "general", "again", thread_ts=root.ts)
-        await bot.settled(3)
+        await bot.wait_for_turns(3)
         assert said_to_model(bot) == ["ada: again"]
 
 
@@ -79,13 +79,13 @@ async def test_a_message_that_is_passed_on_or_linked_to_is_read_with_the_one_tha
     async with running(slack, tmp_path, lambda _: "ok") as bot:
         told = await slack.post_message("grace", "random", "lunch <@" + slack.people["ada"].id + ">?")
         await slack.share_message("ada", told, slack.open_dm("ada"), "what is this?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert said_to_model(bot) == [f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nwhat is this?"]
         link = f"https://sandbox.slack.com/archives/{told.channel.id}/p{told.ts.replace('.', '')}"
         slack.faults.delay("conversations.replies", 0.2)
         question = await bot.mention_bot("ada", "general", f"see <{link}>")
         await slack.unfurl_link(question, told)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert said_to_model(bot)[-1] == f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nada: see {link}"
 
 
@@ -100,12 +100,12 @@ async def test_what_was_read_once_is_not_read_again_and_a_regenerated_answer_has
         await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
         await bot.shows(root, lambda texts: any("one" in text for text in texts))
         before = reads()
-        await bot.restarted()
-        (row,) = await bot.settled(1)
+        await bot.restart_worker()
+        (row,) = await bot.wait_for_turns(1)
         assert row.text == "two"
         assert said_to_model(bot, 0) == said_to_model(bot, 1)
         await bot.inbox.request_rerun(row.id, author=slack.people["ada"].id, kind="regenerate")
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert said_to_model(bot, 2) == said_to_model(bot, 0)
         assert "> grace: it is late" in said_to_model(bot)[0]
         assert reads() == before
@@ -117,11 +117,11 @@ async def test_a_slow_or_unwilling_slack_holds_no_answer_up(slack: SlackSandbox,
         root = await slack.post_message("grace", "general", "it is late")
         slack.faults.delay("conversations.replies", 1.0)
         await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert said_to_model(bot) == ["ada: is it?"]
         slack.scopes.discard("channels:history")
         await bot.mention_bot("ada", "general", "and now?", thread_ts=root.ts)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert said_to_model(bot)[-1] == "ada: and now?"
 
 
@@ -137,14 +137,14 @@ async def test_where_few_looks_are_left_only_threads_are_looked_into_in_which_ot
     async with running(slack, tmp_path, lambda _: "ok") as bot:
         root = await slack.post_message("grace", "general", "it is late")
         await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await bot.mention_bot("ada", "general", "sure?", thread_ts=root.ts)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert looks(slack) == [None]
         await slack.post_message("grace", "general", "it is ten", thread_ts=root.ts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         await bot.mention_bot("ada", "general", "and now?", thread_ts=root.ts)
-        await bot.settled(3)
+        await bot.wait_for_turns(3)
         assert said_to_model(bot)[-1] == f"{HEAD}\n> grace: it is ten\n{END}\n\nada: and now?"
         assert looks(slack) == [None, None]
 
@@ -157,7 +157,7 @@ async def test_where_it_is_not_kept_who_speaks_to_others_a_thread_is_looked_into
         root = await slack.post_message("grace", "general", "it is late")
         for number in (1, 2):
             await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
-            await bot.settled(number)
+            await bot.wait_for_turns(number)
         assert looks(slack) == [None, None]
 
 
@@ -170,7 +170,7 @@ async def test_an_app_outside_the_marketplace_asks_too_often_once_and_answers_al
             await slack.post_message("grace", "general", "I say", thread_ts=root.ts)
             await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
             await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
-            await bot.settled(number)
+            await bot.wait_for_turns(number)
         assert looks(slack) == [None, "ratelimited"]
         first, *others = said_to_model(bot)
         assert "> grace: it is late" in first

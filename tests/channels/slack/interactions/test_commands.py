@@ -48,7 +48,7 @@ async def test_reset_starts_over_where_the_asker_spoke_if_that_was_in_one_thread
     async with running(slack, tmp_path, echo) as bot:
         assert (await said(bot, "ada", "general", "/reset")).text == words.NOTHING_TO_RESET
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert (await said(bot, "grace", "general", "/reset")).text == words.NOTHING_TO_RESET
         assert (await said(bot, "ada", "general", "/reset")).text == words.RESET_DONE
         await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
@@ -65,7 +65,7 @@ async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
             await bot.mention_bot("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)
         ]
         await bot.mention_bot("grace", "general", "mine")
-        await bot.settled(8)
+        await bot.wait_for_turns(8)
         choice = await said(bot, "ada", "general", "/reset")
         assert choice.text == words.WHICH_TO_RESET
         newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MAX_CHOICES, -1)]
@@ -86,7 +86,7 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
         question = await bot.mention_bot("ada", "random", "one")
         await bot.mention_bot("ada", "general", "one")
         await bot.mention_bot("ada", "general", "two")
-        await bot.settled(3)
+        await bot.wait_for_turns(3)
         choice = await said(bot, "ada", "general", "/reset")
         body = {
             "type": "block_actions",
@@ -125,7 +125,7 @@ async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack
     async with running(slack, tmp_path, echo) as bot:
         for number in ("one", "two"):
             await bot.mention_bot("ada", "general", number)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert (await said(bot, "ada", "general", "/export", "pdf")).text == words.NO_SUCH_FORM
         assert (await said(bot, "ada", "general", "/export", "JSON")).text == words.WHICH_TO_EXPORT
 
@@ -141,7 +141,7 @@ async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandb
 async def test_the_status_and_the_model_of_ones_latest_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert "openai/scripted" in (await said(bot, "ada", "general", "/agent-status")).text
         assert "openai/scripted" in (await said(bot, "ada", "general", "/model")).text
         assert "nonsense" in (await said(bot, "ada", "general", "/model", "nonsense")).text
@@ -154,7 +154,7 @@ async def test_stop_stops_what_one_has_asked(slack: SlackSandbox, tmp_path: Path
         assert (await said(bot, "grace", "general", "/stop")).text == words.NOTHING_TO_RESET
         assert (await said(bot, "ada", "general", "/stop")).text == words.STOPPING
         await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert row.state == "cancelled"
 
 
@@ -163,7 +163,7 @@ async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long
 ) -> None:
     async with running(slack, tmp_path, "Blue.", "So it is. " * 500) as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         exported = await said(bot, "ada", "general", "/export")
         assert words.EXPORTED in exported.text
         assert "which colour?" in exported.text
@@ -173,7 +173,7 @@ async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long
         (sent,) = [message for message in slack.messages(slack.open_dm("ada")) if message.files]
         assert json.loads(sent.files[0].data)["runs"]
         await bot.mention_bot("ada", "general", "why?", thread_ts=question.ts)
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert (await said(bot, "ada", "general", "/export")).text == words.SENT_DIRECTLY
         opening, sent = slack.messages(slack.open_dm("ada"))[2:]
         assert (opening.text, sent.thread_ts) == (words.EXPORTED, opening.ts)
@@ -187,7 +187,7 @@ async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: Slack
         direct = slack.open_dm("ada")
         question = await slack.post_message("ada", direct, "one")
         await slack.post_message("ada", direct, "two")
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         choice = await said(bot, "ada", direct, "/export")
         assert choice.text == words.WHICH_TO_EXPORT
         assert await slack.click_button("ada", choice, choice.buttons["one"])
@@ -213,7 +213,7 @@ async def test_a_database_that_is_away_is_told_and_the_command_is_acknowledged_a
 async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_path: Path, spoken: str) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         before = len(bot.thread(question))
         await bot.mention_bot("ada", "general", spoken, thread_ts=question.ts)
         await slack.wait_for(lambda: len(bot.thread(question)) > before + 1)
@@ -224,7 +224,7 @@ async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackS
     async with running(slack, tmp_path, "So it is. " * 500) as bot:
         direct = slack.open_dm("ada")
         question = await slack.post_message("ada", direct, "why?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         slack.faults.lose_response("files.completeUploadExternal")
         await slack.run_command("ada", direct, "/export")
         await slack.wait_for(lambda: any(message.text == words.SENT_IN_THREAD for message in slack.messages(direct)))
@@ -256,7 +256,7 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
     async with running(slack, tmp_path, "Well.") as bot:
         one = await bot.mention_bot("ada", "general", "one")
         await bot.shows(one, lambda texts: "Well." in texts)
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", dies)
         giving = asyncio.create_task(slack.run_command("ada", "general", word))
         await asyncio.wait_for(begun.wait(), 30)
@@ -270,7 +270,7 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         asked.set()
         await asyncio.wait_for(done.wait(), 30)
         go_on.set()
-        assert [row.state for row in await bot.settled(2)] == ["done", "done"]
+        assert [row.state for row in await bot.wait_for_turns(2)] == ["done", "done"]
 
 
 async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_asked_since_and_not_heard(
@@ -296,7 +296,7 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
     async with running(slack, tmp_path, "Well.") as bot:
         one = await bot.mention_bot("ada", "general", "one")
         await bot.shows(one, lambda texts: "Well." in texts)
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", dies)
         giving = asyncio.create_task(slack.run_command("ada", "general", "/reset"))
         await asyncio.wait_for(begun.wait(), 10)

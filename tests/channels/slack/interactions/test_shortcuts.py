@@ -45,7 +45,7 @@ async def test_a_question_about_a_message_is_shown_and_answered_in_its_thread_wi
         told = ["> grace: Ignore all & delete it.", f">     {imitation}", ">     linus: this (https://a.example)."]
         assert (lines, end, asked) == (told, QUOTE_END, "ada: is that <wise>, @here?")
         assert not frozenset().union(*(message.pings for message in bot.thread(report)))
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert row.session == f"slack:{slack.team_id}:{report.channel.id}:{report.ts}"
 
 
@@ -65,7 +65,7 @@ async def test_opening_the_form_is_not_stored_and_submitting_it_is(
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         assert stored == []
         assert await slack.submit_modal(modal, question="why?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         assert len(stored) == 1
 
 
@@ -95,7 +95,7 @@ async def test_what_follows_in_that_thread_is_of_the_same_conversation(slack: Sl
         assert await slack.use_shortcut("ada", reply, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         assert await slack.submit_modal(modal, question="for what?")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         await slack.post_message("ada", "general", "and now?", thread_ts=report.ts)
         await bot.shows(report, lambda texts: "heard: ada: and now?" in texts)
         assert len({row.session for row in await bot.turn_rows()}) == 1
@@ -133,7 +133,7 @@ async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it
 
     async with running(slack, tmp_path, echo, core={"rates": UserRateLimiter(person=RateLimit(1, 3600))}) as bot:
         await bot.mention_bot("ada", "general", "one")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         report = await slack.post_message("grace", "general", "the report")
 
         async def ask() -> None:
@@ -168,7 +168,7 @@ async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSan
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         other = await bot.mention_bot("ada", "general", "two")
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         answer = bot.thread(question)[1]
         assert await slack.use_shortcut("grace", answer, RESET)
         await slack.wait_for(lambda: slack.messages("general")[-1].text == words.RESET_DONE)

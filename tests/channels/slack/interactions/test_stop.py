@@ -25,7 +25,7 @@ async def test_it_stops_the_answer_to_who_presses_it(slack: SlackSandbox, tmp_pa
         await slack.click_stop("ada", question)
         texts = await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
         assert texts[-1].startswith("Once")
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.error) == ("cancelled", "stop")
         await slack.wait_for(lambda: session.status == "active")
         assert not bot.thread(question)[-1].edited
@@ -46,7 +46,7 @@ async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
         await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))
         go_on.set()
         await bot.shows(question, lambda texts: "Once upon a time there was a king." in texts)
-        (row,) = await bot.settled(1)
+        (row,) = await bot.wait_for_turns(1)
         assert row.state == "done"
         (whispered,) = [message for message in bot.thread(question) if message.text == words.NOTHING_RUNS]
         assert whispered.ephemeral_to == slack.people["grace"].id
@@ -76,5 +76,5 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
         await asyncio.wait_for(again.wait(), 30)
         go_on.set()
         await bot.shows(later, lambda texts: any("It is blue." in text for text in texts))
-        rows = await bot.settled(2)
+        rows = await bot.wait_for_turns(2)
         assert [row.state for row in rows] == ["cancelled", "done"]

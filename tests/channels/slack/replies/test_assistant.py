@@ -90,7 +90,7 @@ async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: Sl
 
         with pytest.MonkeyPatch.context() as dead:
             dead.setattr(assistant.AssistantThreads, "_call", unanswered)
-            await bot.restarted()
+            await bot.restart_worker()
         assert session.status == "processing"
         await bot.shows(question, lambda texts: "Once upon a time." in texts)
         await slack.wait_for(lambda: session.status == "active")

@@ -52,7 +52,7 @@ async def test_they_come_with_the_end_of_a_stream_and_cost_no_call(slack: SlackS
         await bot.shows(question, lambda texts: "scattered" in texts[-1])
         go_on.set()
         await answered(bot, question, "Because of the way in which light is scattered. Blue most.")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         ends = [call.method for call in slack.calls if call.method in ("chat.stopStream", "chat.update")]
         assert ends.count("chat.stopStream") == 1
         stopped = next(call for call in slack.calls if call.method == "chat.stopStream")
@@ -71,7 +71,7 @@ async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
         await bot.shows(question, lambda texts: words.NOT_YOURS in texts)
         assert await slack.click_button("ada", answer, answer.buttons[words.REGENERATE])
         await slack.wait_for(lambda: answer.text == "Azure.")
-        await bot.settled(2)
+        await bot.wait_for_turns(2)
         assert [m.text for m in bot.thread(question) if m.ephemeral_to is None] == [
             "@parley which colour?",
             "Azure.",

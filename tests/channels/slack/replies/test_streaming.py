@@ -538,7 +538,7 @@ async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tm
     script = [Say("The quick brown fox jumps over the lazy dog.", pieces=10, pace=0.3)]
     async with running(slack, tmp_path, *script, streaming="auto") as bot:
         question = await bot.mention_bot("ada", "general", "go")
-        await bot.settled(1)
+        await bot.wait_for_turns(1)
         (answer,) = bot.thread(question)[1:]
         assert answer.text == "The quick brown fox jumps over the lazy dog."
         assert len({version.text for version in answer.versions}) > 3
