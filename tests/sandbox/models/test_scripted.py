@@ -79,7 +79,7 @@ SCRIPT: list[Step] = [
 ]
 
 
-async def test_openais_client_reads_a_whole_answer() -> None:
+async def test_openais_client_reads_a_complete_response() -> None:
     async with ScriptedOpenAI([SCRIPT]) as server, openai_client(server) as client:
         completion = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])
     [choice] = completion.choices
@@ -102,7 +102,7 @@ async def test_openais_client_reads_a_stream() -> None:
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
 
-async def test_openais_client_sees_the_models() -> None:
+async def test_openais_client_lists_the_models() -> None:
     async with ScriptedOpenAI(models=["a", "b/c"]) as server, openai_client(server) as client:
         assert [model.id async for model in client.models.list()] == ["a", "b/c"]
         assert (await client.models.retrieve("b/c")).id == "b/c"
@@ -110,7 +110,7 @@ async def test_openais_client_sees_the_models() -> None:
             await client.models.retrieve("d")
 
 
-async def test_googles_client_reads_a_whole_answer() -> None:
+async def test_googles_client_reads_a_complete_response() -> None:
     async with ScriptedGemini([SCRIPT]) as server, gemini_client(server) as client:
         response = await client.models.generate_content(model="m", contents="Hi")
     assert response.text == "Hello world"
@@ -126,7 +126,7 @@ async def test_googles_client_reads_a_stream() -> None:
     assert [text for text in texts if text] == ["Hell", "o wo", "rld"]
 
 
-async def test_googles_client_sees_the_models() -> None:
+async def test_googles_client_lists_the_models() -> None:
     async with ScriptedGemini(models=["a"]) as server, gemini_client(server) as client:
         assert [model.name async for model in await client.models.list()] == ["models/a"]
         assert (await client.models.get(model="a")).name == "models/a"
@@ -134,7 +134,7 @@ async def test_googles_client_sees_the_models() -> None:
             await client.models.get(model="b")
 
 
-async def test_anthropics_client_reads_a_whole_answer() -> None:
+async def test_anthropics_client_reads_a_complete_response() -> None:
     async with ScriptedAnthropic([SCRIPT]) as server, anthropic_client(server) as client:
         message = await client.messages.create(model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}])
     thought, text, call = message.content
@@ -148,7 +148,7 @@ async def test_anthropics_client_reads_a_whole_answer() -> None:
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (8, 1, 6)
 
 
-async def test_anthropics_client_puts_a_stream_together() -> None:
+async def test_anthropics_client_reads_a_stream() -> None:
     signed = [Think("Hm.", pieces=2, signature=b"sig="), Think("", signature=b"data=")]
     async with (
         ScriptedAnthropic([[*signed, *SCRIPT[1:]]]) as server,
@@ -168,7 +168,7 @@ async def test_anthropics_client_puts_a_stream_together() -> None:
     assert message.usage.output_tokens == 6
 
 
-async def test_anthropics_client_sees_the_models() -> None:
+async def test_anthropics_client_lists_the_models() -> None:
     async with ScriptedAnthropic(models=["a", "b"]) as server, anthropic_client(server) as client:
         assert [model.id async for model in client.models.list()] == ["a", "b"]
         assert (await client.models.retrieve("b")).id == "b"
@@ -176,7 +176,7 @@ async def test_anthropics_client_sees_the_models() -> None:
             await client.models.retrieve("d")
 
 
-async def test_anthropics_client_is_told_of_an_overload_within_a_stream() -> None:
+async def test_anthropics_client_reads_an_overload_error_in_a_stream() -> None:
     async with ScriptedAnthropic([[Say("Hel"), Fail(529)]]) as server, anthropic_client(server) as client:
         stream = await client.messages.create(
             model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}], stream=True
@@ -187,7 +187,7 @@ async def test_anthropics_client_is_told_of_an_overload_within_a_stream() -> Non
 
 
 @each
-async def test_a_script_may_be_a_function_of_what_is_asked(kind: Callable[..., Server]) -> None:
+async def test_a_script_can_be_a_function_of_the_request(kind: Callable[..., Server]) -> None:
     def script(asked: ReceivedRequest) -> str:
         return f"{asked.text}!"
 
@@ -199,7 +199,7 @@ async def test_a_script_may_be_a_function_of_what_is_asked(kind: Callable[..., S
 
 
 @each
-async def test_turns_are_played_in_order_and_more_may_be_added(kind: Callable[..., Server]) -> None:
+async def test_turns_are_played_in_order_and_can_be_added(kind: Callable[..., Server]) -> None:
     async with kind(["first"]) as server:
         server.add_turns("second", [Say("third")])
         for word in ("first", "second", "third"):
@@ -211,7 +211,7 @@ async def test_turns_are_played_in_order_and_more_may_be_added(kind: Callable[..
 
 
 @each
-async def test_only_the_right_key_is_accepted(kind: Callable[..., Server]) -> None:
+async def test_only_the_api_key_is_accepted(kind: Callable[..., Server]) -> None:
     async with kind(["ok"], api_key="right") as server:
         status, body = await post(server)
     assert status in (400, 401)
@@ -220,7 +220,7 @@ async def test_only_the_right_key_is_accepted(kind: Callable[..., Server]) -> No
 
 
 @each
-async def test_a_failure_has_the_vendors_shape(kind: Callable[..., Server]) -> None:
+async def test_an_error_has_the_vendors_format(kind: Callable[..., Server]) -> None:
     async with kind([Fail(503, "overloaded", retry_after=2), Fail(500, body="oops")]) as server:
         status, body = await post(server, stream=True)
         assert (status, json.loads(body)["error"]["message"]) == (503, "overloaded")
@@ -229,14 +229,14 @@ async def test_a_failure_has_the_vendors_shape(kind: Callable[..., Server]) -> N
 
 @each
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_connection_can_break(kind: Callable[..., Server], stream: bool) -> None:
+async def test_a_connection_can_be_dropped(kind: Callable[..., Server], stream: bool) -> None:
     async with kind([[Say("Hel"), DropConnection()]]) as server:
         with pytest.raises(aiohttp.ClientError):
             await post(server, stream=stream)
 
 
 @each
-async def test_a_client_that_hangs_up_is_noticed(kind: Callable[..., Server]) -> None:
+async def test_a_disconnect_of_the_client_is_counted(kind: Callable[..., Server]) -> None:
     async with kind([[Say("Hel"), Stall()], "fine"]) as server:
         asked = asyncio.create_task(post(server, stream=True))
         await server.wait_for_requests(1)
@@ -248,7 +248,7 @@ async def test_a_client_that_hangs_up_is_noticed(kind: Callable[..., Server]) ->
 
 
 @each
-async def test_a_stalled_answer_does_not_hold_up_the_end(kind: Callable[..., Server]) -> None:
+async def test_a_stalled_response_does_not_delay_the_shutdown(kind: Callable[..., Server]) -> None:
     async with asyncio.timeout(30):
         async with kind([Stall()]) as server:
             asked = asyncio.create_task(post(server))
@@ -259,7 +259,7 @@ async def test_a_stalled_answer_does_not_hold_up_the_end(kind: Callable[..., Ser
 
 
 @each
-async def test_an_answer_can_be_held_back(kind: Callable[..., Server]) -> None:
+async def test_a_response_can_be_paused(kind: Callable[..., Server]) -> None:
     gate = asyncio.Event()
     async with kind([[Pause(gate), Say("at last")]]) as server:
         asked = asyncio.create_task(post(server))
@@ -270,7 +270,7 @@ async def test_an_answer_can_be_held_back(kind: Callable[..., Server]) -> None:
 
 
 @given(st.text(), st.integers(1, 9))
-def test_pieces_make_the_whole(text: str, pieces: int) -> None:
+def test_split_text_loses_nothing(text: str, pieces: int) -> None:
     parts = split_text(text, pieces)
     assert "".join(parts) == text
     assert 1 <= len(parts) <= pieces

@@ -333,7 +333,7 @@ async def walk_through_the_presses(slack: SlackSandbox, client: AsyncWebClient) 
         await slack.click_stop("ada", root)
 
 
-async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect) -> None:
+async def test_responses_events_and_commands_have_slacks_shape(connect: Connect) -> None:
     async with SlackSandbox(rate_limits=False) as slack:
         app, client = AsyncApp(client=client_of(slack)), client_of(slack)
 
@@ -378,7 +378,7 @@ async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect)
         assert subscribed == set(_EVENTS)
 
 
-async def test_each_method_was_walked_through() -> None:
+async def test_every_method_is_called() -> None:
     async with SlackSandbox(rate_limits=False) as slack:
         await walk_through_the_api(slack, client_of(slack))
         called = {call.method for call in slack.calls}

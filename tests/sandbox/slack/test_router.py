@@ -15,7 +15,7 @@ from tests.sandbox.slack.conftest import client_of, refusal
 
 
 @pytest.mark.parametrize("way", ["form", "json", "query"])
-async def test_arguments_may_come_as_a_form_as_json_or_in_the_query(slack: SlackSandbox, way: str) -> None:
+async def test_arguments_can_be_a_form_json_or_a_query(slack: SlackSandbox, way: str) -> None:
     arguments = {"channel": slack.channels["general"].id, "text": "hello"}
     sent: dict[str, Any] = {{"form": "data", "json": "json", "query": "params"}[way]: arguments}
     headers = {"Authorization": f"Bearer {slack.bot_token}"}
@@ -27,7 +27,7 @@ async def test_arguments_may_come_as_a_form_as_json_or_in_the_query(slack: Slack
     assert [message.text for message in slack.messages("general")] == ["hello"]
 
 
-async def test_the_sixth_post_at_once_in_a_channel_is_too_much_and_another_channel_is_free(
+async def test_the_sixth_post_in_a_channel_is_rate_limited(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     posts = [client.chat_postMessage(channel=general, text=str(n)) for n in range(6)]
@@ -40,7 +40,7 @@ async def test_the_sixth_post_at_once_in_a_channel_is_too_much_and_another_chann
     await client.chat_postMessage(channel=slack.channels["random"].id, text="free")
 
 
-async def test_a_client_that_waits_as_long_as_it_is_told_gets_through(general: str, slack: SlackSandbox) -> None:
+async def test_a_client_that_waits_for_retry_after_succeeds(general: str, slack: SlackSandbox) -> None:
     patient = client_of(slack, retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=1)])
     slack.faults.rate_limit("chat.postMessage", 1)
     before = monotonic()
@@ -50,7 +50,7 @@ async def test_a_client_that_waits_as_long_as_it_is_told_gets_through(general: s
     assert len(slack.messages("general")) == 1
 
 
-async def test_the_fifty_first_update_within_a_minute_is_too_much(
+async def test_the_fifty_first_update_in_a_minute_is_rate_limited(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     ts = (await client.chat_postMessage(channel=general, text="0"))["ts"]
@@ -60,7 +60,7 @@ async def test_the_fifty_first_update_within_a_minute_is_too_much(
     assert slack.messages("general")[0].text == "49"
 
 
-async def test_without_rate_limits_all_goes() -> None:
+async def test_calls_are_unlimited_without_rate_limits() -> None:
     async with SlackSandbox(rate_limits=False) as slack:
         client = client_of(slack)
         for n in range(20):
@@ -68,7 +68,7 @@ async def test_without_rate_limits_all_goes() -> None:
         assert len(slack.messages("general")) == 20
 
 
-async def test_a_lost_reply_has_taken_effect(slack: SlackSandbox, general: str) -> None:
+async def test_a_call_with_a_lost_response_takes_effect(slack: SlackSandbox, general: str) -> None:
     slack.faults.lose_response("chat.postMessage")
     client = client_of(slack, retry_handlers=[])
     with pytest.raises(aiohttp.ClientError):
@@ -77,7 +77,7 @@ async def test_a_lost_reply_has_taken_effect(slack: SlackSandbox, general: str) 
     assert slack.calls[-1].status == 0
 
 
-async def test_a_failure_on_request_has_no_effect(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+async def test_a_failed_call_has_no_effect(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     slack.faults.fail("chat.postMessage", status=503)
     slack.faults.fail("chat.postMessage", error="internal_error")
     with pytest.raises(SlackApiError) as refused:
@@ -100,7 +100,7 @@ async def test_a_delayed_call_takes_effect_later(slack: SlackSandbox, client: As
     assert [version.text for version in message.versions] == ["0", "sent second", "sent first"]
 
 
-async def test_of_several_methods_the_first_that_is_called_meets_the_fault_and_it_can_be_taken_back(
+async def test_a_fault_of_several_methods_applies_once_and_can_be_cancelled(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     either = ("chat.postMessage", "chat.update")

@@ -8,7 +8,7 @@ from sandbox.slack import SlackSandbox
 from tests.sandbox.slack.conftest import Connect, client_of, refusal
 
 
-async def test_a_session_has_the_title_that_it_was_made_with_until_it_is_renamed(
+async def test_a_session_keeps_its_first_title_until_a_rename(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     asked = await slack.post_message("ada", "general", "why?")
@@ -23,14 +23,16 @@ async def test_a_session_has_the_title_that_it_was_made_with_until_it_is_renamed
     assert session.title == "Third"
 
 
-async def test_who_is_no_agent_has_no_sessions(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+async def test_an_app_that_is_no_agent_has_no_sessions(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
     slack.scopes.discard("assistant:write")
     asked = await slack.post_message("ada", "general", "why?")
     call = client.agents_sessions_setStatus(channel_id=general, thread_ts=asked.ts, status="processing")
     assert (await refusal(call))["error"] == "missing_scope"
 
 
-async def test_the_stop_button_is_there_while_something_is_done_and_ends_what_is_streamed(
+async def test_the_stop_button_exists_while_processing_and_ends_streams(
     slack: SlackSandbox, client: AsyncWebClient, connect: Connect
 ) -> None:
     await connect(slack, AsyncApp(client=client_of(slack)))
@@ -54,7 +56,7 @@ async def test_the_stop_button_is_there_while_something_is_done_and_ends_what_is
         await slack.click_stop("ada", asked)
 
 
-async def test_who_does_not_hear_of_the_stop_is_warned_and_gets_none(
+async def test_an_app_without_the_stop_subscription_gets_a_warning_and_no_button(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     slack.subscriptions.discard("agent_session_stopped")
@@ -65,7 +67,7 @@ async def test_who_does_not_hear_of_the_stop_is_warned_and_gets_none(
         await slack.click_stop("ada", asked)
 
 
-async def test_four_prompts_are_suggested_and_none_in_a_thread(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def test_four_prompts_can_be_suggested_outside_threads(slack: SlackSandbox, client: AsyncWebClient) -> None:
     direct = slack.open_dm("ada")
     prompts = [{"title": str(n), "message": f"Say {n}"} for n in range(5)]
     await client.assistant_threads_setSuggestedPrompts(channel_id=direct.id, prompts=prompts[:4], thread_ts="1.0")

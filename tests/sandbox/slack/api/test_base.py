@@ -7,7 +7,7 @@ from sandbox.slack import SlackSandbox
 from tests.sandbox.slack.conftest import refusal
 
 
-async def test_auth_test_tells_who_the_bot_is_and_what_it_may(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def test_auth_test_returns_the_bot_and_its_scopes(slack: SlackSandbox, client: AsyncWebClient) -> None:
     reply = await client.auth_test()
     assert (reply["user_id"], reply["bot_id"], reply["team_id"]) == (
         slack.bot_user_id,
@@ -18,11 +18,11 @@ async def test_auth_test_tells_who_the_bot_is_and_what_it_may(slack: SlackSandbo
 
 
 @pytest.mark.parametrize(("token", "error"), [("xoxb-wrong", "invalid_auth"), ("", "not_authed")])
-async def test_a_token_that_is_wrong_or_missing_is_refused(slack: SlackSandbox, token: str, error: str) -> None:
+async def test_a_wrong_or_missing_token_is_rejected(slack: SlackSandbox, token: str, error: str) -> None:
     assert (await refusal(AsyncWebClient(token, base_url=slack.api_url).auth_test()))["error"] == error
 
 
-async def test_an_app_token_posts_nothing(slack: SlackSandbox, general: str) -> None:
+async def test_an_app_token_cannot_post(slack: SlackSandbox, general: str) -> None:
     app = AsyncWebClient(slack.app_token, base_url=slack.api_url)
     body = await refusal(app.chat_postMessage(channel=general, text="hello"))
     assert body["error"] == "not_allowed_token_type"
@@ -37,5 +37,5 @@ async def test_a_missing_scope_is_named(slack: SlackSandbox, client: AsyncWebCli
     assert "chat:write" not in (await client.auth_test()).headers["x-oauth-scopes"].split(",")
 
 
-async def test_an_unknown_method_is_refused(client: AsyncWebClient) -> None:
+async def test_an_unknown_method_is_rejected(client: AsyncWebClient) -> None:
     assert (await refusal(client.api_call("chat.shout")))["error"] == "unknown_method"

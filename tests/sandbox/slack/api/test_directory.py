@@ -8,7 +8,7 @@ from sandbox.slack import SlackSandbox
 from tests.sandbox.slack.conftest import refusal
 
 
-async def test_a_thread_is_read_page_by_page_its_root_first(
+async def test_a_thread_is_paginated_with_its_root_first(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     root = await slack.post_message("ada", "general", "0")
@@ -26,7 +26,7 @@ async def test_a_thread_is_read_page_by_page_its_root_first(
     assert body["error"] == "thread_not_found"
 
 
-async def test_a_history_may_be_bounded_in_time(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+async def test_history_can_be_limited_by_time(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     said = [await slack.post_message("ada", "general", str(n)) for n in range(4)]
 
     async def between(**bounds: Any) -> list[str]:
@@ -38,7 +38,7 @@ async def test_a_history_may_be_bounded_in_time(slack: SlackSandbox, client: Asy
     assert await between(oldest=said[0].ts, latest=said[2].ts) == ["1"]
 
 
-async def test_people_and_places_can_be_looked_up(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def test_users_and_conversations_can_be_looked_up(slack: SlackSandbox, client: AsyncWebClient) -> None:
     ada = slack.people["ada"]
     assert (await client.users_info(user=ada.id))["user"]["profile"]["real_name"] == "Ada Lovelace"
     assert (await refusal(client.users_info(user="U0NOBODY")))["error"] == "user_not_found"
@@ -47,7 +47,7 @@ async def test_people_and_places_can_be_looked_up(slack: SlackSandbox, client: A
     assert (await client.team_info())["team"]["id"] == slack.team_id
 
 
-async def test_groups_of_people_have_handles(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def test_user_groups_have_handles(slack: SlackSandbox, client: AsyncWebClient) -> None:
     group = slack.add_user_group("oncall", ["ada", "grace"])
     (found,) = (await client.usergroups_list())["usergroups"]
     assert (found["id"], found["handle"], found["user_count"]) == (group.id, "oncall", 2)

@@ -9,7 +9,9 @@ from sandbox.slack import SlackFile, SlackSandbox
 from tests.sandbox.slack.conftest import refusal
 
 
-async def test_a_file_is_sent_and_seen_in_its_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+async def test_an_uploaded_file_is_visible_in_its_thread(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
     asked = await slack.post_message("ada", "general", "the report?")
     sent = await client.files_upload_v2(channel=general, thread_ts=asked.ts, filename="a.md", content="# A", title="It")
     (message,) = slack.messages("general", thread_ts=asked.ts)[1:]
@@ -19,7 +21,7 @@ async def test_a_file_is_sent_and_seen_in_its_thread(slack: SlackSandbox, client
     assert [one["id"] for one in found["files"]] == [file.id]
 
 
-async def test_what_is_not_shown_or_not_sent_whole_is_seen_by_nobody(
+async def test_an_incomplete_or_unshared_file_is_invisible(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     place = await client.files_getUploadURLExternal(filename="a.md", length=3)
@@ -35,22 +37,20 @@ async def test_what_is_not_shown_or_not_sent_whole_is_seen_by_nobody(
     assert slack.messages("general") == []
 
 
-async def test_a_file_that_is_deleted_takes_its_message_along(
-    slack: SlackSandbox, client: AsyncWebClient, general: str
-) -> None:
+async def test_deleting_a_file_deletes_its_message(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     sent = await client.files_upload_v2(channel=general, filename="a.md", content="# A")
     await client.files_delete(file=sent["files"][0]["id"])
     assert slack.messages("general") == []
     assert (await refusal(client.files_delete(file=sent["files"][0]["id"])))["error"] == "file_not_found"
 
 
-async def test_files_need_their_scope(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def test_files_require_their_scope(slack: SlackSandbox, client: AsyncWebClient) -> None:
     slack.scopes.discard("files:write")
     body = await refusal(client.files_getUploadURLExternal(filename="a.md", length=3))
     assert (body["error"], body["needed"]) == ("missing_scope", "files:write")
 
 
-async def test_a_persons_file_is_had_with_the_token_and_else_there_is_a_page_to_log_in(
+async def test_a_download_without_a_valid_token_returns_the_login_page(
     slack: SlackSandbox, client: AsyncWebClient
 ) -> None:
     sent = await slack.post_message("ada", "general", "look", files=[SlackFile("F1", "plan.txt", b"first this")])

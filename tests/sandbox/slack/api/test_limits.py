@@ -17,7 +17,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_window_of_fifty_opens_again_as_its_calls_grow_old(clock: list[float]) -> None:
+def test_a_full_window_accepts_calls_when_old_ones_expire(clock: list[float]) -> None:
     windows = SlackRateLimits(speed=1)
     for second in range(50):
         clock[0] = second * 0.5
@@ -28,7 +28,7 @@ def test_a_window_of_fifty_opens_again_as_its_calls_grow_old(clock: list[float])
     assert windows.acquire("chat.update", "C1") == 1
 
 
-def test_posts_have_one_a_second_in_each_channel_after_a_short_burst(clock: list[float]) -> None:
+def test_a_channel_allows_a_burst_and_then_one_post_a_second(clock: list[float]) -> None:
     windows = SlackRateLimits(speed=1)
     admitted = 0
     for tenth in range(600):
@@ -38,7 +38,7 @@ def test_posts_have_one_a_second_in_each_channel_after_a_short_burst(clock: list
     assert windows.acquire("chat.postMessage", "C2") is None
 
 
-def test_a_faster_clock_waits_less(clock: list[float]) -> None:
+def test_speed_shortens_retry_after(clock: list[float]) -> None:
     windows = SlackRateLimits(speed=30)
     for _ in range(20):
         assert windows.acquire("users.list", "") is None
@@ -47,7 +47,7 @@ def test_a_faster_clock_waits_less(clock: list[float]) -> None:
     assert windows.acquire("users.list", "") is None
 
 
-def test_a_method_without_a_published_limit_has_none() -> None:
+def test_a_method_without_a_published_limit_is_unlimited() -> None:
     windows = SlackRateLimits(speed=1)
     assert "response_url" not in RATES
     assert all(windows.acquire("response_url", "") is None for _ in range(1000))
@@ -62,7 +62,7 @@ def test_a_method_without_a_published_limit_has_none() -> None:
         [{"type": "section", "fields": [{"type": "mrkdwn", "text": "a"}]}],
     ],
 )
-def test_what_is_just_within_the_sizes_is_taken(blocks: list[dict[str, Any]]) -> None:
+def test_blocks_at_the_size_limits_are_accepted(blocks: list[dict[str, Any]]) -> None:
     assert check_blocks(blocks) == blocks
 
 
@@ -77,7 +77,7 @@ def test_what_is_just_within_the_sizes_is_taken(blocks: list[dict[str, Any]]) ->
         ("blocks", "invalid_blocks_format"),
     ],
 )
-def test_what_is_not_is_refused(blocks: object, error: str) -> None:
+def test_invalid_blocks_are_rejected(blocks: object, error: str) -> None:
     with pytest.raises(SlackError) as refused:
         check_blocks(blocks)
     assert refused.value.code == error

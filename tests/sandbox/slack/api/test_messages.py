@@ -34,7 +34,7 @@ from tests.sandbox.slack.conftest import refusal
         ({"channel": "general", "text": "a", "metadata": {"event_type": "x"}}, "invalid_metadata_format"),
     ],
 )
-async def test_a_post_that_slack_would_not_take_is_refused(
+async def test_an_invalid_post_is_rejected(
     slack: SlackSandbox, client: AsyncWebClient, arguments: dict[str, Any], error: str
 ) -> None:
     assert (await refusal(client.api_call("chat.postMessage", json=arguments)))["error"] == error
@@ -42,7 +42,7 @@ async def test_a_post_that_slack_would_not_take_is_refused(
     assert slack.calls[-1].error == error
 
 
-async def test_a_post_of_more_than_40000_characters_is_cut_off_with_a_warning(
+async def test_a_post_above_40000_characters_is_truncated_with_a_warning(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     reply = await client.chat_postMessage(channel=general, text="a" * 40_001)
@@ -50,7 +50,7 @@ async def test_a_post_of_more_than_40000_characters_is_cut_off_with_a_warning(
     assert len(slack.messages("general")[0].text) == 40_000
 
 
-async def test_an_update_of_more_than_4000_characters_is_refused(
+async def test_an_update_above_4000_characters_is_rejected(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     ts = (await client.chat_postMessage(channel=general, text="…"))["ts"]
@@ -60,7 +60,7 @@ async def test_an_update_of_more_than_4000_characters_is_refused(
     assert len(slack.messages("general")[0].text) == 4_000
 
 
-async def test_blocks_keep_the_edited_mark_away_and_an_update_with_text_alone_drops_them(
+async def test_an_update_with_blocks_is_not_marked_edited_and_text_alone_drops_blocks(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     blocks = [{"type": "markdown", "text": "**hi**"}]
@@ -73,7 +73,7 @@ async def test_blocks_keep_the_edited_mark_away_and_an_update_with_text_alone_dr
     assert (message.text, message.blocks, message.edited) == ("bye", None, True)
 
 
-async def test_only_ones_own_messages_can_be_changed_or_deleted(
+async def test_the_bot_can_change_and_delete_only_its_own_messages(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     ts = (await slack.post_message("ada", "general", "mine")).ts
@@ -83,7 +83,7 @@ async def test_only_ones_own_messages_can_be_changed_or_deleted(
     assert (await refusal(update(channel=general, ts="1.000001", text="a")))["error"] == "message_not_found"
 
 
-async def test_a_deleted_message_is_gone(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+async def test_a_deleted_message_cannot_be_found(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     ts = (await client.chat_postMessage(channel=general, text="oops"))["ts"]
     await client.chat_delete(channel=general, ts=ts)
     assert slack.messages("general") == []
@@ -91,7 +91,7 @@ async def test_a_deleted_message_is_gone(slack: SlackSandbox, client: AsyncWebCl
     assert (await refusal(client.chat_delete(channel=general, ts=ts)))["error"] == "message_not_found"
 
 
-async def test_the_bot_posts_only_where_it_may(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def test_the_bot_can_post_only_in_its_channels(slack: SlackSandbox, client: AsyncWebClient) -> None:
     left, secret = slack.add_channel("left"), slack.add_channel("secret", private=True)
     old = slack.add_channel("old")
     left.members.discard(slack.bot_user_id)
@@ -101,7 +101,7 @@ async def test_the_bot_posts_only_where_it_may(slack: SlackSandbox, client: Asyn
         assert (await refusal(client.chat_postMessage(channel=channel.id, text="a")))["error"] == error
 
 
-async def test_a_user_id_stands_for_the_messages_with_him(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def test_a_post_to_a_user_id_goes_to_the_dm(slack: SlackSandbox, client: AsyncWebClient) -> None:
     ada = slack.people["ada"]
     reply = await client.chat_postMessage(channel=ada.id, text="hello")
     assert reply["channel"] == slack.open_dm(ada).id
@@ -110,7 +110,7 @@ async def test_a_user_id_stands_for_the_messages_with_him(slack: SlackSandbox, c
     assert opened["already_open"]
 
 
-async def test_an_ephemeral_message_is_for_one_person_and_not_in_the_history(
+async def test_an_ephemeral_message_is_for_one_user_and_not_in_the_history(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     ada = slack.people["ada"]
@@ -123,9 +123,7 @@ async def test_an_ephemeral_message_is_for_one_person_and_not_in_the_history(
     assert body["error"] == "user_not_in_channel"
 
 
-async def test_metadata_is_kept_and_given_back_to_who_asks(
-    slack: SlackSandbox, client: AsyncWebClient, general: str
-) -> None:
+async def test_metadata_is_returned_on_request(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     metadata = {"event_type": "reply", "event_payload": {"turn": "t1"}}
     await client.chat_postMessage(channel=general, text="a", metadata=metadata, unfurl_links=False)
     (message,) = slack.messages("general")
@@ -136,7 +134,7 @@ async def test_metadata_is_kept_and_given_back_to_who_asks(
     assert full["messages"][0]["metadata"] == metadata
 
 
-async def test_reactions_come_and_go(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+async def test_reactions_can_be_added_and_removed(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     message = await slack.post_message("ada", "general", "hello")
     where = {"channel": general, "timestamp": message.ts, "name": "eyes"}
     await client.reactions_add(**where)
@@ -147,7 +145,7 @@ async def test_reactions_come_and_go(slack: SlackSandbox, client: AsyncWebClient
     assert (await refusal(client.reactions_remove(**where)))["error"] == "no_reaction"
 
 
-async def test_a_link_leads_into_the_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+async def test_a_permalink_points_into_the_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     root = await slack.post_message("ada", "general", "hello")
     reply = await slack.post_message("ada", "general", "again", thread_ts=root.ts)
 

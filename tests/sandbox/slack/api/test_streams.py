@@ -36,7 +36,7 @@ async def begin(slack: SlackSandbox, question: SlackMessage, **content: Any) -> 
     return message, {"channel": question.channel.id, "ts": message.ts}
 
 
-async def test_a_stream_grows_and_is_a_message_when_it_ends(
+async def test_a_stream_becomes_a_message_at_its_end(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     message, where = await begin(slack, question, markdown_text="It **is**")
@@ -66,7 +66,9 @@ async def test_tasks_are_cards_that_change_in_place(
     assert not message.versions[-1].tasks
 
 
-async def test_only_who_asked_sees_it_grow(slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage) -> None:
+async def test_only_the_recipient_sees_live_updates(
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
+) -> None:
     message, where = await begin(slack, question, markdown_text="a")
     await client.chat_appendStream(**where, markdown_text="b")
     ada, grace = slack.people["ada"].id, slack.people["grace"].id
@@ -75,7 +77,7 @@ async def test_only_who_asked_sees_it_grow(slack: SlackSandbox, client: AsyncWeb
     assert message.version_for(grace).text == "ab"
 
 
-async def test_what_is_being_streamed_can_be_neither_edited_nor_deleted(
+async def test_a_live_stream_can_be_neither_edited_nor_deleted(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     _, where = await begin(slack, question)
@@ -83,7 +85,7 @@ async def test_what_is_being_streamed_can_be_neither_edited_nor_deleted(
     assert (await refusal(client.chat_delete(**where)))["error"] == "cant_delete_message"
 
 
-async def test_a_channels_stream_is_for_somebody_and_in_a_thread(
+async def test_a_stream_in_a_channel_requires_a_recipient_and_a_thread(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
@@ -101,7 +103,7 @@ async def test_a_channels_stream_is_for_somebody_and_in_a_thread(
     await start(channel=direct.channel.id, thread_ts=direct.ts)
 
 
-async def test_text_comes_in_one_way_and_the_first_call_settles_which(
+async def test_the_first_call_with_text_decides_the_mode_of_a_stream(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     _, where = await begin(slack, question, markdown_text="a")
@@ -125,7 +127,7 @@ async def test_text_comes_in_one_way_and_the_first_call_settles_which(
         "no list",
     ],
 )
-async def test_chunks_that_are_none_are_refused(
+async def test_invalid_chunks_are_rejected(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage, chunks: Any
 ) -> None:
     _, where = await begin(slack, question)
@@ -133,13 +135,13 @@ async def test_chunks_that_are_none_are_refused(
     assert (await refusal(call))["error"] == "invalid_chunks"
 
 
-async def test_an_append_says_something(slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage) -> None:
+async def test_an_append_requires_content(slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage) -> None:
     _, where = await begin(slack, question)
     assert (await refusal(client.chat_appendStream(**where, markdown_text="")))["error"] == "no_text"
     await client.chat_stopStream(**where)
 
 
-async def test_a_stream_dies_after_five_minutes_however_busy_it_is() -> None:
+async def test_a_stream_ends_after_five_minutes() -> None:
     async with SlackSandbox(speed=1000, rate_limits=False) as slack:
         client, question = client_of(slack), await slack.post_message("ada", "general", "question")
         message, where = await begin(slack, question, markdown_text="a")
@@ -155,9 +157,7 @@ async def test_a_stream_dies_after_five_minutes_however_busy_it_is() -> None:
         assert message.text == "recovered"
 
 
-async def test_a_stream_dies_when_it_is_told_to(
-    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
-) -> None:
+async def test_end_streams_ends_a_stream(slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage) -> None:
     _, where = await begin(slack, question)
     await slack.end_streams()
     assert (await refusal(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
@@ -174,7 +174,7 @@ async def test_a_stream_holds_eleven_thousand_bytes_and_tasks_count_twice(
     await client.chat_stopStream(**where)
 
 
-async def test_metadata_comes_with_the_stop_and_not_with_the_start(
+async def test_metadata_is_set_by_the_stop_of_a_stream(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     metadata = {"event_type": "x", "event_payload": {"a": 1}}
@@ -186,7 +186,7 @@ async def test_metadata_comes_with_the_stop_and_not_with_the_start(
     assert [block["type"] for block in message.blocks or ()] == ["markdown", "divider"]
 
 
-async def test_another_ones_message_is_no_stream_of_the_app(
+async def test_the_message_of_another_author_is_no_stream_of_the_app(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     call = client.chat_appendStream(channel=question.channel.id, ts=question.ts, markdown_text="x")
@@ -196,7 +196,7 @@ async def test_another_ones_message_is_no_stream_of_the_app(
     assert (await refusal(call))["error"] == "message_not_in_streaming_state"
 
 
-async def test_starts_and_stops_have_a_smaller_budget_than_appends(
+async def test_starts_and_stops_have_lower_limits_than_appends(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     for _ in range(20):

@@ -30,7 +30,7 @@ def kinds(told: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("private", [False, True])
-async def test_a_mention_in_a_channel_is_told_twice(connected: SlackSandbox, private: bool) -> None:
+async def test_a_mention_in_a_channel_has_two_events(connected: SlackSandbox, private: bool) -> None:
     channel = connected.add_channel("place", private=private)
     root = await connected.post_message("ada", channel, f"<@{connected.bot_user_id}> hi")
     await connected.post_message("ada", channel, "no mention", thread_ts=root.ts)
@@ -42,13 +42,13 @@ async def test_a_mention_in_a_channel_is_told_twice(connected: SlackSandbox, pri
     assert (told[2]["thread_ts"], told[2]["parent_user_id"]) == (root.ts, connected.people["ada"].id)
 
 
-async def test_a_mention_in_direct_messages_is_told_once(connected: SlackSandbox) -> None:
+async def test_a_mention_in_a_dm_has_one_event(connected: SlackSandbox) -> None:
     await connected.post_message("ada", connected.open_dm("ada"), f"<@{connected.bot_user_id}> hi")
     (told,) = await events(connected, 1)
     assert (told["type"], told["channel_type"]) == ("message", "im")
 
 
-async def test_an_edit_and_a_deletion_tell_what_there_was(connected: SlackSandbox) -> None:
+async def test_edits_and_deletions_have_the_previous_message(connected: SlackSandbox) -> None:
     message = await connected.post_message("ada", "general", "helo")
     await connected.edit_message("ada", message, "hello")
     await connected.delete_message("ada", message)
@@ -60,7 +60,7 @@ async def test_an_edit_and_a_deletion_tell_what_there_was(connected: SlackSandbo
     assert len({event["event_ts"] for event in told}) == 3
 
 
-async def test_a_mention_that_an_edit_adds_is_told(connected: SlackSandbox) -> None:
+async def test_an_edit_that_adds_a_mention_sends_app_mention(connected: SlackSandbox) -> None:
     message = await connected.post_message("ada", "general", "hi")
     for text in ("<@{}> hi", "<@{}> hello"):
         await connected.edit_message("ada", message, text.format(connected.bot_user_id))
@@ -70,7 +70,7 @@ async def test_a_mention_that_an_edit_adds_is_told(connected: SlackSandbox) -> N
     ]
 
 
-async def test_another_app_is_told_by_its_bot_id_and_has_no_user(connected: SlackSandbox) -> None:
+async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected: SlackSandbox) -> None:
     await connected.post_as_bot("robot", "general", "beep")
     (told,) = await events(connected, 1)
     assert (told["subtype"], told["username"]) == ("bot_message", "robot")
@@ -78,14 +78,14 @@ async def test_another_app_is_told_by_its_bot_id_and_has_no_user(connected: Slac
     assert "user" not in told
 
 
-async def test_a_file_comes_with_its_message(connected: SlackSandbox) -> None:
+async def test_a_message_event_has_its_files(connected: SlackSandbox) -> None:
     await connected.post_message("ada", "general", "look", files=["cat.png"])
     (told,) = await events(connected, 1)
     assert told["subtype"] == "file_share"
     assert [(file["name"], file["mimetype"]) for file in told["files"]] == [("cat.png", "image/png")]
 
 
-async def test_nothing_is_told_of_places_without_the_bot_nor_of_ephemeral_messages(connected: SlackSandbox) -> None:
+async def test_channels_without_the_bot_and_ephemeral_messages_send_no_events(connected: SlackSandbox) -> None:
     left = connected.add_channel("left")
     left.members.discard(connected.bot_user_id)
     await connected.post_message("ada", left, f"<@{connected.bot_user_id}> hi")
@@ -104,7 +104,7 @@ async def test_a_deleted_message_with_replies_becomes_a_tombstone(connected: Sla
     assert [message.text for message in connected.messages("general")] == ["This message was deleted.", "hi"]
 
 
-async def test_an_app_is_told_what_its_manifest_asks_for(connected: SlackSandbox) -> None:
+async def test_an_app_gets_the_events_of_its_manifest(connected: SlackSandbox) -> None:
     events_, commands = ["app_mention"], [{"command": "/reset"}]
     connected.install(
         {
@@ -121,7 +121,7 @@ async def test_an_app_is_told_what_its_manifest_asks_for(connected: SlackSandbox
         await connected.run_command("ada", "general", "/help")
 
 
-async def test_a_manifest_that_slack_would_refuse_is_refused(slack: SlackSandbox) -> None:
+async def test_an_invalid_manifest_is_rejected(slack: SlackSandbox) -> None:
     manifest = {
         "oauth_config": {"scopes": {"bot": ["app_mentions:read"]}},
         "settings": {

@@ -39,7 +39,7 @@ async def app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tupl
         await runner.cleanup()
 
 
-async def test_an_event_comes_until_it_is_taken_and_says_how_often_it_came(slack: SlackSandbox) -> None:
+async def test_an_event_is_retried_with_its_attempt_until_acknowledged(slack: SlackSandbox) -> None:
     async with app(slack, web.Response(status=500)) as (url, seen):
         await slack.request_url.verify(url)
         await slack.post_message("ada", "general", "hi")
@@ -49,7 +49,7 @@ async def test_an_event_comes_until_it_is_taken_and_says_how_often_it_came(slack
         assert again == {"Num": "1", "Reason": "http_error"}
 
 
-async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_app(slack: SlackSandbox) -> None:
+async def test_no_retry_is_respected_and_a_wrong_challenge_is_rejected(slack: SlackSandbox) -> None:
     async with app(slack, web.Response(status=500, headers={"X-Slack-No-Retry": "1"})) as (url, seen):
         with pytest.raises(ValueError, match="challenge"):
             await slack.request_url.verify(f"{url}nowhere")
@@ -61,7 +61,7 @@ async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_a
         assert len(slack.envelopes) == 2
 
 
-async def test_a_command_comes_as_a_form_and_is_answered_with_it(slack: SlackSandbox) -> None:
+async def test_a_command_is_a_form_and_its_response_is_shown(slack: SlackSandbox) -> None:
     async with app(slack, web.json_response({"text": "done"})) as (url, seen):
         await slack.request_url.verify(url)
         (shown,) = await slack.run_command("ada", "general", "/reset", "a&b")
@@ -70,7 +70,7 @@ async def test_a_command_comes_as_a_form_and_is_answered_with_it(slack: SlackSan
         assert (form["command"], form["text"], form["team_id"]) == (["/reset"], ["a&b"], [slack.team_id])
 
 
-async def test_a_code_is_good_once_and_a_token_until_the_app_is_uninstalled(slack: SlackSandbox) -> None:
+async def test_a_code_is_valid_once_and_a_token_until_the_uninstall(slack: SlackSandbox) -> None:
     async with SlackSandbox(name="Other", primary=slack) as other:
         keys = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
         query = parse_qs(other.authorize(f"https://x/?client_id={keys['client_id']}&scope=chat:write&state=s"))

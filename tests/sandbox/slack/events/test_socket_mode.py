@@ -46,9 +46,7 @@ def listening(sandbox: SlackSandbox) -> tuple[AsyncApp, Heard]:
     return app, heard
 
 
-async def test_a_mention_is_answered_with_a_placeholder_that_becomes_the_answer(
-    slack: SlackSandbox, connect: Connect
-) -> None:
+async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSandbox, connect: Connect) -> None:
     app = app_of(slack)
 
     @app.event("app_mention")
@@ -87,7 +85,7 @@ async def test_a_mention_is_answered_with_a_placeholder_that_becomes_the_answer(
     assert told[3]["previous_message"]["text"] == "…"
 
 
-async def test_an_event_that_is_acknowledged_too_late_comes_again(fast: SlackSandbox, connect: Connect) -> None:
+async def test_an_event_acknowledged_too_late_is_retried(fast: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(fast)
     handler = await connect(fast, app)
     handle = handler.handle
@@ -107,7 +105,7 @@ async def test_an_event_that_is_acknowledged_too_late_comes_again(fast: SlackSan
     assert heard.bodies[0]["event_id"] == heard.bodies[1]["event_id"]
 
 
-async def test_an_event_that_nobody_acknowledges_is_sent_four_times_and_then_no_more(connect: Connect) -> None:
+async def test_an_unacknowledged_event_is_sent_four_times(connect: Connect) -> None:
     async with SlackSandbox(speed=1000) as slack:
         handler = await connect(slack, app_of(slack))
 
@@ -121,9 +119,7 @@ async def test_an_event_that_nobody_acknowledges_is_sent_four_times_and_then_no_
         assert [envelope.attempt for envelope in slack.envelopes] == [0, 1, 2, 3]
 
 
-async def test_what_is_said_while_nobody_is_connected_arrives_with_the_next_connection(
-    slack: SlackSandbox, connect: Connect
-) -> None:
+async def test_events_without_a_socket_arrive_with_the_next_connection(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await slack.post_message("ada", "general", "first")
     await slack.post_message("ada", "general", "second")
@@ -134,9 +130,7 @@ async def test_what_is_said_while_nobody_is_connected_arrives_with_the_next_conn
     assert [(envelope.attempt, envelope.reason) for envelope in slack.envelopes] == [(1, "timeout")] * 2
 
 
-async def test_a_client_comes_back_after_its_socket_was_cut_and_hears_what_it_missed(
-    slack: SlackSandbox, connect: Connect
-) -> None:
+async def test_a_client_reconnects_and_gets_missed_events(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await connect(slack, app)
     await slack.drop_sockets()
@@ -147,9 +141,7 @@ async def test_a_client_comes_back_after_its_socket_was_cut_and_hears_what_it_mi
     assert heard.bodies[0]["event"]["text"] == "still there?"
 
 
-async def test_what_a_dead_socket_had_not_acknowledged_goes_to_the_next_one(
-    slack: SlackSandbox, connect: Connect
-) -> None:
+async def test_unacknowledged_events_of_a_dead_socket_go_to_the_next_one(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     handler = await connect(slack, app)
     handled, arrived = handler.client.socket_mode_request_listeners[:], asyncio.Event()
@@ -166,9 +158,7 @@ async def test_what_a_dead_socket_had_not_acknowledged_goes_to_the_next_one(
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
 
 
-async def test_a_line_that_goes_dead_says_nothing_and_what_goes_into_it_comes_out_of_the_next_one(
-    slack: SlackSandbox, connect: Connect
-) -> None:
+async def test_events_lost_in_a_frozen_socket_arrive_at_the_next_one(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await connect(slack, app)
     await slack.freeze_sockets()
@@ -181,7 +171,7 @@ async def test_a_line_that_goes_dead_says_nothing_and_what_goes_into_it_comes_ou
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
 
 
-async def test_what_slack_has_given_up_comes_no_more(slack: SlackSandbox, connect: Connect) -> None:
+async def test_discarded_events_are_not_delivered(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await slack.post_message("ada", "general", "one")
     await slack.discard_pending()
@@ -190,7 +180,7 @@ async def test_what_slack_has_given_up_comes_no_more(slack: SlackSandbox, connec
     assert [body["event"]["text"] for body in await heard.all(1)] == ["two"]
 
 
-async def test_a_client_follows_the_request_to_connect_anew(slack: SlackSandbox, connect: Connect) -> None:
+async def test_a_client_reconnects_after_a_disconnect_message(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await connect(slack, app)
     await slack.refresh_sockets()
@@ -200,7 +190,7 @@ async def test_a_client_follows_the_request_to_connect_anew(slack: SlackSandbox,
     assert len([call for call in slack.calls if call.method == "apps.connections.open"]) == 2
 
 
-async def test_a_socket_that_does_not_follow_is_closed(fast: SlackSandbox) -> None:
+async def test_a_client_that_ignores_disconnect_is_closed(fast: SlackSandbox) -> None:
     url = (await client_of(fast).apps_connections_open(app_token=fast.app_token))["url"]
     async with aiohttp.ClientSession() as session, session.ws_connect(url) as ws:
         hello = await ws.receive_json()
@@ -214,7 +204,7 @@ async def test_a_socket_that_does_not_follow_is_closed(fast: SlackSandbox) -> No
         assert (await ws.receive(timeout=30)).type is aiohttp.WSMsgType.CLOSE
 
 
-async def test_a_ticket_is_good_for_one_handshake(slack: SlackSandbox) -> None:
+async def test_a_ticket_is_valid_for_one_handshake(slack: SlackSandbox) -> None:
     url = (await client_of(slack).apps_connections_open(app_token=slack.app_token))["url"]
     async with aiohttp.ClientSession() as session:
         async with session.ws_connect(url) as ws:
@@ -223,7 +213,7 @@ async def test_a_ticket_is_good_for_one_handshake(slack: SlackSandbox) -> None:
             await session.ws_connect(url)
 
 
-async def test_a_refused_handshake_uses_its_ticket_up(slack: SlackSandbox) -> None:
+async def test_a_rejected_handshake_uses_up_its_ticket(slack: SlackSandbox) -> None:
     slack.faults.refuse_handshakes(1)
     url = (await client_of(slack).apps_connections_open(app_token=slack.app_token))["url"]
     async with aiohttp.ClientSession() as session:
@@ -247,7 +237,7 @@ async def test_each_envelope_goes_to_one_socket(slack: SlackSandbox) -> None:
     assert sum(map(len, got)) == 20
 
 
-async def test_a_message_may_be_delivered_again_by_request(slack: SlackSandbox, connect: Connect) -> None:
+async def test_a_message_can_be_redelivered(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await connect(slack, app)
     message = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
@@ -260,7 +250,7 @@ async def test_a_message_may_be_delivered_again_by_request(slack: SlackSandbox, 
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 0, 1, 1]
 
 
-async def test_a_subscription_without_its_scope_is_silent(slack: SlackSandbox, connect: Connect) -> None:
+async def test_a_subscription_without_its_scope_sends_no_events(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     slack.scopes.discard("channels:history")
     await connect(slack, app)
@@ -269,7 +259,7 @@ async def test_a_subscription_without_its_scope_is_silent(slack: SlackSandbox, c
     assert [e.payload["event"]["type"] for e in slack.envelopes] == ["app_mention"]
 
 
-async def test_latency_holds_up_the_envelopes(slack: SlackSandbox, connect: Connect) -> None:
+async def test_latency_delays_envelopes(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await connect(slack, app)
     slack.faults.set_latency(0.2)
@@ -279,7 +269,7 @@ async def test_latency_holds_up_the_envelopes(slack: SlackSandbox, connect: Conn
     assert slack.envelopes[0].sent_at - before >= 0.2
 
 
-async def test_a_wrong_token_opens_no_connection(slack: SlackSandbox) -> None:
+async def test_a_wrong_token_cannot_open_a_connection(slack: SlackSandbox) -> None:
     for token, error in (("xapp-wrong", "invalid_auth"), (slack.bot_token, "not_allowed_token_type")):
         with pytest.raises(SlackApiError) as refused:
             await client_of(slack).apps_connections_open(app_token=token)

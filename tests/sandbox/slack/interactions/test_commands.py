@@ -12,7 +12,7 @@ from sandbox.slack import SlackSandbox
 from tests.sandbox.slack.conftest import Connect, client_of
 
 
-async def test_the_person_alone_sees_what_acknowledged_his_command(slack: SlackSandbox, connect: Connect) -> None:
+async def test_the_acknowledgement_of_a_command_is_ephemeral(slack: SlackSandbox, connect: Connect) -> None:
     app = AsyncApp(client=client_of(slack))
 
     @app.command("/reset")
@@ -26,7 +26,7 @@ async def test_the_person_alone_sees_what_acknowledged_his_command(slack: SlackS
     assert envelope.response == {"text": "ada: all of it"}
 
 
-async def test_what_is_posted_to_the_response_url_comes_after(slack: SlackSandbox, connect: Connect) -> None:
+async def test_posts_to_a_response_url_follow_the_acknowledgement(slack: SlackSandbox, connect: Connect) -> None:
     app = AsyncApp(client=client_of(slack))
     go = asyncio.Event()
 
@@ -45,7 +45,7 @@ async def test_what_is_posted_to_the_response_url_comes_after(slack: SlackSandbo
     assert slack.messages("general") == [message]
 
 
-async def test_a_response_url_takes_five_posts_of_plain_text(slack: SlackSandbox, connect: Connect) -> None:
+async def test_a_response_url_accepts_five_posts(slack: SlackSandbox, connect: Connect) -> None:
     app = AsyncApp(client=client_of(slack))
 
     @app.command("/reset")
@@ -67,7 +67,7 @@ async def test_a_response_url_takes_five_posts_of_plain_text(slack: SlackSandbox
 
 
 @pytest.mark.parametrize(("listens", "error"), [(False, "dispatch_failed"), (True, "operation_timeout")])
-async def test_slackbot_tells_when_nobody_takes_the_command(
+async def test_slackbot_reports_an_unacknowledged_command(
     fast: SlackSandbox, connect: Connect, listens: bool, error: str
 ) -> None:
     if listens:

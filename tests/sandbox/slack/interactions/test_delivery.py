@@ -20,7 +20,7 @@ async def asking(slack: SlackSandbox) -> SlackMessage:
     return slack.messages("general")[-1]
 
 
-async def test_a_press_tells_who_where_and_which(slack: SlackSandbox, connect: Connect) -> None:
+async def test_a_click_has_user_message_and_button(slack: SlackSandbox, connect: Connect) -> None:
     app, presses = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
 
     @app.action("again")
@@ -40,7 +40,7 @@ async def test_a_press_tells_who_where_and_which(slack: SlackSandbox, connect: C
     assert slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id
 
 
-async def test_nobody_hears_a_press_or_nobody_acknowledges_it(fast: SlackSandbox, connect: Connect) -> None:
+async def test_an_unacknowledged_click_is_reported(fast: SlackSandbox, connect: Connect) -> None:
     message = await asking(fast)
     assert not await fast.click_button("ada", message, "again")
     await connect(fast, AsyncApp(client=client_of(fast)))
@@ -48,7 +48,7 @@ async def test_nobody_hears_a_press_or_nobody_acknowledges_it(fast: SlackSandbox
     assert [e.type for e in fast.envelopes].count("interactive") == 1  # it does not come again
 
 
-async def test_only_a_button_that_is_there_can_be_pressed(slack: SlackSandbox) -> None:
+async def test_only_existing_buttons_can_be_clicked(slack: SlackSandbox) -> None:
     message = await asking(slack)
     with pytest.raises(ValueError, match="no button"):
         await slack.click_button("ada", message, "other")
@@ -64,9 +64,7 @@ SELECT = {
 }
 
 
-async def test_of_two_feedback_buttons_and_of_options_the_value_tells_which(
-    slack: SlackSandbox, connect: Connect
-) -> None:
+async def test_feedback_buttons_and_options_are_chosen_by_value(slack: SlackSandbox, connect: Connect) -> None:
     app, pressed = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
 
     async def take(ack: Any, action: dict[str, Any]) -> None:
@@ -97,13 +95,13 @@ async def test_of_two_feedback_buttons_and_of_options_the_value_tells_which(
         {"type": "context_actions", "elements": [{"type": "icon_button", "icon": "refresh", "text": PLAIN}]},
     ],
 )
-async def test_blocks_that_slack_would_not_take_are_refused(slack: SlackSandbox, block: dict[str, Any]) -> None:
+async def test_invalid_controls_are_rejected(slack: SlackSandbox, block: dict[str, Any]) -> None:
     general = slack.channels["general"].id
     body = await refusal(client_of(slack).chat_postMessage(channel=general, text="x", blocks=[block]))
     assert body["error"] == "invalid_blocks"
 
 
-async def test_what_one_alone_sees_nobody_else_presses_and_the_answer_may_take_its_place(
+async def test_an_ephemeral_button_is_for_its_user_and_a_response_can_replace_it(
     slack: SlackSandbox, connect: Connect
 ) -> None:
     app = AsyncApp(client=client_of(slack))
@@ -125,7 +123,7 @@ async def test_what_one_alone_sees_nobody_else_presses_and_the_answer_may_take_i
     await slack.wait_for(lambda: message.text == "Chosen.")
 
 
-async def test_a_shortcut_opens_a_modal_and_what_is_filled_in_comes_back(slack: SlackSandbox, connect: Connect) -> None:
+async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: SlackSandbox, connect: Connect) -> None:
     app, filled = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
     asked = {"type": "plain_text_input", "action_id": "question"}
     view: dict[str, Any] = {

@@ -16,7 +16,7 @@ def escaped(text: str) -> str:
 
 
 @given(st.text())
-def test_an_escaped_text_shows_as_it_was_and_calls_nobody(text: str) -> None:
+def test_an_escaped_text_is_shown_unchanged_and_pings_nobody(text: str) -> None:
     content = SlackContent(escaped(text))
     assert render_text(content, NAMES) == text
     assert find_pings(content, NAMES) == frozenset()
@@ -34,24 +34,24 @@ def test_an_escaped_text_shows_as_it_was_and_calls_nobody(text: str) -> None:
         ("`<!here>`", "`@here`", {"here"}),
     ],
 )  # fmt: skip
-def test_tokens_show_by_name_and_call(text: str, sees: str, called: set[str]) -> None:
+def test_tokens_are_shown_by_name_and_ping(text: str, sees: str, called: set[str]) -> None:
     assert render_text(SlackContent(text), NAMES) == sees
     assert find_pings(SlackContent(text), NAMES) == called
 
 
-def test_in_markdown_code_calls_nobody() -> None:
+def test_code_in_markdown_pings_nobody() -> None:
     text = "`<!here>` <@U1>\n```\n<!channel>\n```"
     for content in (SlackContent(text, markdown=True), SlackContent(blocks=[{"type": "markdown", "text": text}])):
         assert find_pings(content, NAMES) == {"U1"}
         assert render_text(content, NAMES) == "`<!here>` @ada\n```\n<!channel>\n```"
 
 
-def test_plain_names_call_only_when_they_are_asked_to() -> None:
+def test_plain_names_ping_only_with_link_names() -> None:
     assert find_pings(SlackContent("@here @ada a@ada"), NAMES) == frozenset()
     assert find_pings(SlackContent("@here @ada a@ada", link_names=True), NAMES) == {"here", "U1"}
 
 
-def test_every_text_of_a_block_counts_and_the_text_beside_it() -> None:
+def test_all_texts_of_blocks_and_the_text_argument_ping() -> None:
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": "<!channel>"}},
         {
