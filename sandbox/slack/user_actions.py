@@ -74,7 +74,7 @@ class SlackUserActions:
         """Edit the user's own message.
 
         Raises:
-            ValueError: the message is deleted or by somebody else.
+            ValueError: the message is deleted, or its author is another user.
         """
         self._check_own(user, message)
         self._workspace.update_message(message, SlackContent(text), edited=True)
@@ -83,7 +83,7 @@ class SlackUserActions:
         """Delete the user's own message.
 
         Raises:
-            ValueError: the message is deleted or by somebody else.
+            ValueError: the message is deleted, or its author is another user.
         """
         self._check_own(user, message)
         self._workspace.delete_message(message)

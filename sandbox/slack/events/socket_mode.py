@@ -60,7 +60,7 @@ class SocketConnection:
 
     Attributes:
         is_retiring: it got `disconnect` and gets no more envelopes.
-        is_frozen: no frames pass, and nobody has noticed yet.
+        is_frozen: no frames pass, and neither side knows yet.
     """
 
     ws: web.WebSocketResponse

@@ -1,4 +1,4 @@
-"""The scripted models, asked by the vendors' own clients."""
+"""Scripted models, through the vendors' own clients."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ each = pytest.mark.parametrize("kind", [ScriptedGemini, ScriptedOpenAI, Scripted
 
 
 async def post(server: Server, text: str = "Hi", *, stream: bool = False) -> tuple[int, str]:
-    """Ask by bare HTTP."""
+    """Post a request without a client library."""
     headers = {}
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": text}], "stream": stream}
     if isinstance(server, ScriptedOpenAI):

@@ -1,4 +1,4 @@
-"""Slack's real client libraries, pointed at a sandbox."""
+"""Fixtures: the local Slack, and real clients connected to it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -20,7 +20,7 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 
 @pytest.fixture
 async def fast() -> AsyncIterator[SlackSandbox]:
-    """The same, its clock running 20 times as fast: an acknowledgement is due after 150 ms."""
+    """Run a local Slack at 20 times the speed: acknowledgements are due after 150 ms."""
     async with SlackSandbox(speed=20) as sandbox:
         yield sandbox
 
@@ -39,7 +39,7 @@ def client(slack: SlackSandbox) -> AsyncWebClient:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """Connects an app's Socket Mode handler to a sandbox, and closes it at the end."""
+    """Return a function that connects an app by Socket Mode; close it at the end."""
     handlers: list[AsyncSocketModeHandler] = []
 
     async def connected(sandbox: SlackSandbox, app: AsyncApp) -> AsyncSocketModeHandler:
@@ -60,7 +60,7 @@ def general(slack: SlackSandbox) -> str:
 
 
 async def refusal(call: Any) -> dict[str, Any]:
-    """What Slack answered to a call that it refused."""
+    """Return the error response of a rejected call."""
     with pytest.raises(SlackApiError) as refused:
         await call
     body = refused.value.response.data

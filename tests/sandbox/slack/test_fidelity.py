@@ -1,4 +1,4 @@
-"""What the sandbox sends, held against the shapes of what Slack sends.
+"""Payloads of the sandbox, compared with the shapes of Slack's payloads.
 
 `PLATFORM_SHAPES` names a folder with `slack/api/*.json`, `slack/events/*.json` and `slack/app-backend/`: samples
 with every field that was ever seen. A field that a sample does not have, or of another JSON type, is a fault; a
@@ -113,7 +113,7 @@ def sample(name: str) -> Any:
 
 
 def merged(one: Any, other: Any) -> Any:
-    """One shape that allows what either allows."""
+    """Return a shape that allows both shapes."""
     if isinstance(one, dict) and isinstance(other, dict):
         both = {name: merged(one[name], other[name]) for name in one.keys() & other.keys()}
         return one | other | both
@@ -124,7 +124,7 @@ def merged(one: Any, other: Any) -> Any:
 
 @cache
 def block_kinds() -> dict[str, Any]:
-    """The fields of each kind of block, element and text that stands in any sample's blocks."""
+    """Return the fields of each type of block, element and text in the samples."""
     kinds: dict[str, Any] = {}
 
     def collect(node: Any) -> None:
@@ -183,7 +183,7 @@ def sample_of_event(event: dict[str, Any]) -> Any:
 
 
 def faults(value: Any, shape: Any, path: str) -> Iterator[str]:
-    """What of `value` is not as in `shape`."""
+    """Yield the differences of `value` from `shape`."""
     if value is None or shape is None or shape in ({}, []):
         return
     if isinstance(value, dict) and isinstance(shape, dict):

@@ -1,4 +1,4 @@
-"""What stands between a request and its effect: ways of writing, rate limits and faults."""
+"""Request formats, rate limits and faults of the Web API."""
 
 import asyncio
 from time import monotonic

@@ -1,4 +1,4 @@
-"""The sandbox in the hands of a test: people, watching and waiting."""
+"""Actions of people, subscriptions and waiting."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""What an agent has that other apps have not, through slack_sdk."""
+"""Agent sessions and suggested prompts, through slack_sdk."""
 
 import pytest
 from slack_bolt.async_app import AsyncApp

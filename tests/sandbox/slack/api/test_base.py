@@ -1,4 +1,4 @@
-"""Who may call the Web API, through slack_sdk's client."""
+"""Tokens and scopes of the Web API, through slack_sdk's client."""
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient

@@ -1,4 +1,4 @@
-"""What can be looked up through slack_sdk's client."""
+"""Read methods, through slack_sdk's client."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Files through slack_sdk."""
+"""File methods, through slack_sdk."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Windows of calls, and what blocks may hold."""
+"""Rate limit windows and size limits of blocks."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from sandbox.slack.api.requests import SlackError
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, in seconds, in a list of one."""
+    """Return the current time in seconds, as a list of one item."""
     now = [0.0]
     monkeypatch.setattr(limits, "monotonic", lambda: now[0])
     return now

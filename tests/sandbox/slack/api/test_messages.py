@@ -1,4 +1,4 @@
-"""What is posted, changed and deleted through slack_sdk's client, and what is refused."""
+"""Methods for messages and reactions, through slack_sdk's client."""
 
 from typing import Any
 

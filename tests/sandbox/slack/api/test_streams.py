@@ -27,7 +27,7 @@ def task(status: str, title: str = "Looking", number: str = "1", **more: str) ->
 
 
 async def begin(slack: SlackSandbox, question: SlackMessage, **content: Any) -> tuple[SlackMessage, dict[str, Any]]:
-    """A stream under the question, and the arguments that name it."""
+    """Start a stream; return its message and the arguments that identify it."""
     started = await client_of(slack).chat_startStream(
         channel=question.channel.id, thread_ts=question.ts, **to_ada(slack), **content
     )

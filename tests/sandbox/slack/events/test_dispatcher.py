@@ -1,4 +1,4 @@
-"""Which events the app is sent for what happens, and in which order."""
+"""Events of workspace changes, and their order."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ async def connected(slack: SlackSandbox, connect: Connect) -> SlackSandbox:
 
 
 async def events(slack: SlackSandbox, count: int) -> list[dict[str, Any]]:
-    """The first events that were sent: `count`, and not one more."""
+    """Wait for the first `count` events and check that there are no more."""
     await slack.open_home("linus")
     await slack.wait_for(lambda: len(slack.envelopes) > count)
     *before, marker = [envelope.payload["event"] for envelope in slack.envelopes]

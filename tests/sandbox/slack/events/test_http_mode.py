@@ -1,4 +1,4 @@
-"""The request URL, OAuth and a second workspace, as an app meets them."""
+"""Request URL, OAuth and a second workspace."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from tests.sandbox.slack.conftest import client_of
 
 @asynccontextmanager
 async def app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tuple[str, list[web.Request]]]:
-    """One that answers the first requests so, and then well; its address, and what it was sent."""
+    """Run an app that responds to the first requests as given, then with 200."""
     left, seen = list(answers), list[web.Request]()
     verifier = SignatureVerifier(slack.signing_secret)
 

@@ -1,4 +1,4 @@
-"""Bolt, connected to the sandbox as it would be to Slack."""
+"""Socket Mode, through Bolt."""
 
 import asyncio
 from time import monotonic
@@ -19,7 +19,7 @@ def app_of(sandbox: SlackSandbox) -> AsyncApp:
 
 
 class Heard:
-    """What an app's listeners were called with."""
+    """Events that reached the listeners of an app."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -30,7 +30,7 @@ class Heard:
         self._more.set()
 
     async def all(self, count: int) -> list[dict[str, Any]]:
-        """Bolt acknowledges before it calls the listener: so an acknowledgement is too early to look."""
+        """Wait for a listener call; Bolt acknowledges before it calls the listener."""
         async with asyncio.timeout(30):
             while len(self.bodies) < count:
                 self._more.clear()
@@ -39,7 +39,7 @@ class Heard:
 
 
 def listening(sandbox: SlackSandbox) -> tuple[AsyncApp, Heard]:
-    """An app that does nothing but hear."""
+    """Return an app that acknowledges events and does nothing else."""
     app, heard = app_of(sandbox), Heard()
     for kind in ("message", "app_mention"):
         app.event(kind)(heard.hear)

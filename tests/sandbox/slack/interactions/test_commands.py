@@ -1,4 +1,4 @@
-"""Slash commands through Bolt."""
+"""Slash commands, through Bolt."""
 
 import asyncio
 from typing import Any

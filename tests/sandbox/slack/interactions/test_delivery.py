@@ -1,4 +1,4 @@
-"""Buttons through Bolt."""
+"""Buttons, shortcuts and modals, through Bolt."""
 
 from typing import Any
 

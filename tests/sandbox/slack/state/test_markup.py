@@ -1,4 +1,4 @@
-"""What a text shows, and whom it calls."""
+"""Rendered text and pings of Slack's markup."""
 
 from typing import Any
 
