@@ -158,7 +158,7 @@ class SlackPlatform:
         ]
         replies: dict[str, list[SlackMessage]] = {}
         for message in found:
-            if message.is_reply and message.thread_ts is not None:
+            if message.is_thread_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
         return [self._convert_message(message, replies.get(message.ts, ()), person) for message in found]
 
@@ -183,7 +183,7 @@ class SlackPlatform:
                 (file.name for file in message.files),
                 message.buttons,
             ),
-            thread=message.thread_ts if message.is_reply else None,
+            thread=message.thread_ts if message.is_thread_reply else None,
             revision=message.versions.index(seen),
             is_edited=message.edited,
             ephemeral_to=message.ephemeral_to,

@@ -31,9 +31,9 @@ class SlackPane:
             return [self._create_message_view(m, me, names) for m in said if place.thread in (m.ts, m.thread_ts)]
         replies: dict[str, list[SlackMessage]] = {}
         for message in said:
-            if message.is_reply and message.thread_ts is not None:
+            if message.is_thread_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
-        return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in said if not m.is_reply]
+        return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in said if not m.is_thread_reply]
 
     def create_state_view(self, session: ClientSession) -> Json:
         place, slack = session.place, self._slack

@@ -130,7 +130,7 @@ class DirectoryMethods:
         self._api.require_conversation_scope(channel, "history")
         if self._workspace.bot.id not in channel.members:
             raise SlackError("not_in_channel")
-        roots = [message for message in self._workspace.messages(channel) if not message.is_reply]
+        roots = [message for message in self._workspace.messages(channel) if not message.is_thread_reply]
         visible = [message for message in roots if self._workspace.find_message(channel, message.ts)]
         page, cursor = self._message_page(visible[::-1], arguments, default=100)
         return self._page_response(page, cursor, arguments) | {"pin_count": 0}

@@ -92,7 +92,7 @@ class MessageMethods:
         channel = self._api.find_channel(arguments)
         message = self._api.find_message(channel, arguments.required("message_ts"))
         link = f"https://{TEAM_DOMAIN}.slack.com/archives/{channel.id}/p{message.ts.replace('.', '')}"
-        if message.is_reply:
+        if message.is_thread_reply:
             link += f"?thread_ts={message.thread_ts}&cid={channel.id}"
         return {"channel": channel.id, "permalink": link}
 
@@ -139,7 +139,7 @@ def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments:
     root = workspace.find_message(channel, thread_ts)
     if root is None:
         raise SlackError("thread_not_found")
-    if root.is_reply:
+    if root.is_thread_reply:
         raise SlackError("cannot_reply_to_message")
     return thread_ts
 

@@ -166,7 +166,7 @@ class SlackPayloads:
         }
 
     def _parent_user(self, message: SlackMessage) -> str | None:
-        if not message.is_reply or message.thread_ts is None or message.user is None:
+        if not message.is_thread_reply or message.thread_ts is None or message.user is None:
             return None
         root = self._workspace.find_message(message.channel, message.thread_ts)
         return None if root is None else root.user

@@ -204,7 +204,7 @@ class SlackMessage:
         return frozenset[str]().union(*(version.pings for version in self.versions))
 
     @property
-    def is_reply(self) -> bool:
+    def is_thread_reply(self) -> bool:
         return self.thread_ts is not None and self.thread_ts != self.ts
 
 
@@ -352,7 +352,7 @@ class Workspace:
         """Delete a message; Slack replaces one that has replies with a tombstone."""
         if (
             len(self.thread_messages(message.channel, message.ts)) > 1
-            and not message.is_reply
+            and not message.is_thread_reply
             and message.ephemeral_to is None
         ):
             message.is_tombstone = True

@@ -28,13 +28,13 @@ async def fast() -> AsyncIterator[SlackSandbox]:
 Connect = Callable[[SlackSandbox, AsyncApp], Awaitable[AsyncSocketModeHandler]]
 
 
-def client_of(sandbox: SlackSandbox, **options: Any) -> AsyncWebClient:
+def create_client(sandbox: SlackSandbox, **options: Any) -> AsyncWebClient:
     return AsyncWebClient(token=sandbox.bot_token, base_url=sandbox.api_url, **options)
 
 
 @pytest.fixture
 def client(slack: SlackSandbox) -> AsyncWebClient:
-    return client_of(slack)
+    return create_client(slack)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def general(slack: SlackSandbox) -> str:
     return slack.channels["general"].id
 
 
-async def refusal(call: Any) -> dict[str, Any]:
+async def catch_error(call: Any) -> dict[str, Any]:
     """Return the error response of a rejected call."""
     with pytest.raises(SlackApiError) as refused:
         await call

@@ -34,7 +34,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import EnvelopeRecord, SlackFile, SlackSandbox
-from tests.sandbox.slack.conftest import Connect, client_of
+from tests.sandbox.slack.conftest import Connect, create_client
 
 _SHAPES = os.environ.get("PLATFORM_SHAPES")
 pytestmark = pytest.mark.skipif(not _SHAPES, reason="PLATFORM_SHAPES names no folder with the platforms' shapes")
@@ -112,10 +112,10 @@ def sample(name: str) -> Any:
     return json.loads((Path(_SHAPES or "") / "slack" / f"{name}.json").read_text())
 
 
-def merged(one: Any, other: Any) -> Any:
+def merge_shapes(one: Any, other: Any) -> Any:
     """Return a shape that allows both shapes."""
     if isinstance(one, dict) and isinstance(other, dict):
-        both = {name: merged(one[name], other[name]) for name in one.keys() & other.keys()}
+        both = {name: merge_shapes(one[name], other[name]) for name in one.keys() & other.keys()}
         return one | other | both
     if isinstance(one, list) and isinstance(other, list):
         return one + other
@@ -130,7 +130,7 @@ def block_kinds() -> dict[str, Any]:
     def collect(node: Any) -> None:
         if isinstance(node, dict):
             if kind := node.get("type"):
-                kinds[kind] = merged(kinds.get(kind), node)
+                kinds[kind] = merge_shapes(kinds.get(kind), node)
             node = list(node.values())
         if isinstance(node, list):
             for inner in node:
@@ -147,7 +147,7 @@ def block_kinds() -> dict[str, Any]:
     return kinds
 
 
-def faults_of_block(value: Any, path: str) -> Iterator[str]:
+def find_block_differences(value: Any, path: str) -> Iterator[str]:
     shape = block_kinds().get(value["type"])
     if shape is None:
         yield f"{path}: no block is a {value['type']}"
@@ -156,20 +156,20 @@ def faults_of_block(value: Any, path: str) -> Iterator[str]:
         here = f"{path}[{value['type']}].{name}"
         for part in inner if isinstance(inner, list) else [inner]:
             if isinstance(part, dict) and "type" in part:
-                yield from faults_of_block(part, here)
+                yield from find_block_differences(part, here)
             elif name not in shape:
                 yield f"{here} is not known"
             else:
-                yield from faults([part] if isinstance(inner, list) else part, shape[name], here)
+                yield from find_differences([part] if isinstance(inner, list) else part, shape[name], here)
 
 
 def sample_of_method(method: str) -> Any:
     if method.startswith("agents.sessions"):
         return _SESSION | _ANY_ANSWER
-    shape = merged(sample(f"api/{method}"), _ANY_ANSWER)
+    shape = merge_shapes(sample(f"api/{method}"), _ANY_ANSWER)
     if method in ("conversations.info", "conversations.open"):
         known = [*sample("api/conversations.list")["channels"], sample("api/conversations.info")["channel"]]
-        shape["channel"] = reduce(merged, known, shape["channel"])
+        shape["channel"] = reduce(merge_shapes, known, shape["channel"])
     if method == "conversations.list":
         shape["channels"].append(sample("api/conversations.info")["channel"])
     if method == "conversations.replies":
@@ -182,7 +182,7 @@ def sample_of_event(event: dict[str, Any]) -> Any:
     return shape | {"event": _STOPPED} if event["type"] == "agent_session_stopped" else shape
 
 
-def faults(value: Any, shape: Any, path: str) -> Iterator[str]:
+def find_differences(value: Any, shape: Any, path: str) -> Iterator[str]:
     """Yield the differences of `value` from `shape`."""
     if value is None or shape is None or shape in ({}, []):
         return
@@ -190,41 +190,41 @@ def faults(value: Any, shape: Any, path: str) -> Iterator[str]:
         for name, inner in value.items():
             if name == "blocks":
                 for block in inner:
-                    yield from faults_of_block(block, f"{path}.blocks")
+                    yield from find_block_differences(block, f"{path}.blocks")
             elif name in shape:
-                yield from faults(inner, shape[name], f"{path}.{name}")
+                yield from find_differences(inner, shape[name], f"{path}.{name}")
             else:
                 yield f"{path}.{name} is not known"
     elif isinstance(value, list) and isinstance(shape, list):
-        element = reduce(merged, shape)
+        element = reduce(merge_shapes, shape)
         for inner in value:
-            yield from faults(inner, element, f"{path}[]")
+            yield from find_differences(inner, element, f"{path}[]")
     elif type(value) is not type(shape):
         yield f"{path} is {type(value).__name__}, not {type(shape).__name__}"
 
 
-def faults_of_envelope(envelope: EnvelopeRecord) -> Iterator[str]:
+def find_envelope_differences(envelope: EnvelopeRecord) -> Iterator[str]:
     if envelope.type == "slash_commands":
         shape = sample("app-backend/slash-commands/SlashCommandPayload")
-        yield from faults(envelope.payload, shape, "slash command")
+        yield from find_differences(envelope.payload, shape, "slash command")
     elif envelope.type == "interactive":
         shape = sample(f"app-backend/{_INTERACTIONS[envelope.payload['type']]}Payload")
         if "message" in shape:
-            shape["message"] = merged(shape["message"], sample("events/MessagePayload")["event"])
+            shape["message"] = merge_shapes(shape["message"], sample("events/MessagePayload")["event"])
         if "view" in shape:
-            shape["view"] = merged(shape["view"], sample("api/views.open")["view"])
-        yield from faults(envelope.payload, shape, envelope.payload["type"])
+            shape["view"] = merge_shapes(shape["view"], sample("api/views.open")["view"])
+        yield from find_differences(envelope.payload, shape, envelope.payload["type"])
     else:
         event = envelope.payload["event"]
-        yield from faults(envelope.payload, sample_of_event(event), f"{event['type']}/{event.get('subtype')}")
+        yield from find_differences(envelope.payload, sample_of_event(event), f"{event['type']}/{event.get('subtype')}")
 
 
-async def refused(call: Any) -> None:
+async def call_and_reject(call: Any) -> None:
     with pytest.raises(SlackApiError):
         await call
 
 
-async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def call_every_method(slack: SlackSandbox, client: AsyncWebClient) -> None:
     ada, general = slack.people["ada"], slack.channels["general"].id
     await client.auth_test()
     await AsyncWebClient(slack.app_token, base_url=slack.api_url).auth_test()
@@ -268,7 +268,7 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     await client.agents_sessions_rename(channel_id=general, thread_ts=question.ts, title="Hello")
     shared = await slack.post_message("ada", "general", "a file", files=[SlackFile("F1", "a.png", b"png")])
     await client.files_info(file=shared.files[0].id)
-    await refused(client.views_open(trigger_id="1.2.3", view=MODAL))
+    await call_and_reject(client.views_open(trigger_id="1.2.3", view=MODAL))
     await client.chat_delete(channel=general, ts=ts)
 
     await client.files_upload_v2(channel=general, thread_ts=question.ts, filename="a.md", content="# A")
@@ -280,24 +280,24 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
         channel=general, ts=stream["ts"], chunks=[{"type": "markdown_text", "text": "**x**"}]
     )
     await client.conversations_replies(channel=general, ts=question.ts)
-    await refused(client.chat_update(channel=general, ts=stream["ts"], text="too early"))
+    await call_and_reject(client.chat_update(channel=general, ts=stream["ts"], text="too early"))
     await client.chat_stopStream(channel=general, ts=stream["ts"], blocks=BLOCKS, metadata=metadata)
-    await refused(client.chat_stopStream(channel=general, ts=stream["ts"]))
-    await refused(client.chat_appendStream(channel=general, ts=stream["ts"], markdown_text="too late"))
-    await refused(client.chat_startStream(channel=general, thread_ts=question.ts))
+    await call_and_reject(client.chat_stopStream(channel=general, ts=stream["ts"]))
+    await call_and_reject(client.chat_appendStream(channel=general, ts=stream["ts"], markdown_text="too late"))
+    await call_and_reject(client.chat_startStream(channel=general, thread_ts=question.ts))
     await client.conversations_replies(channel=general, ts=question.ts, include_all_metadata=True)
 
-    await refused(client.chat_postMessage(channel=general, text=""))
-    await refused(client.chat_postMessage(channel=general, blocks=BLOCKS * 20))
-    await refused(client.chat_update(channel=general, ts=ts, text="gone"))
-    await refused(client.conversations_info(channel="C0NOTHING"))
+    await call_and_reject(client.chat_postMessage(channel=general, text=""))
+    await call_and_reject(client.chat_postMessage(channel=general, blocks=BLOCKS * 20))
+    await call_and_reject(client.chat_update(channel=general, ts=ts, text="gone"))
+    await call_and_reject(client.conversations_info(channel="C0NOTHING"))
     slack.scopes.discard("users:read")
-    await refused(client.users_info(user=ada.id))
+    await call_and_reject(client.users_info(user=ada.id))
     slack.faults.rate_limit("chat.delete", 1)
-    await refused(client.chat_delete(channel=general, ts=ts))
+    await call_and_reject(client.chat_delete(channel=general, ts=ts))
 
 
-async def walk_through_the_events(slack: SlackSandbox) -> None:
+async def trigger_every_event(slack: SlackSandbox) -> None:
     slack.add_channel("secret", private=True)
     for channel in (slack.channels["general"], slack.channels["secret"], slack.open_dm("ada")):
         for text in (f"<@{slack.bot_user_id}> see <https://a.example|this>, <!here> in <#C1>", "hello"):
@@ -316,7 +316,7 @@ async def walk_through_the_events(slack: SlackSandbox) -> None:
     await slack.open_home("ada", "home")
 
 
-async def walk_through_the_presses(slack: SlackSandbox, client: AsyncWebClient) -> None:
+async def trigger_every_interaction(slack: SlackSandbox, client: AsyncWebClient) -> None:
     for place in (slack.channels["general"], slack.open_dm("ada")):
         root = await slack.post_message("ada", place, "hello")
         for thread in (None, root.ts):
@@ -335,7 +335,7 @@ async def walk_through_the_presses(slack: SlackSandbox, client: AsyncWebClient) 
 
 async def test_responses_events_and_commands_have_slacks_shape(connect: Connect) -> None:
     async with SlackSandbox(rate_limits=False) as slack:
-        app, client = AsyncApp(client=client_of(slack)), client_of(slack)
+        app, client = AsyncApp(client=create_client(slack)), create_client(slack)
 
         async def hear() -> None: ...
 
@@ -347,7 +347,7 @@ async def test_responses_events_and_commands_have_slacks_shape(connect: Connect)
             await ack("ok")
 
         await connect(slack, app)
-        await walk_through_the_events(slack)
+        await trigger_every_event(slack)
         await slack.run_command("ada", "general", "/reset", "now")
         await slack.run_command("ada", slack.open_dm("ada"), "/reset")
         for action in ("yes", "feedback", "which"):
@@ -359,16 +359,16 @@ async def test_responses_events_and_commands_have_slacks_shape(connect: Connect)
             await client.views_open(trigger_id=body["trigger_id"], view=MODAL)
 
         app.view("asked")(reset)
-        await walk_through_the_presses(slack, client)
-        await walk_through_the_api(slack, client)
+        await trigger_every_interaction(slack, client)
+        await call_every_method(slack, client)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
 
         found = {
             fault
             for call in slack.calls
             if call.method not in ("upload", "download")
-            for fault in faults(call.response, sample_of_method(call.method), call.method)
-        } | {fault for envelope in slack.envelopes for fault in faults_of_envelope(envelope)}
+            for fault in find_differences(call.response, sample_of_method(call.method), call.method)
+        } | {fault for envelope in slack.envelopes for fault in find_envelope_differences(envelope)}
         assert sorted(found) == []
         subscribed = {
             (e.payload["event"]["type"], e.payload["event"].get("subtype"))
@@ -380,7 +380,7 @@ async def test_responses_events_and_commands_have_slacks_shape(connect: Connect)
 
 async def test_every_method_is_called() -> None:
     async with SlackSandbox(rate_limits=False) as slack:
-        await walk_through_the_api(slack, client_of(slack))
+        await call_every_method(slack, create_client(slack))
         called = {call.method for call in slack.calls}
         async with aiohttp.ClientSession() as session:
             for path in (Path(_SHAPES or "") / "slack" / "api").glob("*.json"):

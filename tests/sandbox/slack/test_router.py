@@ -11,7 +11,7 @@ from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetry
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackSandbox
-from tests.sandbox.slack.conftest import client_of, refusal
+from tests.sandbox.slack.conftest import catch_error, create_client
 
 
 @pytest.mark.parametrize("way", ["form", "json", "query"])
@@ -41,7 +41,7 @@ async def test_the_sixth_post_in_a_channel_is_rate_limited(
 
 
 async def test_a_client_that_waits_for_retry_after_succeeds(general: str, slack: SlackSandbox) -> None:
-    patient = client_of(slack, retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=1)])
+    patient = create_client(slack, retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=1)])
     slack.faults.rate_limit("chat.postMessage", 1)
     before = monotonic()
     await patient.chat_postMessage(channel=general, text="hello")
@@ -56,13 +56,13 @@ async def test_the_fifty_first_update_in_a_minute_is_rate_limited(
     ts = (await client.chat_postMessage(channel=general, text="0"))["ts"]
     for n in range(50):
         await client.chat_update(channel=general, ts=ts, text=str(n))
-    assert (await refusal(client.chat_update(channel=general, ts=ts, text="50")))["error"] == "ratelimited"
+    assert (await catch_error(client.chat_update(channel=general, ts=ts, text="50")))["error"] == "ratelimited"
     assert slack.messages("general")[0].text == "49"
 
 
 async def test_calls_are_unlimited_without_rate_limits() -> None:
     async with SlackSandbox(rate_limits=False) as slack:
-        client = client_of(slack)
+        client = create_client(slack)
         for n in range(20):
             await client.chat_postMessage(channel="#general", text=str(n))
         assert len(slack.messages("general")) == 20
@@ -70,7 +70,7 @@ async def test_calls_are_unlimited_without_rate_limits() -> None:
 
 async def test_a_call_with_a_lost_response_takes_effect(slack: SlackSandbox, general: str) -> None:
     slack.faults.lose_response("chat.postMessage")
-    client = client_of(slack, retry_handlers=[])
+    client = create_client(slack, retry_handlers=[])
     with pytest.raises(aiohttp.ClientError):
         await client.chat_postMessage(channel=general, text="hello")
     assert [message.text for message in slack.messages("general")] == ["hello"]
@@ -83,7 +83,7 @@ async def test_a_failed_call_has_no_effect(slack: SlackSandbox, client: AsyncWeb
     with pytest.raises(SlackApiError) as refused:
         await client.chat_postMessage(channel=general, text="hello")
     assert refused.value.response.status_code == 503
-    body = await refusal(client.chat_postMessage(channel=general, text="hello"))
+    body = await catch_error(client.chat_postMessage(channel=general, text="hello"))
     assert body["error"] == "internal_error"
     assert slack.messages("general") == []
     await client.chat_postMessage(channel=general, text="hello")

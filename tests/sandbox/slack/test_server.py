@@ -6,11 +6,11 @@ from contextlib import aclosing
 import pytest
 
 from sandbox.slack import SlackSandbox, WorkspaceChange
-from tests.sandbox.slack.conftest import client_of
+from tests.sandbox.slack.conftest import create_client
 
 
 async def test_a_subscriber_gets_every_change_after_subscribing(slack: SlackSandbox) -> None:
-    client = client_of(slack)
+    client = create_client(slack)
     first = slack.changes()
     question = await slack.post_message("ada", "general", "hello")
     second = slack.changes()
@@ -81,7 +81,7 @@ async def test_errors_name_unknown_and_duplicate_users_and_channels(slack: Slack
 
 
 async def test_a_message_has_its_visible_text_and_all_its_pings(slack: SlackSandbox) -> None:
-    ada, client = slack.people["ada"], client_of(slack)
+    ada, client = slack.people["ada"], create_client(slack)
     ts = (await client.chat_postMessage(channel="#general", text=f"<@{ada.id}> &lt;3"))["ts"]
     (message,) = slack.messages("general")
     assert message.text == "@ada <3"

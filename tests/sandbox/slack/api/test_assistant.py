@@ -5,7 +5,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackSandbox
-from tests.sandbox.slack.conftest import Connect, client_of, refusal
+from tests.sandbox.slack.conftest import Connect, catch_error, create_client
 
 
 async def test_a_session_keeps_its_first_title_until_a_rename(
@@ -29,13 +29,13 @@ async def test_an_app_that_is_no_agent_has_no_sessions(
     slack.scopes.discard("assistant:write")
     asked = await slack.post_message("ada", "general", "why?")
     call = client.agents_sessions_setStatus(channel_id=general, thread_ts=asked.ts, status="processing")
-    assert (await refusal(call))["error"] == "missing_scope"
+    assert (await catch_error(call))["error"] == "missing_scope"
 
 
 async def test_the_stop_button_exists_while_processing_and_ends_streams(
     slack: SlackSandbox, client: AsyncWebClient, connect: Connect
 ) -> None:
-    await connect(slack, AsyncApp(client=client_of(slack)))
+    await connect(slack, AsyncApp(client=create_client(slack)))
     direct = slack.open_dm("ada")
     asked = await slack.post_message("ada", direct, "why?")
     with pytest.raises(ValueError, match="no stop button"):
@@ -46,7 +46,7 @@ async def test_the_stop_button_exists_while_processing_and_ends_streams(
     await slack.click_stop("ada", asked)
     await slack.wait_for(lambda: slack.envelopes[-1].payload["event"]["type"] == "agent_session_stopped")
     assert slack.envelopes[-1].payload["event"]["streaming_message_ts"] == [ts]
-    body = await refusal(client.chat_appendStream(channel=direct.id, ts=ts, markdown_text="!"))
+    body = await catch_error(client.chat_appendStream(channel=direct.id, ts=ts, markdown_text="!"))
     assert body["error"] == "message_not_in_streaming_state"
     session = slack.find_session(asked)
     assert session is not None
@@ -75,4 +75,4 @@ async def test_four_prompts_can_be_suggested_outside_threads(slack: SlackSandbox
     await client.assistant_threads_setSuggestedPrompts(channel_id=direct.id, prompts=prompts[:4])
     assert direct.prompts[-1:] == (("3", "Say 3"),)
     call = client.assistant_threads_setSuggestedPrompts(channel_id=direct.id, prompts=prompts)
-    assert (await refusal(call))["error"] == "invalid_arguments"
+    assert (await catch_error(call))["error"] == "invalid_arguments"

@@ -4,7 +4,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackSandbox
-from tests.sandbox.slack.conftest import refusal
+from tests.sandbox.slack.conftest import catch_error
 
 
 async def test_auth_test_returns_the_bot_and_its_scopes(slack: SlackSandbox, client: AsyncWebClient) -> None:
@@ -19,23 +19,23 @@ async def test_auth_test_returns_the_bot_and_its_scopes(slack: SlackSandbox, cli
 
 @pytest.mark.parametrize(("token", "error"), [("xoxb-wrong", "invalid_auth"), ("", "not_authed")])
 async def test_a_wrong_or_missing_token_is_rejected(slack: SlackSandbox, token: str, error: str) -> None:
-    assert (await refusal(AsyncWebClient(token, base_url=slack.api_url).auth_test()))["error"] == error
+    assert (await catch_error(AsyncWebClient(token, base_url=slack.api_url).auth_test()))["error"] == error
 
 
 async def test_an_app_token_cannot_post(slack: SlackSandbox, general: str) -> None:
     app = AsyncWebClient(slack.app_token, base_url=slack.api_url)
-    body = await refusal(app.chat_postMessage(channel=general, text="hello"))
+    body = await catch_error(app.chat_postMessage(channel=general, text="hello"))
     assert body["error"] == "not_allowed_token_type"
     assert slack.messages("general") == []
 
 
 async def test_a_missing_scope_is_named(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     slack.scopes.discard("chat:write")
-    body = await refusal(client.chat_postMessage(channel=general, text="hello"))
+    body = await catch_error(client.chat_postMessage(channel=general, text="hello"))
     assert (body["error"], body["needed"]) == ("missing_scope", "chat:write")
     assert "chat:write" not in body["provided"].split(",")
     assert "chat:write" not in (await client.auth_test()).headers["x-oauth-scopes"].split(",")
 
 
 async def test_an_unknown_method_is_rejected(client: AsyncWebClient) -> None:
-    assert (await refusal(client.api_call("chat.shout")))["error"] == "unknown_method"
+    assert (await catch_error(client.api_call("chat.shout")))["error"] == "unknown_method"

@@ -5,7 +5,7 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackSandbox
-from tests.sandbox.slack.conftest import refusal
+from tests.sandbox.slack.conftest import catch_error
 
 
 async def test_a_thread_is_paginated_with_its_root_first(
@@ -22,7 +22,7 @@ async def test_a_thread_is_paginated_with_its_root_first(
     history = (await client.conversations_history(channel=general))["messages"]
     assert [message["text"] for message in history] == ["elsewhere", "0"]
     assert history[1]["reply_count"] == 5
-    body = await refusal(client.conversations_replies(channel=general, ts="1.000001"))
+    body = await catch_error(client.conversations_replies(channel=general, ts="1.000001"))
     assert body["error"] == "thread_not_found"
 
 
@@ -41,7 +41,7 @@ async def test_history_can_be_limited_by_time(slack: SlackSandbox, client: Async
 async def test_users_and_conversations_can_be_looked_up(slack: SlackSandbox, client: AsyncWebClient) -> None:
     ada = slack.people["ada"]
     assert (await client.users_info(user=ada.id))["user"]["profile"]["real_name"] == "Ada Lovelace"
-    assert (await refusal(client.users_info(user="U0NOBODY")))["error"] == "user_not_found"
+    assert (await catch_error(client.users_info(user="U0NOBODY")))["error"] == "user_not_found"
     assert {user["name"] for user in (await client.users_list())["members"]} == {"parley", *slack.people}
     assert {c["name"] for c in (await client.conversations_list())["channels"]} == {"general", "random"}
     assert (await client.team_info())["team"]["id"] == slack.team_id
@@ -52,4 +52,4 @@ async def test_user_groups_have_handles(slack: SlackSandbox, client: AsyncWebCli
     (found,) = (await client.usergroups_list())["usergroups"]
     assert (found["id"], found["handle"], found["user_count"]) == (group.id, "oncall", 2)
     slack.scopes.discard("usergroups:read")
-    assert (await refusal(client.usergroups_list()))["error"] == "missing_scope"
+    assert (await catch_error(client.usergroups_list()))["error"] == "missing_scope"

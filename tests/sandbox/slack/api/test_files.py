@@ -6,7 +6,7 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackFile, SlackSandbox
-from tests.sandbox.slack.conftest import refusal
+from tests.sandbox.slack.conftest import catch_error
 
 
 async def test_an_uploaded_file_is_visible_in_its_thread(
@@ -26,7 +26,9 @@ async def test_an_incomplete_or_unshared_file_is_invisible(
 ) -> None:
     place = await client.files_getUploadURLExternal(filename="a.md", length=3)
     files = json.dumps([{"id": place["file_id"]}])
-    body = await refusal(client.api_call("files.completeUploadExternal", data={"files": files, "channel_id": general}))
+    body = await catch_error(
+        client.api_call("files.completeUploadExternal", data={"files": files, "channel_id": general})
+    )
     assert body["error"] == "file_not_found"
     async with aiohttp.ClientSession() as session:
         async with session.post(place["upload_url"], data=b"more than three") as answer:
@@ -41,12 +43,12 @@ async def test_deleting_a_file_deletes_its_message(slack: SlackSandbox, client: 
     sent = await client.files_upload_v2(channel=general, filename="a.md", content="# A")
     await client.files_delete(file=sent["files"][0]["id"])
     assert slack.messages("general") == []
-    assert (await refusal(client.files_delete(file=sent["files"][0]["id"])))["error"] == "file_not_found"
+    assert (await catch_error(client.files_delete(file=sent["files"][0]["id"])))["error"] == "file_not_found"
 
 
 async def test_files_require_their_scope(slack: SlackSandbox, client: AsyncWebClient) -> None:
     slack.scopes.discard("files:write")
-    body = await refusal(client.files_getUploadURLExternal(filename="a.md", length=3))
+    body = await catch_error(client.files_getUploadURLExternal(filename="a.md", length=3))
     assert (body["error"], body["needed"]) == ("missing_scope", "files:write")
 
 

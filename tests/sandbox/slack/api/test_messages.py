@@ -6,7 +6,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.sandbox.slack.conftest import refusal
+from tests.sandbox.slack.conftest import catch_error
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from tests.sandbox.slack.conftest import refusal
 async def test_an_invalid_post_is_rejected(
     slack: SlackSandbox, client: AsyncWebClient, arguments: dict[str, Any], error: str
 ) -> None:
-    assert (await refusal(client.api_call("chat.postMessage", json=arguments)))["error"] == error
+    assert (await catch_error(client.api_call("chat.postMessage", json=arguments)))["error"] == error
     assert slack.messages("general") == []
     assert slack.calls[-1].error == error
 
@@ -55,7 +55,7 @@ async def test_an_update_above_4000_characters_is_rejected(
 ) -> None:
     ts = (await client.chat_postMessage(channel=general, text="…"))["ts"]
     await client.chat_update(channel=general, ts=ts, text="a" * 4_000)
-    body = await refusal(client.chat_update(channel=general, ts=ts, text="a" * 4_001))
+    body = await catch_error(client.chat_update(channel=general, ts=ts, text="a" * 4_001))
     assert body["error"] == "msg_too_long"
     assert len(slack.messages("general")[0].text) == 4_000
 
@@ -78,9 +78,9 @@ async def test_the_bot_can_change_and_delete_only_its_own_messages(
 ) -> None:
     ts = (await slack.post_message("ada", "general", "mine")).ts
     update, delete = client.chat_update, client.chat_delete
-    assert (await refusal(update(channel=general, ts=ts, text="yours")))["error"] == "cant_update_message"
-    assert (await refusal(delete(channel=general, ts=ts)))["error"] == "cant_delete_message"
-    assert (await refusal(update(channel=general, ts="1.000001", text="a")))["error"] == "message_not_found"
+    assert (await catch_error(update(channel=general, ts=ts, text="yours")))["error"] == "cant_update_message"
+    assert (await catch_error(delete(channel=general, ts=ts)))["error"] == "cant_delete_message"
+    assert (await catch_error(update(channel=general, ts="1.000001", text="a")))["error"] == "message_not_found"
 
 
 async def test_a_deleted_message_cannot_be_found(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
@@ -88,7 +88,7 @@ async def test_a_deleted_message_cannot_be_found(slack: SlackSandbox, client: As
     await client.chat_delete(channel=general, ts=ts)
     assert slack.messages("general") == []
     assert [message.deleted for message in slack.messages("general", deleted=True)] == [True]
-    assert (await refusal(client.chat_delete(channel=general, ts=ts)))["error"] == "message_not_found"
+    assert (await catch_error(client.chat_delete(channel=general, ts=ts)))["error"] == "message_not_found"
 
 
 async def test_the_bot_can_post_only_in_its_channels(slack: SlackSandbox, client: AsyncWebClient) -> None:
@@ -98,7 +98,7 @@ async def test_the_bot_can_post_only_in_its_channels(slack: SlackSandbox, client
     secret.members.discard(slack.bot_user_id)
     old.archived = True
     for channel, error in ((left, "not_in_channel"), (secret, "channel_not_found"), (old, "is_archived")):
-        assert (await refusal(client.chat_postMessage(channel=channel.id, text="a")))["error"] == error
+        assert (await catch_error(client.chat_postMessage(channel=channel.id, text="a")))["error"] == error
 
 
 async def test_a_post_to_a_user_id_goes_to_the_dm(slack: SlackSandbox, client: AsyncWebClient) -> None:
@@ -117,9 +117,9 @@ async def test_an_ephemeral_message_is_for_one_user_and_not_in_the_history(
     ts = (await client.chat_postEphemeral(channel=general, user=ada.id, text="psst"))["message_ts"]
     assert [(m.ts, m.ephemeral_to) for m in slack.messages("general")] == [(ts, ada.id)]
     assert (await client.conversations_history(channel=general))["messages"] == []
-    body = await refusal(client.chat_update(channel=general, ts=ts, text="a"))
+    body = await catch_error(client.chat_update(channel=general, ts=ts, text="a"))
     assert body["error"] == "message_not_found"
-    body = await refusal(client.chat_postEphemeral(channel=general, user="U0NOBODY", text="a"))
+    body = await catch_error(client.chat_postEphemeral(channel=general, user="U0NOBODY", text="a"))
     assert body["error"] == "user_not_in_channel"
 
 
@@ -139,10 +139,10 @@ async def test_reactions_can_be_added_and_removed(slack: SlackSandbox, client: A
     where = {"channel": general, "timestamp": message.ts, "name": "eyes"}
     await client.reactions_add(**where)
     assert message.reactions == {"eyes": [slack.bot_user_id]}
-    assert (await refusal(client.reactions_add(**where)))["error"] == "already_reacted"
+    assert (await catch_error(client.reactions_add(**where)))["error"] == "already_reacted"
     await client.reactions_remove(**where)
     assert message.reactions == {}
-    assert (await refusal(client.reactions_remove(**where)))["error"] == "no_reaction"
+    assert (await catch_error(client.reactions_remove(**where)))["error"] == "no_reaction"
 
 
 async def test_a_permalink_points_into_the_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:

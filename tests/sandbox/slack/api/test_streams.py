@@ -6,7 +6,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackMessage, SlackSandbox, TaskCard
-from tests.sandbox.slack.conftest import client_of, refusal
+from tests.sandbox.slack.conftest import catch_error, create_client
 
 
 @pytest.fixture
@@ -26,9 +26,11 @@ def task(status: str, title: str = "Looking", number: str = "1", **more: str) ->
     return {"type": "task_update", "id": number, "title": title, "status": status, **more}
 
 
-async def begin(slack: SlackSandbox, question: SlackMessage, **content: Any) -> tuple[SlackMessage, dict[str, Any]]:
+async def start_stream(
+    slack: SlackSandbox, question: SlackMessage, **content: Any
+) -> tuple[SlackMessage, dict[str, Any]]:
     """Start a stream; return its message and the arguments that identify it."""
-    started = await client_of(slack).chat_startStream(
+    started = await create_client(slack).chat_startStream(
         channel=question.channel.id, thread_ts=question.ts, **to_ada(slack), **content
     )
     message = slack.messages(question.channel, thread_ts=question.ts)[-1]
@@ -39,7 +41,7 @@ async def begin(slack: SlackSandbox, question: SlackMessage, **content: Any) -> 
 async def test_a_stream_becomes_a_message_at_its_end(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
-    message, where = await begin(slack, question, markdown_text="It **is**")
+    message, where = await start_stream(slack, question, markdown_text="It **is**")
     await client.chat_appendStream(**where, markdown_text=" 42.")
     await client.chat_stopStream(**where, markdown_text=" Sure.")
     assert [version.text for version in message.versions] == ["It **is**", "It **is** 42.", "It **is** 42. Sure."]
@@ -53,7 +55,7 @@ async def test_a_stream_becomes_a_message_at_its_end(
 async def test_tasks_are_cards_that_change_in_place(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
-    message, where = await begin(slack, question, chunks=[task("in_progress", details="one")])
+    message, where = await start_stream(slack, question, chunks=[task("in_progress", details="one")])
     await client.chat_appendStream(**where, chunks=[*said("Found."), task("complete", "Looked", details=", two")])
     await client.chat_appendStream(**where, chunks=[task("pending", number="2"), {"type": "plan_update", "title": "P"}])
     assert message.tasks == (
@@ -69,7 +71,7 @@ async def test_tasks_are_cards_that_change_in_place(
 async def test_only_the_recipient_sees_live_updates(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
-    message, where = await begin(slack, question, markdown_text="a")
+    message, where = await start_stream(slack, question, markdown_text="a")
     await client.chat_appendStream(**where, markdown_text="b")
     ada, grace = slack.people["ada"].id, slack.people["grace"].id
     assert (message.version_for(ada).text, message.version_for(grace).text) == ("ab", "a")
@@ -80,9 +82,9 @@ async def test_only_the_recipient_sees_live_updates(
 async def test_a_live_stream_can_be_neither_edited_nor_deleted(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
-    _, where = await begin(slack, question)
-    assert (await refusal(client.chat_update(**where, text="x")))["error"] == "streaming_state_conflict"
-    assert (await refusal(client.chat_delete(**where)))["error"] == "cant_delete_message"
+    _, where = await start_stream(slack, question)
+    assert (await catch_error(client.chat_update(**where, text="x")))["error"] == "streaming_state_conflict"
+    assert (await catch_error(client.chat_delete(**where)))["error"] == "cant_delete_message"
 
 
 async def test_a_stream_in_a_channel_requires_a_recipient_and_a_thread(
@@ -92,13 +94,13 @@ async def test_a_stream_in_a_channel_requires_a_recipient_and_a_thread(
     user: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id}
     team: dict[str, Any] = {"recipient_team_id": slack.team_id}
     start = client.chat_startStream
-    assert (await refusal(start(**where, **team)))["error"] == "missing_recipient_user_id"
-    assert (await refusal(start(**where, **user)))["error"] == "missing_recipient_team_id"
-    assert (await refusal(start(**where, recipient_user_id="U0NOBODY", **team)))["error"] == "user_not_found"
+    assert (await catch_error(start(**where, **team)))["error"] == "missing_recipient_user_id"
+    assert (await catch_error(start(**where, **user)))["error"] == "missing_recipient_team_id"
+    assert (await catch_error(start(**where, recipient_user_id="U0NOBODY", **team)))["error"] == "user_not_found"
     nowhere = where | {"thread_ts": "1.000000"}
-    assert (await refusal(start(**nowhere, **to_ada(slack))))["error"] == "thread_not_found"
+    assert (await catch_error(start(**nowhere, **to_ada(slack))))["error"] == "thread_not_found"
     no_thread = client.api_call("chat.startStream", json={"channel": question.channel.id} | to_ada(slack))
-    assert (await refusal(no_thread))["error"] == "invalid_arguments"
+    assert (await catch_error(no_thread))["error"] == "invalid_arguments"
     direct = await slack.post_message("ada", slack.open_dm("ada"), "psst")
     await start(channel=direct.channel.id, thread_ts=direct.ts)
 
@@ -106,14 +108,16 @@ async def test_a_stream_in_a_channel_requires_a_recipient_and_a_thread(
 async def test_the_first_call_with_text_decides_the_mode_of_a_stream(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
-    _, where = await begin(slack, question, markdown_text="a")
+    _, where = await start_stream(slack, question, markdown_text="a")
     both = client.chat_appendStream(**where, markdown_text="b", chunks=said("b"))
-    assert (await refusal(both))["error"] == "cannot_provide_both_markdown_text_and_chunks"
+    assert (await catch_error(both))["error"] == "cannot_provide_both_markdown_text_and_chunks"
     for call in (client.chat_appendStream, client.chat_stopStream):
-        assert (await refusal(call(**where, chunks=said("b"))))["error"] == "streaming_mode_mismatch"
-    _, bare = await begin(slack, question)
+        assert (await catch_error(call(**where, chunks=said("b"))))["error"] == "streaming_mode_mismatch"
+    _, bare = await start_stream(slack, question)
     await client.chat_appendStream(**bare, chunks=said("b"))
-    assert (await refusal(client.chat_appendStream(**bare, markdown_text="b")))["error"] == "streaming_mode_mismatch"
+    assert (await catch_error(client.chat_appendStream(**bare, markdown_text="b")))[
+        "error"
+    ] == "streaming_mode_mismatch"
 
 
 @pytest.mark.parametrize(
@@ -130,21 +134,21 @@ async def test_the_first_call_with_text_decides_the_mode_of_a_stream(
 async def test_invalid_chunks_are_rejected(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage, chunks: Any
 ) -> None:
-    _, where = await begin(slack, question)
+    _, where = await start_stream(slack, question)
     call = client.api_call("chat.appendStream", json=where | {"chunks": chunks})
-    assert (await refusal(call))["error"] == "invalid_chunks"
+    assert (await catch_error(call))["error"] == "invalid_chunks"
 
 
 async def test_an_append_requires_content(slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage) -> None:
-    _, where = await begin(slack, question)
-    assert (await refusal(client.chat_appendStream(**where, markdown_text="")))["error"] == "no_text"
+    _, where = await start_stream(slack, question)
+    assert (await catch_error(client.chat_appendStream(**where, markdown_text="")))["error"] == "no_text"
     await client.chat_stopStream(**where)
 
 
 async def test_a_stream_ends_after_five_minutes() -> None:
     async with SlackSandbox(speed=1000, rate_limits=False) as slack:
-        client, question = client_of(slack), await slack.post_message("ada", "general", "question")
-        message, where = await begin(slack, question, markdown_text="a")
+        client, question = create_client(slack), await slack.post_message("ada", "general", "question")
+        message, where = await start_stream(slack, question, markdown_text="a")
 
         async def append_on_and_on() -> None:
             while True:
@@ -152,24 +156,24 @@ async def test_a_stream_ends_after_five_minutes() -> None:
 
         with pytest.raises(SlackApiError, match="message_not_in_streaming_state"):
             await asyncio.wait_for(append_on_and_on(), 30)
-        assert (await refusal(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
+        assert (await catch_error(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
         await client.chat_update(**where, text="recovered")
         assert message.text == "recovered"
 
 
 async def test_end_streams_ends_a_stream(slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage) -> None:
-    _, where = await begin(slack, question)
+    _, where = await start_stream(slack, question)
     await slack.end_streams()
-    assert (await refusal(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
+    assert (await catch_error(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
 
 
 async def test_a_stream_holds_eleven_thousand_bytes_and_tasks_count_twice(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
-    _, where = await begin(slack, question, chunks=said("é" * 5_300))
-    assert (await refusal(client.chat_appendStream(**where, chunks=said("x" * 401))))["error"] == "msg_too_long"
+    _, where = await start_stream(slack, question, chunks=said("é" * 5_300))
+    assert (await catch_error(client.chat_appendStream(**where, chunks=said("x" * 401))))["error"] == "msg_too_long"
     wordy = task("complete", "x" * 150)
-    assert (await refusal(client.chat_stopStream(**where, chunks=[wordy])))["error"] == "msg_too_long"
+    assert (await catch_error(client.chat_stopStream(**where, chunks=[wordy])))["error"] == "msg_too_long"
     await client.chat_appendStream(**where, chunks=said("x" * 400))
     await client.chat_stopStream(**where)
 
@@ -178,7 +182,7 @@ async def test_metadata_is_set_by_the_stop_of_a_stream(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     metadata = {"event_type": "x", "event_payload": {"a": 1}}
-    message, where = await begin(slack, question, metadata=metadata)
+    message, where = await start_stream(slack, question, metadata=metadata)
     assert not message.metadata
     blocks = [{"type": "divider"}]
     await client.chat_stopStream(**where, markdown_text="a", metadata=metadata, blocks=blocks)
@@ -190,19 +194,19 @@ async def test_the_message_of_another_author_is_no_stream_of_the_app(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     call = client.chat_appendStream(channel=question.channel.id, ts=question.ts, markdown_text="x")
-    assert (await refusal(call))["error"] == "message_not_owned_by_app"
+    assert (await catch_error(call))["error"] == "message_not_owned_by_app"
     posted = await client.chat_postMessage(channel=question.channel.id, text="x")
     call = client.chat_appendStream(channel=question.channel.id, ts=posted["ts"], markdown_text="x")
-    assert (await refusal(call))["error"] == "message_not_in_streaming_state"
+    assert (await catch_error(call))["error"] == "message_not_in_streaming_state"
 
 
 async def test_starts_and_stops_have_lower_limits_than_appends(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     for _ in range(20):
-        _, where = await begin(slack, question)
+        _, where = await start_stream(slack, question)
     with pytest.raises(SlackApiError, match="ratelimited"):
-        await begin(slack, question)
+        await start_stream(slack, question)
     for _ in range(100):
         await client.chat_appendStream(**where, markdown_text="x")
-    assert (await refusal(client.chat_appendStream(**where, markdown_text="x")))["error"] == "ratelimited"
+    assert (await catch_error(client.chat_appendStream(**where, markdown_text="x")))["error"] == "ratelimited"

@@ -6,16 +6,16 @@ import pytest
 from slack_bolt.async_app import AsyncApp
 
 from sandbox.slack import SlackSandbox
-from tests.sandbox.slack.conftest import Connect, client_of
+from tests.sandbox.slack.conftest import Connect, create_client
 
 
 @pytest.fixture
 async def connected(slack: SlackSandbox, connect: Connect) -> SlackSandbox:
-    await connect(slack, AsyncApp(client=client_of(slack)))
+    await connect(slack, AsyncApp(client=create_client(slack)))
     return slack
 
 
-async def events(slack: SlackSandbox, count: int) -> list[dict[str, Any]]:
+async def wait_for_events(slack: SlackSandbox, count: int) -> list[dict[str, Any]]:
     """Wait for the first `count` events and check that there are no more."""
     await slack.open_home("linus")
     await slack.wait_for(lambda: len(slack.envelopes) > count)
@@ -25,7 +25,7 @@ async def events(slack: SlackSandbox, count: int) -> list[dict[str, Any]]:
     return before
 
 
-def kinds(told: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+def list_event_types(told: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
     return [(event["type"], event.get("subtype")) for event in told]
 
 
@@ -34,8 +34,8 @@ async def test_a_mention_in_a_channel_has_two_events(connected: SlackSandbox, pr
     channel = connected.add_channel("place", private=private)
     root = await connected.post_message("ada", channel, f"<@{connected.bot_user_id}> hi")
     await connected.post_message("ada", channel, "no mention", thread_ts=root.ts)
-    told = await events(connected, 3)
-    assert kinds(told) == [("message", None), ("app_mention", None), ("message", None)]
+    told = await wait_for_events(connected, 3)
+    assert list_event_types(told) == [("message", None), ("app_mention", None), ("message", None)]
     assert told[0]["channel_type"] == ("group" if private else "channel")
     assert "channel_type" not in told[1]
     assert {event["channel"] for event in told} == {channel.id}
@@ -44,7 +44,7 @@ async def test_a_mention_in_a_channel_has_two_events(connected: SlackSandbox, pr
 
 async def test_a_mention_in_a_dm_has_one_event(connected: SlackSandbox) -> None:
     await connected.post_message("ada", connected.open_dm("ada"), f"<@{connected.bot_user_id}> hi")
-    (told,) = await events(connected, 1)
+    (told,) = await wait_for_events(connected, 1)
     assert (told["type"], told["channel_type"]) == ("message", "im")
 
 
@@ -52,8 +52,8 @@ async def test_edits_and_deletions_have_the_previous_message(connected: SlackSan
     message = await connected.post_message("ada", "general", "helo")
     await connected.edit_message("ada", message, "hello")
     await connected.delete_message("ada", message)
-    told = await events(connected, 3)
-    assert kinds(told) == [("message", None), ("message", "message_changed"), ("message", "message_deleted")]
+    told = await wait_for_events(connected, 3)
+    assert list_event_types(told) == [("message", None), ("message", "message_changed"), ("message", "message_deleted")]
     assert (told[1]["message"]["text"], told[1]["previous_message"]["text"]) == ("hello", "helo")
     assert told[1]["message"]["edited"]["user"] == connected.people["ada"].id
     assert (told[2]["deleted_ts"], told[2]["previous_message"]["text"]) == (message.ts, "hello")
@@ -64,7 +64,7 @@ async def test_an_edit_that_adds_a_mention_sends_app_mention(connected: SlackSan
     message = await connected.post_message("ada", "general", "hi")
     for text in ("<@{}> hi", "<@{}> hello"):
         await connected.edit_message("ada", message, text.format(connected.bot_user_id))
-    assert [kind for kind, subtype in kinds(await events(connected, 4)) if subtype is None] == [
+    assert [kind for kind, subtype in list_event_types(await wait_for_events(connected, 4)) if subtype is None] == [
         "message",
         "app_mention",
     ]
@@ -72,7 +72,7 @@ async def test_an_edit_that_adds_a_mention_sends_app_mention(connected: SlackSan
 
 async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected: SlackSandbox) -> None:
     await connected.post_as_bot("robot", "general", "beep")
-    (told,) = await events(connected, 1)
+    (told,) = await wait_for_events(connected, 1)
     assert (told["subtype"], told["username"]) == ("bot_message", "robot")
     assert told["bot_id"] != connected.bot_id
     assert "user" not in told
@@ -80,7 +80,7 @@ async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected: Slac
 
 async def test_a_message_event_has_its_files(connected: SlackSandbox) -> None:
     await connected.post_message("ada", "general", "look", files=["cat.png"])
-    (told,) = await events(connected, 1)
+    (told,) = await wait_for_events(connected, 1)
     assert told["subtype"] == "file_share"
     assert [(file["name"], file["mimetype"]) for file in told["files"]] == [("cat.png", "image/png")]
 
@@ -90,15 +90,15 @@ async def test_channels_without_the_bot_and_ephemeral_messages_send_no_events(co
     left.members.discard(connected.bot_user_id)
     await connected.post_message("ada", left, f"<@{connected.bot_user_id}> hi")
     general, ada = connected.channels["general"].id, connected.people["ada"].id
-    await client_of(connected).chat_postEphemeral(channel=general, user=ada, text="psst")
-    await events(connected, 0)
+    await create_client(connected).chat_postEphemeral(channel=general, user=ada, text="psst")
+    await wait_for_events(connected, 0)
 
 
 async def test_a_deleted_message_with_replies_becomes_a_tombstone(connected: SlackSandbox) -> None:
     root = await connected.post_message("ada", "general", "hello")
     await connected.post_message("grace", "general", "hi", thread_ts=root.ts)
     await connected.delete_message("ada", root)
-    changed = (await events(connected, 3))[-1]
+    changed = (await wait_for_events(connected, 3))[-1]
     assert (changed["subtype"], changed["message"]["subtype"]) == ("message_changed", "tombstone")
     assert (changed["message"]["ts"], changed["previous_message"]["text"]) == (root.ts, "hello")
     assert [message.text for message in connected.messages("general")] == ["This message was deleted.", "hi"]

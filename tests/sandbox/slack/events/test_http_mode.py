@@ -11,11 +11,11 @@ from slack_sdk.signature import SignatureVerifier
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackSandbox
-from tests.sandbox.slack.conftest import client_of
+from tests.sandbox.slack.conftest import create_client
 
 
 @asynccontextmanager
-async def app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tuple[str, list[web.Request]]]:
+async def run_app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tuple[str, list[web.Request]]]:
     """Run an app that responds to the first requests as given, then with 200."""
     left, seen = list(answers), list[web.Request]()
     verifier = SignatureVerifier(slack.signing_secret)
@@ -40,7 +40,7 @@ async def app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tupl
 
 
 async def test_an_event_is_retried_with_its_attempt_until_acknowledged(slack: SlackSandbox) -> None:
-    async with app(slack, web.Response(status=500)) as (url, seen):
+    async with run_app(slack, web.Response(status=500)) as (url, seen):
         await slack.request_url.verify(url)
         await slack.post_message("ada", "general", "hi")
         await slack.wait_for(lambda: len(seen) == 3 and slack.envelopes[-1].acknowledged_at)
@@ -50,7 +50,7 @@ async def test_an_event_is_retried_with_its_attempt_until_acknowledged(slack: Sl
 
 
 async def test_no_retry_is_respected_and_a_wrong_challenge_is_rejected(slack: SlackSandbox) -> None:
-    async with app(slack, web.Response(status=500, headers={"X-Slack-No-Retry": "1"})) as (url, seen):
+    async with run_app(slack, web.Response(status=500, headers={"X-Slack-No-Retry": "1"})) as (url, seen):
         with pytest.raises(ValueError, match="challenge"):
             await slack.request_url.verify(f"{url}nowhere")
         await slack.request_url.verify(url)
@@ -62,7 +62,7 @@ async def test_no_retry_is_respected_and_a_wrong_challenge_is_rejected(slack: Sl
 
 
 async def test_a_command_is_a_form_and_its_response_is_shown(slack: SlackSandbox) -> None:
-    async with app(slack, web.json_response({"text": "done"})) as (url, seen):
+    async with run_app(slack, web.json_response({"text": "done"})) as (url, seen):
         await slack.request_url.verify(url)
         (shown,) = await slack.run_command("ada", "general", "/reset", "a&b")
         assert shown.text == "done"
@@ -89,7 +89,7 @@ async def test_a_code_is_valid_once_and_a_token_until_the_uninstall(slack: Slack
             await nobody.oauth_v2_access(code=query["code"][0], **keys)
         client = AsyncWebClient(got["access_token"], base_url=slack.api_url)
         assert (await client.auth_test())["team"] == "Other"
-        assert (await client_of(slack).auth_test())["team"] == "Sandbox"
+        assert (await create_client(slack).auth_test())["team"] == "Sandbox"
         other.uninstall()
         with pytest.raises(SlackApiError, match="token_revoked"):
             await client.auth_test()

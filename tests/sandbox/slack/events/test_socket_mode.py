@@ -11,43 +11,43 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackSandbox
-from tests.sandbox.slack.conftest import Connect, client_of
+from tests.sandbox.slack.conftest import Connect, create_client
 
 
-def app_of(sandbox: SlackSandbox) -> AsyncApp:
-    return AsyncApp(client=client_of(sandbox))
+def create_app(sandbox: SlackSandbox) -> AsyncApp:
+    return AsyncApp(client=create_client(sandbox))
 
 
-class Heard:
+class SlackEventRecorder:
     """Events that reached the listeners of an app."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
-        self._more = asyncio.Event()
+        self._recorded = asyncio.Event()
 
-    async def hear(self, body: dict[str, Any]) -> None:
+    async def record(self, body: dict[str, Any]) -> None:
         self.bodies.append(body)
-        self._more.set()
+        self._recorded.set()
 
-    async def all(self, count: int) -> list[dict[str, Any]]:
+    async def wait_for_events(self, count: int) -> list[dict[str, Any]]:
         """Wait for a listener call; Bolt acknowledges before it calls the listener."""
         async with asyncio.timeout(30):
             while len(self.bodies) < count:
-                self._more.clear()
-                await self._more.wait()
+                self._recorded.clear()
+                await self._recorded.wait()
         return self.bodies
 
 
-def listening(sandbox: SlackSandbox) -> tuple[AsyncApp, Heard]:
+def create_recording_app(sandbox: SlackSandbox) -> tuple[AsyncApp, SlackEventRecorder]:
     """Return an app that acknowledges events and does nothing else."""
-    app, heard = app_of(sandbox), Heard()
+    app, heard = create_app(sandbox), SlackEventRecorder()
     for kind in ("message", "app_mention"):
-        app.event(kind)(heard.hear)
+        app.event(kind)(heard.record)
     return app, heard
 
 
 async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSandbox, connect: Connect) -> None:
-    app = app_of(slack)
+    app = create_app(slack)
 
     @app.event("app_mention")
     async def answer(event: dict[str, Any], client: AsyncWebClient) -> None:
@@ -86,7 +86,7 @@ async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSandbox
 
 
 async def test_an_event_acknowledged_too_late_is_retried(fast: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(fast)
+    app, heard = create_recording_app(fast)
     handler = await connect(fast, app)
     handle = handler.handle
 
@@ -97,7 +97,7 @@ async def test_an_event_acknowledged_too_late_is_retried(fast: SlackSandbox, con
 
     handler.client.socket_mode_request_listeners[:] = [slowly]
     await fast.post_message("ada", "general", "hello")
-    await heard.all(2)
+    await heard.wait_for_events(2)
     first, second = fast.envelopes
     assert (first.id, first.payload) == (second.id, second.payload)
     assert (second.attempt, second.reason) == (1, "timeout")
@@ -107,7 +107,7 @@ async def test_an_event_acknowledged_too_late_is_retried(fast: SlackSandbox, con
 
 async def test_an_unacknowledged_event_is_sent_four_times(connect: Connect) -> None:
     async with SlackSandbox(speed=1000) as slack:
-        handler = await connect(slack, app_of(slack))
+        handler = await connect(slack, create_app(slack))
 
         async def deaf(client: Any, request: Any) -> None: ...
 
@@ -120,29 +120,29 @@ async def test_an_unacknowledged_event_is_sent_four_times(connect: Connect) -> N
 
 
 async def test_events_without_a_socket_arrive_with_the_next_connection(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     await slack.post_message("ada", "general", "first")
     await slack.post_message("ada", "general", "second")
     assert not slack.envelopes
     await connect(slack, app)
-    await heard.all(2)
+    await heard.wait_for_events(2)
     assert [body["event"]["text"] for body in heard.bodies] == ["first", "second"]
     assert [(envelope.attempt, envelope.reason) for envelope in slack.envelopes] == [(1, "timeout")] * 2
 
 
 async def test_a_client_reconnects_and_gets_missed_events(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     await connect(slack, app)
     await slack.drop_sockets()
     assert slack.connection_count == 0
     await slack.post_message("ada", "general", "still there?")
     await slack.wait_until_connected()
-    await heard.all(1)
+    await heard.wait_for_events(1)
     assert heard.bodies[0]["event"]["text"] == "still there?"
 
 
 async def test_unacknowledged_events_of_a_dead_socket_go_to_the_next_one(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     handler = await connect(slack, app)
     handled, arrived = handler.client.socket_mode_request_listeners[:], asyncio.Event()
 
@@ -154,44 +154,44 @@ async def test_unacknowledged_events_of_a_dead_socket_go_to_the_next_one(slack: 
     await asyncio.wait_for(arrived.wait(), 30)
     handler.client.socket_mode_request_listeners[:] = handled
     await slack.drop_sockets()
-    await heard.all(1)
+    await heard.wait_for_events(1)
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
 
 
 async def test_events_lost_in_a_frozen_socket_arrive_at_the_next_one(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     await connect(slack, app)
     await slack.freeze_sockets()
     assert slack.connection_count == 0
     said = await slack.post_message("ada", "general", "hello?")
     await slack.wait_for(lambda: slack.envelopes)
     await slack.wait_until_connected()
-    (body,) = await heard.all(1)
+    (body,) = await heard.wait_for_events(1)
     assert body["event"]["ts"] == said.ts
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
 
 
 async def test_discarded_events_are_not_delivered(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     await slack.post_message("ada", "general", "one")
     await slack.discard_pending()
     await connect(slack, app)
     await slack.post_message("ada", "general", "two")
-    assert [body["event"]["text"] for body in await heard.all(1)] == ["two"]
+    assert [body["event"]["text"] for body in await heard.wait_for_events(1)] == ["two"]
 
 
 async def test_a_client_reconnects_after_a_disconnect_message(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     await connect(slack, app)
     await slack.refresh_sockets()
     await slack.wait_until_connected()
     await slack.post_message("ada", "general", "hello")
-    await heard.all(1)
+    await heard.wait_for_events(1)
     assert len([call for call in slack.calls if call.method == "apps.connections.open"]) == 2
 
 
 async def test_a_client_that_ignores_disconnect_is_closed(fast: SlackSandbox) -> None:
-    url = (await client_of(fast).apps_connections_open(app_token=fast.app_token))["url"]
+    url = (await create_client(fast).apps_connections_open(app_token=fast.app_token))["url"]
     async with aiohttp.ClientSession() as session, session.ws_connect(url) as ws:
         hello = await ws.receive_json()
         assert hello["type"] == "hello"
@@ -205,7 +205,7 @@ async def test_a_client_that_ignores_disconnect_is_closed(fast: SlackSandbox) ->
 
 
 async def test_a_ticket_is_valid_for_one_handshake(slack: SlackSandbox) -> None:
-    url = (await client_of(slack).apps_connections_open(app_token=slack.app_token))["url"]
+    url = (await create_client(slack).apps_connections_open(app_token=slack.app_token))["url"]
     async with aiohttp.ClientSession() as session:
         async with session.ws_connect(url) as ws:
             await ws.receive_json()
@@ -215,7 +215,7 @@ async def test_a_ticket_is_valid_for_one_handshake(slack: SlackSandbox) -> None:
 
 async def test_a_rejected_handshake_uses_up_its_ticket(slack: SlackSandbox) -> None:
     slack.faults.refuse_handshakes(1)
-    url = (await client_of(slack).apps_connections_open(app_token=slack.app_token))["url"]
+    url = (await create_client(slack).apps_connections_open(app_token=slack.app_token))["url"]
     async with aiohttp.ClientSession() as session:
         for status in (500, 408):
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
@@ -224,7 +224,7 @@ async def test_a_rejected_handshake_uses_up_its_ticket(slack: SlackSandbox) -> N
 
 
 async def test_each_envelope_goes_to_one_socket(slack: SlackSandbox) -> None:
-    urls = [(await client_of(slack).apps_connections_open(app_token=slack.app_token))["url"] for _ in range(2)]
+    urls = [(await create_client(slack).apps_connections_open(app_token=slack.app_token))["url"] for _ in range(2)]
     async with aiohttp.ClientSession() as session:
         sockets = [await session.ws_connect(url) for url in urls]
         assert [(await ws.receive_json())["num_connections"] for ws in sockets] == [1, 2]
@@ -238,12 +238,12 @@ async def test_each_envelope_goes_to_one_socket(slack: SlackSandbox) -> None:
 
 
 async def test_a_message_can_be_redelivered(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     await connect(slack, app)
     message = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
-    await heard.all(2)
+    await heard.wait_for_events(2)
     await slack.redeliver(message)
-    await heard.all(4)
+    await heard.wait_for_events(4)
     assert sorted(body["event_id"] for body in heard.bodies[:2]) == sorted(
         body["event_id"] for body in heard.bodies[2:]
     )
@@ -251,26 +251,26 @@ async def test_a_message_can_be_redelivered(slack: SlackSandbox, connect: Connec
 
 
 async def test_a_subscription_without_its_scope_sends_no_events(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     slack.scopes.discard("channels:history")
     await connect(slack, app)
     await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
-    await heard.all(1)
+    await heard.wait_for_events(1)
     assert [e.payload["event"]["type"] for e in slack.envelopes] == ["app_mention"]
 
 
 async def test_latency_delays_envelopes(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = listening(slack)
+    app, heard = create_recording_app(slack)
     await connect(slack, app)
     slack.faults.set_latency(0.2)
     before = monotonic()
     await slack.post_message("ada", "general", "hello")
-    await heard.all(1)
+    await heard.wait_for_events(1)
     assert slack.envelopes[0].sent_at - before >= 0.2
 
 
 async def test_a_wrong_token_cannot_open_a_connection(slack: SlackSandbox) -> None:
     for token, error in (("xapp-wrong", "invalid_auth"), (slack.bot_token, "not_allowed_token_type")):
         with pytest.raises(SlackApiError) as refused:
-            await client_of(slack).apps_connections_open(app_token=token)
+            await create_client(slack).apps_connections_open(app_token=token)
         assert refused.value.response["error"] == error

@@ -9,11 +9,11 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from sandbox.slack import SlackSandbox
-from tests.sandbox.slack.conftest import Connect, client_of
+from tests.sandbox.slack.conftest import Connect, create_client
 
 
 async def test_the_acknowledgement_of_a_command_is_ephemeral(slack: SlackSandbox, connect: Connect) -> None:
-    app = AsyncApp(client=client_of(slack))
+    app = AsyncApp(client=create_client(slack))
 
     @app.command("/reset")
     async def reset(ack: Any, body: dict[str, Any]) -> None:
@@ -27,7 +27,7 @@ async def test_the_acknowledgement_of_a_command_is_ephemeral(slack: SlackSandbox
 
 
 async def test_posts_to_a_response_url_follow_the_acknowledgement(slack: SlackSandbox, connect: Connect) -> None:
-    app = AsyncApp(client=client_of(slack))
+    app = AsyncApp(client=create_client(slack))
     go = asyncio.Event()
 
     @app.command("/reset")
@@ -46,7 +46,7 @@ async def test_posts_to_a_response_url_follow_the_acknowledgement(slack: SlackSa
 
 
 async def test_a_response_url_accepts_five_posts(slack: SlackSandbox, connect: Connect) -> None:
-    app = AsyncApp(client=client_of(slack))
+    app = AsyncApp(client=create_client(slack))
 
     @app.command("/reset")
     async def reset(ack: Any) -> None:
@@ -71,7 +71,7 @@ async def test_slackbot_reports_an_unacknowledged_command(
     fast: SlackSandbox, connect: Connect, listens: bool, error: str
 ) -> None:
     if listens:
-        await connect(fast, AsyncApp(client=client_of(fast)))  # knows of no command: does not acknowledge
+        await connect(fast, AsyncApp(client=create_client(fast)))  # knows of no command: does not acknowledge
     (seen,) = await fast.run_command("ada", "general", "/reset")
     assert seen.text == f'/reset failed with the error "{error}"'
     assert seen.ephemeral_to == fast.people["ada"].id

@@ -6,22 +6,22 @@ import pytest
 from slack_bolt.async_app import AsyncApp
 
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.sandbox.slack.conftest import Connect, client_of, refusal
+from tests.sandbox.slack.conftest import Connect, catch_error, create_client
 
 BUTTON = {"type": "button", "action_id": "again", "value": "7", "text": {"type": "plain_text", "text": "Again"}}
 
 
-async def asking(slack: SlackSandbox) -> SlackMessage:
+async def post_buttons(slack: SlackSandbox) -> SlackMessage:
     blocks: list[dict[str, Any]] = [
         {"type": "section", "text": {"type": "mrkdwn", "text": "It failed."}},
         {"type": "actions", "elements": [BUTTON]},
     ]
-    await client_of(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
+    await create_client(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
     return slack.messages("general")[-1]
 
 
 async def test_a_click_has_user_message_and_button(slack: SlackSandbox, connect: Connect) -> None:
-    app, presses = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
+    app, presses = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
 
     @app.action("again")
     async def again(ack: Any, body: dict[str, Any], respond: Any) -> None:
@@ -30,7 +30,7 @@ async def test_a_click_has_user_message_and_button(slack: SlackSandbox, connect:
         await respond("On it.", replace_original=False)
 
     await connect(slack, app)
-    message = await asking(slack)
+    message = await post_buttons(slack)
     assert (message.text, message.buttons) == ("It failed.", {"Again": "again"})
     assert await slack.click_button("ada", message, "again")
     await slack.wait_for(lambda: len(slack.messages("general")) == 2)
@@ -41,15 +41,15 @@ async def test_a_click_has_user_message_and_button(slack: SlackSandbox, connect:
 
 
 async def test_an_unacknowledged_click_is_reported(fast: SlackSandbox, connect: Connect) -> None:
-    message = await asking(fast)
+    message = await post_buttons(fast)
     assert not await fast.click_button("ada", message, "again")
-    await connect(fast, AsyncApp(client=client_of(fast)))
+    await connect(fast, AsyncApp(client=create_client(fast)))
     assert not await fast.click_button("ada", message, "again")
     assert [e.type for e in fast.envelopes].count("interactive") == 1  # it does not come again
 
 
 async def test_only_existing_buttons_can_be_clicked(slack: SlackSandbox) -> None:
-    message = await asking(slack)
+    message = await post_buttons(slack)
     with pytest.raises(ValueError, match="no button"):
         await slack.click_button("ada", message, "other")
 
@@ -65,7 +65,7 @@ SELECT = {
 
 
 async def test_feedback_buttons_and_options_are_chosen_by_value(slack: SlackSandbox, connect: Connect) -> None:
-    app, pressed = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
+    app, pressed = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
 
     async def take(ack: Any, action: dict[str, Any]) -> None:
         await ack()
@@ -75,7 +75,7 @@ async def test_feedback_buttons_and_options_are_chosen_by_value(slack: SlackSand
         app.action(name)(take)
     await connect(slack, app)
     blocks = [{"type": "context_actions", "elements": [FEEDBACK]}, {"type": "actions", "elements": [SELECT]}]
-    await client_of(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
+    await create_client(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
     for id_ in ("bad", "two"):
         assert await slack.click_button("ada", slack.messages("general")[-1], id_)
     await slack.wait_for(lambda: len(pressed) == 2)
@@ -97,14 +97,14 @@ async def test_feedback_buttons_and_options_are_chosen_by_value(slack: SlackSand
 )
 async def test_invalid_controls_are_rejected(slack: SlackSandbox, block: dict[str, Any]) -> None:
     general = slack.channels["general"].id
-    body = await refusal(client_of(slack).chat_postMessage(channel=general, text="x", blocks=[block]))
+    body = await catch_error(create_client(slack).chat_postMessage(channel=general, text="x", blocks=[block]))
     assert body["error"] == "invalid_blocks"
 
 
 async def test_an_ephemeral_button_is_for_its_user_and_a_response_can_replace_it(
     slack: SlackSandbox, connect: Connect
 ) -> None:
-    app = AsyncApp(client=client_of(slack))
+    app = AsyncApp(client=create_client(slack))
 
     @app.action("again")
     async def again(ack: Any, body: dict[str, Any], respond: Any) -> None:
@@ -115,7 +115,7 @@ async def test_an_ephemeral_button_is_for_its_user_and_a_response_can_replace_it
     await connect(slack, app)
     general = slack.channels["general"].id
     about: dict[str, Any] = {"channel": general, "user": slack.people["ada"].id}
-    await client_of(slack).chat_postEphemeral(**about, text="?", blocks=[{"type": "actions", "elements": [BUTTON]}])
+    await create_client(slack).chat_postEphemeral(**about, text="?", blocks=[{"type": "actions", "elements": [BUTTON]}])
     message = slack.messages("general")[-1]
     with pytest.raises(ValueError, match="no button"):
         await slack.click_button("grace", message, "again")
@@ -124,7 +124,7 @@ async def test_an_ephemeral_button_is_for_its_user_and_a_response_can_replace_it
 
 
 async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: SlackSandbox, connect: Connect) -> None:
-    app, filled = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
+    app, filled = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
     asked = {"type": "plain_text_input", "action_id": "question"}
     view: dict[str, Any] = {
         "type": "modal",
@@ -139,7 +139,7 @@ async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: Slac
     async def ask(ack: Any, body: dict[str, Any], client: Any) -> None:
         await ack()
         await client.views_open(trigger_id=body["trigger_id"], view=view | {"private_metadata": body["message_ts"]})
-        again = await refusal(client.views_open(trigger_id=body["trigger_id"], view=view))
+        again = await catch_error(client.views_open(trigger_id=body["trigger_id"], view=view))
         assert again["error"] == "exchanged_trigger_id"
 
     @app.view("asked")
