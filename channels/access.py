@@ -25,7 +25,7 @@ class AccessDecision(Enum):
 
     @property
     def message(self) -> str:
-        return words.NOT_HERE if self is AccessDecision.PLACE_DENIED else words.NOT_YOU
+        return words.PLACE_NOT_ALLOWED if self is AccessDecision.PLACE_DENIED else words.USER_NOT_ALLOWED
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,9 @@ log = logging.getLogger(__name__)
 
 #: The message below a cancelled reply, by the reason of the cancel.
 _CANCEL_MESSAGES = {
-    CancelReason.RESET: words.RESET_STOPPED,
+    CancelReason.RESET: words.STOPPED_BY_RESET,
     CancelReason.STOP: words.STOPPED,
-    CancelReason.MESSAGE_DELETED: words.WITHDRAWN,
+    CancelReason.MESSAGE_DELETED: words.STOPPED_BY_DELETION,
 }
 
 
@@ -219,7 +219,7 @@ class Answerer:
     async def _show_saved_answer(self, turn: Turn, reply: Reply, text: str) -> None:
         """Show a stored answer; if its files or approvals can never be read, its text and an error."""
         if turn.attempt > self._settings.max_attempts:
-            await post_as_file(reply, turn.id, text, (), words.TRIED)
+            await post_as_file(reply, turn.id, text, (), words.TOO_MANY_ATTEMPTS)
             cause = f"{self._settings.max_attempts} workers did not live to show it"
             return await self._turns.end(turn, "failed", error=cause)
         reply.replace(text)
@@ -235,12 +235,12 @@ class Answerer:
     def _check_runnable(self, turn: Turn) -> Turn | tuple[str, EndState, str]:
         """Return the turn as it can be run, or the message, state and cause of its end."""
         if turn.kind == "approval" and turn.run is None:
-            return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
+            return words.ANSWER_NOT_STORED, "cancelled", "nothing waits for it any more"
         if turn.kind == "approval" and self._other_runtimes and turn.agent not in self._other_runtimes:
-            return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
+            return words.AGENT_REMOVED, "cancelled", f"the agent {turn.agent} is gone"
         if turn.attempt > self._settings.max_attempts:
-            return words.TRIED, "failed", f"{self._settings.max_attempts} workers did not live to its end"
-        denied: tuple[str, EndState, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
+            return words.TOO_MANY_ATTEMPTS, "failed", f"{self._settings.max_attempts} workers did not live to its end"
+        denied: tuple[str, EndState, str] = (words.ACCESS_REVOKED, "cancelled", "nobody who asked may speak any more")
         return self._prompt_builder.remove_denied_messages(turn) or denied
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
@@ -252,7 +252,7 @@ class Answerer:
             text = add_model_note(reply.text, done.calls, reply.say)
             files = await load_files(self._runtime, turn.session_id, turn.origin)
             if done.confirmations:
-                text = text if text.strip() else reply.say(words.ASKS)
+                text = text if text.strip() else reply.say(words.NEEDS_APPROVAL)
                 approvals = await self._approvals.save_answer(
                     turn, text, turn.meter.to_json(), done.confirmations, recorder.run_record
                 )

@@ -40,7 +40,7 @@ from typing import Self
 class ParleyError(Exception):
     """The root of the tree."""
 
-    public = "Something went wrong on my side."
+    public = "Something went wrong."
 
 
 class SettingsError(ParleyError):
@@ -62,7 +62,7 @@ class StoreError(ParleyError):
         retryable: whether the same may succeed a little later.
     """
 
-    public = "I cannot reach my memory right now."
+    public = "I can't reach my database right now."
     retryable = True
 
 
@@ -75,7 +75,7 @@ class SchemaError(StoreError):
 class SessionResetError(StoreError):
     """A write belongs to a session generation that a reset has ended."""
 
-    public = "This conversation was started over."
+    public = "This conversation was reset."
     retryable = False
 
     @classmethod
@@ -87,14 +87,14 @@ class SessionResetError(StoreError):
 class DamagedSessionError(StoreError):
     """A stored session cannot be read. A reset repairs it by deleting its rows."""
 
-    public = "I cannot read what I remember of this conversation. Say `reset` to start it over."
+    public = "I can't read this conversation's history. Send `reset` to start over."
     retryable = False
 
 
 class DamagedTurnError(DamagedSessionError):
     """The rows of a turn or of its messages cannot be read. The history before it can."""
 
-    public = "I cannot read any more what was asked here. Please ask it again."
+    public = "I can't read the stored message anymore. Please send it again."
 
 
 class DatabaseClosedError(StoreError):
@@ -126,7 +126,7 @@ class ToolError(ParleyError):
 class StepLimitError(ParleyError):
     """The agent called its model as often as one run may, and had not come to an end."""
 
-    public = "This took more steps than I may take."
+    public = "This took too many steps, so I stopped."
 
 
 class SpendingLimitError(ParleyError):
@@ -142,19 +142,19 @@ class SpendingLimitError(ParleyError):
 
 
 class PersonSpendingLimitError(SpendingLimitError):
-    public = "What you may spend with me in a day ({cap}) is used up."
+    public = "You've reached your daily spending limit ({cap})."
 
 
 class PlaceSpendingLimitError(SpendingLimitError):
-    public = "What may be spent here in a day ({cap}) is used up."
+    public = "This channel has reached its daily spending limit ({cap})."
 
 
 class ModelSpendingLimitError(SpendingLimitError):
-    public = "What may be spent on this model in a day ({cap}) is used up."
+    public = "This model has reached its daily spending limit ({cap})."
 
 
 class DailySpendingLimitError(SpendingLimitError):
-    public = "What may be spent with me in a day ({cap}) is used up."
+    public = "This bot has reached its daily spending limit ({cap})."
 
 
 class SurfaceError(ParleyError):
@@ -170,14 +170,14 @@ class ShutdownTimeoutError(ParleyError):
 
 
 class ProviderError(ParleyError):
-    """The model could not answer.
+    """The model couldn't answer.
 
     Attributes:
         retryable: whether the same request may succeed when it is sent again.
         retry_after: seconds that the provider asked to wait, if it did.
     """
 
-    public = "The model could not answer."
+    public = "The model couldn't answer."
     retryable = False
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -186,20 +186,20 @@ class ProviderError(ParleyError):
 
 
 class ProviderAuthError(ProviderError):
-    public = "I am not allowed to use my model: its key needs a look."
+    public = "The model's API key doesn't work. Please tell the operator."
 
 
 class ModelNotFoundError(ProviderError):
-    public = "The model that I am set up with does not exist."
+    public = "The configured model doesn't exist. Please tell the operator."
 
 
 class ProviderRateLimitError(ProviderError):
-    public = "The model is busy: too many requests at once. Please try again in a moment."
+    public = "The model is busy. Please try again in a moment."
     retryable = True
 
 
 class ProviderUnavailableError(ProviderError):
-    public = "The model cannot be reached right now. Please try again in a moment."
+    public = "The model can't be reached right now. Please try again in a moment."
     retryable = True
 
 
@@ -209,11 +209,11 @@ class ProviderStreamError(ProviderError):
 
 
 class ProviderTimeoutError(ProviderStreamError):
-    public = "The model has said nothing for longer than I may wait."
+    public = "The model didn't respond in time."
 
 
 class ProviderRequestError(ProviderError):
-    public = "The model did not accept this request."
+    public = "The model refused this request."
 
 
 class ContextLengthError(ProviderRequestError):
@@ -221,4 +221,4 @@ class ContextLengthError(ProviderRequestError):
 
 
 class ContentBlockedError(ProviderError):
-    public = "The model's safety rules withheld the answer."
+    public = "The model's safety filter blocked the answer."

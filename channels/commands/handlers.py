@@ -26,17 +26,17 @@ CommandName = Literal["reset", "stop", "help", "status", "why", "agent", "model"
 
 #: The description of each command.
 COMMANDS: Mapping[CommandName, str] = {
-    "reset": words.RESET_DOES,
-    "stop": words.STOP_DOES,
-    "status": words.STATUS_DOES,
-    "why": words.WHY_DOES,
-    "agent": words.AGENT_DOES,
-    "model": words.MODEL_DOES,
-    "export": words.EXPORT_DOES,
-    "mute": words.MUTE_DOES,
-    "listen": words.LISTEN_DOES,
-    "usage": words.USAGE_DOES,
-    "help": words.HELP_DOES,
+    "reset": words.RESET_HELP,
+    "stop": words.STOP_HELP,
+    "status": words.STATUS_HELP,
+    "why": words.WHY_HELP,
+    "agent": words.AGENT_HELP,
+    "model": words.MODEL_HELP,
+    "export": words.EXPORT_HELP,
+    "mute": words.MUTE_HELP,
+    "listen": words.LISTEN_HELP,
+    "usage": words.USAGE_HELP,
+    "help": words.HELP_HELP,
 }
 
 #: The commands that choose an agent or a model by name, also before the first question.
@@ -44,9 +44,9 @@ CHOICE_COMMANDS: frozenset[CommandName] = frozenset({"agent", "model"})
 
 #: The placeholder of a command's argument.
 ARGUMENTS: Mapping[CommandName, str] = {
-    "agent": words.A_NAME,
-    "model": words.A_NAME,
-    "why": words.A_TURN,
+    "agent": words.NAME_ARGUMENT,
+    "model": words.NAME_ARGUMENT,
+    "why": words.TURN_ARGUMENT,
     "export": "json",
 }
 
@@ -257,16 +257,16 @@ class CommandHandler:
 
     async def _mute(self, session: str, context: CommandContext, is_mute: bool) -> str:
         if is_mute and context.spot.is_direct:
-            return words.NOT_MUTED
+            return words.CANNOT_MUTE_DM
         await self._services.conversations.set_muted(session, is_mute)
-        return words.MUTED if is_mute else words.LISTENING
+        return words.MUTED if is_mute else words.UNMUTED
 
     async def _export(
         self, session: str, format_name: str, context: CommandContext, say: MessageCatalog
     ) -> CommandResult:
         format_ = next((format_ for format_ in EXPORT_FORMATS if format_ == (format_name.lower() or "md")), None)
         if format_ is None:
-            return CommandResult(say(words.NO_SUCH_FORM))
+            return CommandResult(say(words.UNKNOWN_EXPORT_FORMAT))
         prices = self._services.spending.prices
         viewer = ExportViewer(context.author, is_admin=self._is_admin(context), is_private=context.is_private)
         exported = await self._services.conversations.export_session(
@@ -297,7 +297,7 @@ class CommandHandler:
             for approval in await self._services.approvals.list_of_turn(turn_id):
                 self._run_in_background(self._services.update_approval_message(approval), name="request")
         return CommandResult(
-            say(words.STOPPING if stopped else words.NOTHING_RUNS), is_visible=stopped.turn_id is not None
+            say(words.STOPPING if stopped else words.NOTHING_TO_STOP), is_visible=stopped.turn_id is not None
         )
 
     async def _reset(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
@@ -305,7 +305,7 @@ class CommandHandler:
         approvals = await self._services.approvals.list_open(session_id=session)
         dropped = await self._services.inbox.reset_session(command, until=context.until)
         if isinstance(dropped, RerunDenied):
-            return CommandResult(say(words.NOT_RESET))
+            return CommandResult(say(words.RESET_SUPERSEDED))
         for approval in approvals if dropped is not None else ():
             self._run_in_background(self._services.update_approval_message(approval, is_void=True), name="request")
         self._remove_reactions(dropped or ())
@@ -322,7 +322,7 @@ class CommandHandler:
             say(words.STATUS_HISTORY, tokens=f"{status.history_tokens:,}", budget=f"{status.budget:,}"),
             say(words.STATUS_USED, tokens=f"{status.used_tokens:,}"),
             say(words.STATUS_WAITING, count=f"{status.waiting:,}"),
-            say(words.STATUS_RUNS if status.is_running else words.STATUS_RESTS),
+            say(words.STATUS_ANSWERING if status.is_running else words.STATUS_IDLE),
         ]
         if status.is_muted:
             lines.append(say(words.MUTED))
@@ -344,15 +344,15 @@ class CommandHandler:
         offered = conversations.agents.list_selectable(context.spots)
         if agent in offered:
             await conversations.choose_agent(session, agent, place=context.place, spots=context.spots)
-            return CommandResult(say(words.AGENT_CHOSEN, agent=agent))
+            return CommandResult(say(words.AGENT_CHANGED, agent=agent))
         agent_lines = "\n".join(_agent_line(name, conversations.agents.get_description(name)) for name in offered)
         if agent:
-            return CommandResult("\n".join([say(words.NO_SUCH_AGENT, agent=_quote_name(agent)), agent_lines]))
+            return CommandResult("\n".join([say(words.UNKNOWN_AGENT, agent=_quote_name(agent)), agent_lines]))
         current = await conversations.get_agent(session, context.spots)
-        lines = [say(words.AGENT_IS, agent=current.name)]
+        lines = [say(words.CURRENT_AGENT, agent=current.name)]
         if current.unavailable_choice:
-            lines.append(say(words.AGENT_GONE, agent=current.unavailable_choice))
-        lines += [say(words.AGENTS_ARE), agent_lines] if len(offered) > 1 else [say(words.ONE_AGENT)]
+            lines.append(say(words.CHOSEN_AGENT_REMOVED, agent=current.unavailable_choice))
+        lines += [say(words.SELECTABLE_AGENTS), agent_lines] if len(offered) > 1 else [say(words.NO_OTHER_AGENT)]
         return CommandResult("\n".join(lines))
 
     async def _model(
@@ -362,22 +362,24 @@ class CommandHandler:
         models = await conversations.list_models(session, context.spots)
         model_list = ", ".join(f"`{model}`" for model in models)
         if not model_name:
-            lines = [say(words.MODEL_IS, model=await conversations.get_model(session, context.spots))]
-            lines += [say(words.MODELS_ARE, models=model_list) if len(models) > 1 else say(words.ONE_MODEL)]
+            lines = [say(words.CURRENT_MODEL, model=await conversations.get_model(session, context.spots))]
+            lines += [say(words.SELECTABLE_MODELS, models=model_list) if len(models) > 1 else say(words.NO_OTHER_MODEL)]
             return CommandResult("\n".join(lines))
         if model_name in models:
             await conversations.choose_model(session, model_name, place=context.place, spots=context.spots)
-            return CommandResult(say(words.MODEL_CHOSEN, model=model_name))
-        return CommandResult(say(words.NO_SUCH_MODEL, model=_quote_name(model_name), models=model_list))
+            return CommandResult(say(words.MODEL_CHANGED, model=model_name))
+        return CommandResult(say(words.UNKNOWN_MODEL, model=_quote_name(model_name), models=model_list))
 
     def _help(self, say: MessageCatalog) -> str:
         syntax = self._syntax
         ask_lines = (
-            [f"- `{syntax.ask_command} {say(words.A_QUESTION)}`: {say(words.ASK_DOES)}"] if syntax.ask_command else []
+            [f"- `{syntax.ask_command} {say(words.QUESTION_ARGUMENT)}`: {say(words.ASK_HELP)}"]
+            if syntax.ask_command
+            else []
         )
         commands = (f"- {', '.join(self._list_inputs(name, say))}: {say(does)}" for name, does in COMMANDS.items())
-        menu = say(words.HELPS_MENU, entries=", ".join(f"*{entry}*" for entry in syntax.list_menu_entries(say)))
-        return "\n".join([say(words.HELPS), "", *ask_lines, *commands, "", menu])
+        menu = say(words.HELP_MENU, entries=", ".join(f"*{entry}*" for entry in syntax.list_menu_entries(say)))
+        return "\n".join([say(words.HELP_COMMANDS), "", *ask_lines, *commands, "", menu])
 
     def _list_inputs(self, name: CommandName, say: MessageCatalog) -> list[str]:
         """Return the ways to type a command."""
@@ -406,12 +408,12 @@ def parse_command(text: str) -> tuple[CommandName, str] | None:
 
 def command_limit_message(limited: RateLimited, say: MessageCatalog) -> str:
     """Return the message to a user who gave too many commands."""
-    return say(words.TOO_MANY_COMMANDS, minutes=limited.minutes)
+    return say(words.COMMAND_LIMIT_REACHED, minutes=limited.minutes)
 
 
 def question_limit_message(limited: RateLimited, say: MessageCatalog) -> str:
     """Return the message to a user who asked too many questions."""
-    return say(words.TOO_OFTEN, minutes=limited.minutes)
+    return say(words.MESSAGE_LIMIT_REACHED, minutes=limited.minutes)
 
 
 def _agent_line(name: str, description: str) -> str:

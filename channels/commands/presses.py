@@ -24,9 +24,9 @@ _VERDICTS: Mapping[ApprovalAction, Verdict] = {"approve": "approved", "always": 
 
 #: By the reason for which a turn is not run again: the message to the user.
 _RERUN_REFUSALS: Mapping[RerunDenied, str] = {
-    RerunDenied.NOT_OWNER: words.NOT_YOURS,
-    RerunDenied.EXPIRED: words.OVER,
-    RerunDenied.SUPERSEDED: words.NEWER,
+    RerunDenied.NOT_OWNER: words.RETRY_NOT_ALLOWED,
+    RerunDenied.EXPIRED: words.RETRY_EXPIRED,
+    RerunDenied.SUPERSEDED: words.NEWER_MESSAGES,
 }
 
 
@@ -60,7 +60,7 @@ class PressHandler:
         say = words.messages_for(locale)
         parsed = parse_button(button)
         if parsed is None:
-            return say(words.NOT_MINE)
+            return say(words.UNKNOWN_BUTTON)
         match parsed:
             case ("approve" | "always" | "deny") as decision, approval_id:
                 by = self._services.access_policy.to_user(visitor, name)
@@ -75,11 +75,14 @@ class PressHandler:
         match action:
             case "stop":
                 stopped = await self._services.conversations.stop_turn(turn_id, author)
-                refusals = {StopTurnResult.NOT_OWNER: words.NOT_YOURS_TO_STOP, StopTurnResult.NOT_RUNNING: words.ENDED}
+                refusals = {
+                    StopTurnResult.NOT_OWNER: words.STOP_NOT_ALLOWED,
+                    StopTurnResult.NOT_RUNNING: words.ALREADY_ENDED,
+                }
                 return say(refusals[stopped]) if stopped in refusals else ""
             case "good" | "bad":
                 is_given = await self._services.feedback.save_feedback(turn_id, author, action)
-                return say(words.NOTED if is_given else words.FORGOTTEN)
+                return say(words.FEEDBACK_THANKS if is_given else words.ANSWER_NOT_STORED)
         open_approvals = await self._services.approvals.list_of_turn(turn_id) if action != "retry" else ()
         match await self._services.inbox.request_rerun(turn_id, author=author, kind=action):
             case RerunDenied() as denied:
@@ -100,8 +103,8 @@ class PressHandler:
         decided = await self._services.approvals.decide(approval_id, user, verdict)
         approval = decided.approval
         if approval is None:
-            return say(words.ENDED)
+            return say(words.ALREADY_ENDED)
         if approval.verdict is None:
-            return say(words.NOT_YOURS_TO_DECIDE)
+            return say(words.NOT_AN_APPROVER)
         self._run_in_background(self._services.update_approval_message(approval), name="request")
-        return "" if decided.is_first else say(words.DECIDED)
+        return "" if decided.is_first else say(words.ALREADY_DECIDED)

@@ -40,13 +40,13 @@ async def render_usage(
         by_day = {spent.key: spent for spent in await spending.sum_spending("person", since=today)}
         people = await spending.sum_spending("person", since=month)
         for spent in people[:MAX_USERS]:
-            name = _code(spent.name or spent.key or say(words.SOMEBODY))
+            name = _code(spent.name or spent.key or say(words.UNKNOWN_USER))
             lines.append(f"  {_line('', by_day.get(spent.key, SpendingSum()), spent, say, name=name)}")
         if len(people) > MAX_USERS:
             lines.append(f"  - {say(words.USAGE_MORE, count=len(people) - MAX_USERS)}")
     if unpriced := max(spent.unpriced for spent in sums):
         lines.append(f"- {say(words.USAGE_UNPRICED, tokens=f'{unpriced:,}')}")
-    return "\n".join([say(words.USAGE_IS), "", *lines])
+    return "\n".join([say(words.USAGE_TITLE), "", *lines])
 
 
 def _line(sentence: str, day: SpendingSum, month: SpendingSum, say: MessageCatalog, *, name: str = "") -> str:

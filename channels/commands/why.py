@@ -40,7 +40,7 @@ async def render_report(
     """
     report = await reports.get(turn_id) if turn_id else None
     if report is None or report.is_reset or not (is_admin or author in report.authors):
-        return say(words.WHY_NOT_YOURS)
+        return say(words.WHY_NOT_ALLOWED)
     return render_report_text(report, say)
 
 
@@ -69,23 +69,23 @@ def _lines(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
 def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     match report.state:
         case "queued" | "running":
-            yield say(words.WHY_RUNS)
+            yield say(words.WHY_RUNNING)
         case "failed":
             yield say(words.WHY_FAILED)
         case "cancelled":
             yield say(words.WHY_STOPPED)
     if report.receipt is None and report.finished_at is not None:
-        yield say(words.WHY_LOST)
+        yield say(words.WHY_NOT_STORED)
     kinds = {
         "retry": words.WHY_RETRY,
         "regenerate": words.WHY_REGENERATE,
-        "revise": words.WHY_REVISE,
-        "approval": words.WHY_DECIDED,
+        "revise": words.WHY_EDITED,
+        "approval": words.WHY_AFTER_APPROVAL,
     }
     if kind := kinds.get(report.kind):
         yield say(kind)
     if report.messages > 1:
-        yield say(words.WHY_SEVERAL, count=report.messages)
+        yield say(words.WHY_MERGED, count=report.messages)
     if report.attempt > 1:
         yield say(words.WHY_ATTEMPTS, count=report.attempt)
 
@@ -110,7 +110,7 @@ def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
         elif is_summary:
             yield say(words.WHY_MODEL_SUMMARY, **facts)
         else:
-            yield say(words.WHY_MODEL_INSTEAD if other else words.WHY_MODEL, **facts)
+            yield say(words.WHY_FALLBACK_MODEL if other else words.WHY_MODEL, **facts)
     cached, cache_write = report.usage.get("cached", 0), report.usage.get("cache_write", 0)
     if cached or cache_write:
         yield say(words.WHY_CACHE, read=f"{cached:,}", written=f"{cache_write:,}")
@@ -131,11 +131,11 @@ def _tools(receipt: RunRecord, say: MessageCatalog) -> Iterator[str]:
         yield _tool(use, say)
     more = len(receipt.tool_calls) + receipt.omitted_tool_calls - MAX_TOOLS
     if more > 0:
-        yield say(words.WHY_TOOLS_MORE, count=more)
+        yield say(words.WHY_MORE_TOOLS, count=more)
 
 
 def _tool(use: ToolCallRecord, say: MessageCatalog) -> str:
-    sentences = {"failed": words.WHY_TOOL_FAILED, "waiting": words.WHY_TOOL_ASKS, "open": words.WHY_TOOL_OPEN}
+    sentences = {"failed": words.WHY_TOOL_FAILED, "waiting": words.WHY_TOOL_WAITS, "open": words.WHY_TOOL_RUNNING}
     took = "" if use.seconds is None else say.format_elapsed(f"{use.seconds:.1f}")
     cut = "…" if use.cut_characters and len(use.arguments) <= MAX_ARGUMENTS else ""
     facts = {
@@ -150,7 +150,7 @@ def _tool(use: ToolCallRecord, say: MessageCatalog) -> str:
 def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
     tool = _code(approval.tool, MAX_NAME)
     if approval.verdict is None:
-        return say(words.WHY_WAITS, tool=tool)
+        return say(words.WHY_UNDECIDED, tool=tool)
     return f"`{tool}`: {_inert(decision_text(approval.verdict, approval.decider, approval.decided_at, say))}"
 
 
@@ -164,13 +164,13 @@ def _inputs(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> Iter
             cut = words.WHY_CUT_TURNS if history.limit == "turns" else words.WHY_CUT_TOKENS
             yield say(cut, count=f"{report.left_out:,}", budget=f"{history.budget:,}", turns=history.turns)
     if receipt.context.messages:
-        yield say(words.WHY_OTHERS, count=receipt.context.messages, tokens=f"{receipt.context.tokens:,}")
+        yield say(words.WHY_CONTEXT, count=receipt.context.messages, tokens=f"{receipt.context.tokens:,}")
     if receipt.context.omitted_messages:
-        yield say(words.WHY_OTHERS_CUT, count=receipt.context.omitted_messages)
+        yield say(words.WHY_CONTEXT_CUT, count=receipt.context.omitted_messages)
     for file in receipt.files[:MAX_FILES]:
         name = _code(file.name, MAX_NAME)
         yield (
-            say(words.WHY_FILE_NOT, name=name, why=_inert(plain_line(file.omission_reason)))
+            say(words.WHY_FILE_SKIPPED, name=name, why=_inert(plain_line(file.omission_reason)))
             if file.omission_reason
             else say(words.WHY_FILE, name=name)
         )
@@ -179,7 +179,7 @@ def _inputs(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> Iter
 def _time(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> str:
     took = f"{report.took if report.took is not None else receipt.seconds:.1f}"
     if receipt.first_text_seconds is None:
-        return say(words.WHY_TIME_ALL, all=took)
+        return say(words.WHY_TOTAL_TIME, all=took)
     return say(words.WHY_TIME, first=f"{receipt.first_text_seconds:.1f}", all=took)
 
 

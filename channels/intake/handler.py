@@ -277,7 +277,7 @@ class MessageHandler:
             for approval in approvals:
                 self.run_in_background(self._services.update_approval_message(approval, is_void=True), name="request")
             self.run_in_background(
-                self._services.rerender_reply(result.turn_id, ending=words.WITHDRAWN), name="deletion"
+                self._services.rerender_reply(result.turn_id, ending=words.STOPPED_BY_DELETION), name="deletion"
             )
 
     async def drain(self, seconds: float) -> None:

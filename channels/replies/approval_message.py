@@ -67,12 +67,12 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
     fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", json_text)), default=0))
     tool = " ".join(INVISIBLE.sub(" ", storable_text(approval.tool)).replace("`", "").split())
     parts = [
-        say(words.MAY_I, tool=tool[:MAX_NAME]),
+        say(words.APPROVE_TOOL, tool=tool[:MAX_NAME]),
         plain_line(redact_secrets(storable_text(approval.hint)))[:MAX_HINT],
         f"{fence}json\n{json_text}\n{fence}",
-        say(words.NOT_SHOWN, count=f"{missing:,}") if missing > 0 else "",
+        say(words.CHARACTERS_HIDDEN, count=f"{missing:,}") if missing > 0 else "",
         say(words.SECRETS_HIDDEN, count=f"{hidden:,}") if hidden else "",
-        say(words.VOID) if is_void else _state_text(approval, say),
+        say(words.APPROVAL_VOID) if is_void else _state_text(approval, say),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -154,10 +154,10 @@ def _truncate_texts(value: Any, max_length: int) -> Any:
 def _state_text(approval: Approval, say: MessageCatalog) -> str:
     if approval.verdict is not None:
         return decision_text(approval.verdict, approval.decider, approval.decided_at, say)
-    sentences = {EVERYONE: words.ALL_DECIDE, OTHERS: words.OTHERS_DECIDE, AUTHOR: words.ASKER_DECIDES}
-    approver_sentences = [sentences.get(rule, words.NAMED_DECIDE) for rule in approval.approvers]
+    sentences = {EVERYONE: words.ANYONE_APPROVES, OTHERS: words.OTHERS_APPROVE, AUTHOR: words.AUTHOR_APPROVES}
+    approver_sentences = [sentences.get(rule, words.APPROVERS_APPROVE) for rule in approval.approvers]
     return say(
-        approver_sentences[0] if len(set(approver_sentences)) == 1 else words.NAMED_DECIDE,
+        approver_sentences[0] if len(set(approver_sentences)) == 1 else words.APPROVERS_APPROVE,
         until=format_time(approval.expires_at),
     )
 
@@ -169,7 +169,7 @@ def decision_text(verdict: str, decider: str, decided_at: float | None, say: Mes
         decider: the name of the person; empty if it is not known.
     """
     return say(
-        _DECISIONS[verdict], name=plain_line(decider) or say(words.SOMEBODY), when=format_time(decided_at or 0.0)
+        _DECISIONS[verdict], name=plain_line(decider) or say(words.UNKNOWN_USER), when=format_time(decided_at or 0.0)
     )
 
 

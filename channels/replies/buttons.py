@@ -17,13 +17,13 @@ ButtonAction = TurnAction | ReportAction | ApprovalAction
 _LABELS: Mapping[ButtonAction, str] = {
     "retry": words.RETRY,
     "regenerate": words.REGENERATE,
-    "revise": words.REVISE,
+    "revise": words.ANSWER_EDITED,
     "stop": words.STOP,
-    "good": words.GOOD,
-    "bad": words.BAD,
+    "good": words.GOOD_ANSWER,
+    "bad": words.BAD_ANSWER,
     "why": words.WHY,
     "approve": words.APPROVE,
-    "always": words.ALWAYS,
+    "always": words.ALWAYS_ALLOW,
     "deny": words.DENY,
 }
 _STYLES: Mapping[ButtonAction, ButtonStyle] = {"revise": "primary", "approve": "primary", "deny": "danger"}

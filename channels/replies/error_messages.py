@@ -40,18 +40,18 @@ class ErrorMessages:
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
         until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
         who = await self._admin_names(turn.newest_message.channel, say)
-        return f"{say(error.public, **error.facts)} {say(words.CAP_UNTIL, day=until.isoformat(), who=who)}"
+        return f"{say(error.public, **error.facts)} {say(words.LIMIT_RESETS, day=until.isoformat(), who=who)}"
 
     async def _admin_names(self, platform: str, say: MessageCatalog) -> str:
         """Return the people who can raise a spending limit, by name where it is known."""
         if self._spending is None or not self._admins:
-            return say(words.CAP_OPERATOR)
+            return say(words.LIMIT_OPERATOR)
         names = await self._spending.list_names([f"{platform}:{id_}" for id_ in self._admins])
-        return ", ".join(sorted(names.values())) or say(words.CAP_ADMINS)
+        return ", ".join(sorted(names.values())) or say(words.LIMIT_ADMINS)
 
 
 async def post_as_file(
-    reply: Reply, turn_id: str, text: str, files: Sequence[File], reason: str = words.NOT_HAD
+    reply: Reply, turn_id: str, text: str, files: Sequence[File], reason: str = words.MESSAGE_REFUSED
 ) -> None:
     """Close a reply whose text the platform refuses, with the text as a file before `files`.
 
@@ -95,5 +95,5 @@ def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -
     stand_in = answered[-1] if answered else None
     if stand_in is None or not stand_in.instead_of or not text.strip():
         return text
-    note = say(words.STOOD_IN, model=stand_in.model, other=stand_in.instead_of)
+    note = say(words.ANSWERED_BY_FALLBACK, model=stand_in.model, other=stand_in.instead_of)
     return f"{text.rstrip()}\n\n{note}"

@@ -219,7 +219,7 @@ class Reply:
         if dropped:
             log.warning("the platform refuses files of a reply: %s", refused)
             notes = (
-                self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=format_size(len(file.data)))
+                self.say(words.FILE_NOT_ATTACHED, name=f"`{file.name}`", size=format_size(len(file.data)))
                 for file in dropped
             )
             self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*notes, self._ending])))
@@ -382,12 +382,12 @@ class Reply:
     def _limit_chunks(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
         """Return at most `max_messages` chunks, with a status line below."""
         if len(chunks) > self._max_messages:
-            return append_line(chunks[: self._max_messages], status or self.say(words.GOES_ON))
+            return append_line(chunks[: self._max_messages], status or self.say(words.CONTINUES_IN_FILE))
         return append_line(chunks, status) if status else chunks
 
     def _plan_with_file(self, plan: Plan) -> Plan:
         """Return the plan of a reply that is too long: its start, and all of it in a file."""
-        files, line = [File(FILE_NAME, self.text.encode()), *self._files], self.say(words.IN_FILE)
+        files, line = [File(FILE_NAME, self.text.encode()), *self._files], self.say(words.FULL_ANSWER_IN_FILE)
         if not self._ending:
             return Plan(append_line(plan.chunks[: self._max_messages], line), plan.priority, self._buttons, files)
         chunks = plan.chunks[: max(1, self._max_messages - 1)]

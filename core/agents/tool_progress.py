@@ -12,13 +12,13 @@ from core.tools.mcp import McpServer
 #: Progress texts of Parley's and ADK's built-in tools.
 BUILTIN_PROGRESS_TEXTS: Mapping[str, str] = MappingProxyType(
     {
-        "current_time": "Looking at the clock",
-        "search_history": "Looking through what was said",
+        "current_time": "Checking the time",
+        "search_history": "Searching the conversation",
         "read_page": "Reading {url}",
         "make_file": "Writing {name}",
-        "transfer_to_agent": "Handing over to {agent_name}",
-        "load_memory": "Looking through what I remember",
-        "load_artifacts": "Looking at the files",
+        "transfer_to_agent": "Transferring to {agent_name}",
+        "load_memory": "Searching memory",
+        "load_artifacts": "Loading files",
         "google_search": "Searching the web",
     }
 )

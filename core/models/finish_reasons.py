@@ -23,8 +23,8 @@ BLOCKED_REASONS = frozenset(
     }
 )
 
-CUT_OFF = "⚠️ My answer breaks off here: it has reached the model's length limit."
-WITHHELD = "⚠️ My answer breaks off here: the model's safety rules withheld the rest."
+CUT_OFF = "⚠️ The answer stops here: it reached the model's length limit."
+WITHHELD = "⚠️ The answer stops here: the model's safety filter blocked the rest."
 
 #: CommonMark: the marker of a list item.
 _MARKER = r"(?:[-*+]|\d{1,9}[.)])[ \t]+"

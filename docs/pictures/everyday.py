@@ -90,7 +90,7 @@ _SCENES = (
         ada: @parley why is the sea blue?
         ~ Regenerate
         ada: /edit @parley why is the sky blue?
-        ~ Answer the edited question
+        ~ Answer the edited message
         =
         ada: /press answer
         ~ Air scatters

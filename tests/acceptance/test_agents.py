@@ -57,7 +57,7 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
         told = await bot.reply(platform, talk, lambda text: "`desk`" in text)
         assert "`weather`: Knows the weather." in told.text
         assert "payroll" not in told.text
-        await bot.ask(platform, talk, "agent weather", say(words.AGENT_CHOSEN, agent="weather"))
+        await bot.ask(platform, talk, "agent weather", say(words.AGENT_CHANGED, agent="weather"))
         await bot.ask(platform, talk, "Who is it?", "I am the sky, and heard the desk.")
         await bot.ask(platform, talk, "And now?", "I am the sky, and heard the desk, the sky.")
         await talk.say("status")
@@ -65,7 +65,7 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
         for wrong in ("payroll", "../sky", "nobody"):
             await talk.say(f"agent {wrong}")
             await bot.reply(platform, talk, lambda text, wrong=wrong: f"No agent `{wrong}`" in text)  # type: ignore[misc]
-        await bot.ask(platform, talk, "agent desk", say(words.AGENT_CHOSEN, agent="desk"))
+        await bot.ask(platform, talk, "agent desk", say(words.AGENT_CHANGED, agent="desk"))
         await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard the desk, the sky.")
         await talk.say("export")
         await platform.wait_for(lambda: "## sky (weather), " in exported(platform))

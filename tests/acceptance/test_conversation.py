@@ -72,11 +72,11 @@ async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(bot: B
     await bot.ask(platform, thread, "mute", words.MUTED)
     await thread.say("all by myself", called=False)
     await bot.ask(platform, thread, "five", "five!")
-    await bot.ask(platform, thread, "listen", words.LISTENING)
+    await bot.ask(platform, thread, "listen", words.UNMUTED)
     await thread.say("six", called=False)
     await bot.reply(platform, thread, lambda text: text == "six!")
     said = [reply.text for reply in thread.replies()]
-    assert said == ["one!", "two!", "three!", "four!", words.MUTED, "five!", words.LISTENING, "six!"]
+    assert said == ["one!", "two!", "three!", "four!", words.MUTED, "five!", words.UNMUTED, "six!"]
 
 
 async def test_messages_without_a_mention_start_no_turn(bot: Bot, platform: Platform) -> None:

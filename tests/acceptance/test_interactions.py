@@ -113,7 +113,7 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
         return [message.text for message in slack.messages("general") if message.ephemeral_to]
 
     await slack.wait_for(lambda: len(alone()) == 2, timeout=60)
-    chosen = words.MODEL_CHOSEN.format(model="openai/scripted")
+    chosen = words.MODEL_CHANGED.format(model="openai/scripted")
     assert sum(text == chosen for text in alone()) == 1
     await slack.wait_for(lambda: texts()[-1].endswith("words."), timeout=60)
     assert texts()[1] == "**ada**: one two three"

@@ -166,7 +166,7 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
 
     async def after(platform: Platform) -> None:
         talk = here[platform]
-        await bot.reply(platform, talk, lambda text: text.startswith(f"⚠️ {words.TRIED}"))
+        await bot.reply(platform, talk, lambda text: text.startswith(f"⚠️ {words.TOO_MANY_ATTEMPTS}"))
         await platform.wait_for(lambda: talk.labels() == [words.RETRY])
         await talk.press(words.RETRY)
         await bot.reply(platform, talk, lambda text: text == "All of it.")

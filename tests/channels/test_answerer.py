@@ -133,7 +133,7 @@ async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
         question = await ask(bot)
         row = await outcome(bot)
         assert bot.texts(question)[1:] == [
-            words.ENGLISH.format_error_with_id("Something went wrong on my side.", row.id)
+            words.ENGLISH.format_error_with_id("Something went wrong.", row.id)
         ]
         assert row.error == "ValueError"
         assert "ValueError" in caplog.text
@@ -355,7 +355,7 @@ async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: Sl
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(attempt=3)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == [words.ENGLISH.format_error_with_id(words.TRIED, row.id)]
+        assert bot.texts(question)[1:] == [words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, row.id)]
         assert (row.state, row.attempt) == ("failed", 4)
 
 
@@ -363,7 +363,7 @@ async def test_an_answer_that_cannot_be_rendered_is_posted_as_a_file(slack: Slac
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(state="answered", text="Half an answer is none.", attempt=3)
         row = await outcome(bot)
-        assert bot.texts(question)[1] == words.ENGLISH.format_error_with_id(words.TRIED, row.id)
+        assert bot.texts(question)[1] == words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, row.id)
         assert (row.state, row.attempt) == ("failed", 4)
         (file,) = [file for message in slack.messages(question.channel) for file in message.files]
         assert (file.name, file.data) == ("answer.md", b"Half an answer is none.")
@@ -422,7 +422,7 @@ async def test_a_reset_between_two_processes_is_shown(slack: SlackSandbox, tmp_p
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(cancel_reason="reset")
         assert (await outcome(bot)).state == "cancelled"
-        assert bot.texts(question)[1:] == [words.RESET_STOPPED]
+        assert bot.texts(question)[1:] == [words.STOPPED_BY_RESET]
 
 
 async def test_a_stop_through_another_worker_ends_the_answer_with_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answ
 
 def _again(talk: Talk) -> list[str]:
     """Return the Regenerate button of the newest answer."""
-    return [label for label in talk.labels() if label in (words.REGENERATE, words.REVISE)]
+    return [label for label in talk.labels() if label in (words.REGENERATE, words.ANSWER_EDITED)]
 
 
 async def _ask_once_more(platform: Platform, talk: Talk) -> None:

@@ -12,7 +12,7 @@ from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 from tests.chaos.verdict import is_whole, judge
 from tests.core.sessions.events import answered, called, replied, said
 
-APOLOGY = words.ENGLISH.format_error_with_id(words.TRIED, "0123456789")
+APOLOGY = words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, "0123456789")
 
 
 def shown(platform: str) -> list[str]:

@@ -62,7 +62,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: Discord
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         shown, threads = seen_by_all(bot), len(server.threads("general"))
         await bot.collect_events("grace", "general", "sesame open")
-        await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
+        await server.wait_for(lambda: told(bot, "grace") == [words.USER_NOT_ALLOWED])
         await bot.collect_events("grace", "general", "sesame again")
         await server.post_message("grace", thread, "sesame there")
         await server.post_message("grace", server.open_dm("grace"), "sesame alone")
@@ -71,18 +71,18 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: Discord
         await server.edit_message("grace", edited, f"{bot.mention} sesame quiet")
         for name in ("reset", "stop", "help", "status", "model", "export", "mute", "listen"):
             (one,) = await server.run_command("grace", "general", name)
-            await says(bot, one, words.NOT_YOU)
+            await says(bot, one, words.USER_NOT_ALLOWED)
             assert one.ephemeral_to == server.people["grace"]
         for one in (
             *await server.run_command("grace", "general", "ask", question="sesame?"),
             *await server.run_message_command("grace", message, words.ASK_ABOUT),
         ):
-            await says(bot, one, words.NOT_YOU)
+            await says(bot, one, words.USER_NOT_ALLOWED)
         assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
         for custom_id in answer.buttons.values():
             assert await server.click_button("grace", answer, custom_id) == []
         await heard(bot)
-        assert told(bot, "grace") == [words.NOT_YOU]
+        assert told(bot, "grace") == [words.USER_NOT_ALLOWED]
         assert (seen_by_all(bot), len(server.threads("general"))) == (shown, threads)
         assert len(await bot.inbox_rows()) == 2
         assert await stands(bot, "sesame") == []
@@ -116,8 +116,8 @@ async def test_dms_are_open_to_members_of_allowed_servers_with_their_roles(
         alone = server.open_dm("ada")
         await server.post_message("ada", alone, "hello")
         await server.post_message("grace", server.open_dm("grace"), "hello")
-        await server.wait_for(lambda: told(bot, "ada") == [words.NOT_YOU if has_left else "heard: hello"])
-        await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
+        await server.wait_for(lambda: told(bot, "ada") == [words.USER_NOT_ALLOWED if has_left else "heard: hello"])
+        await server.wait_for(lambda: told(bot, "grace") == [words.USER_NOT_ALLOWED])
         await server.run_command("ada", server.open_group_dm("group", "ada", "grace"), "help")
         await heard(bot)
 
@@ -131,11 +131,11 @@ async def test_by_default_only_members_of_allowed_servers_may_send_dms(
     async with running(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
         await bot.says(await server.post_message("grace", server.open_dm("grace"), "hello"), "heard: hello")
         await server.post_message("ada", server.open_dm("ada"), "hello")
-        await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
+        await server.wait_for(lambda: told(bot, "ada") == [words.PLACE_NOT_ALLOWED])
         (seen,) = await server.run_command(
             "ada", server.open_group_dm("group", "ada", "grace"), "ask", question="may I?"
         )
-        await server.wait_for(lambda: seen.text == words.NOT_HERE)
+        await server.wait_for(lambda: seen.text == words.PLACE_NOT_ALLOWED)
         assert len(await bot.turn_rows()) == 1
 
 
@@ -148,9 +148,9 @@ async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: Dis
         for place in (secret, thread):
             await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.collect_events("ada", "general", "one")
-        await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
+        await server.wait_for(lambda: told(bot, "ada") == [words.PLACE_NOT_ALLOWED])
         (seen,) = await server.run_command("ada", server.add_foreign_channel("abroad", "ada"), "ask", question="may I?")
-        await server.wait_for(lambda: seen.text == words.NOT_HERE)
+        await server.wait_for(lambda: seen.text == words.PLACE_NOT_ALLOWED)
 
 
 async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: 
         group = server.open_group_dm("us", "ada")
         for n in range(3):
             (seen,) = await server.run_command("ada", group, "ask", question=f"question {n}")
-            await says(bot, seen, words.ENGLISH(words.TOO_OFTEN, minutes=60) if n else "heard: question 0")
+            await says(bot, seen, words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60) if n else "heard: question 0")
             await bot.wait_for_turns(1)
         assert told(bot, "ada") == []
 
@@ -197,7 +197,7 @@ async def test_each_rate_limited_command_gets_a_private_answer(
     monkeypatch.setattr(RateLimited, "minutes", 60)
     async with running(server, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
-        refusal = words.ENGLISH(words.TOO_MANY_COMMANDS, minutes=60)
+        refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
         given = [await server.run_command("ada", "general", "status") for _ in range(3)]
         for seen, text in zip(given, [words.NOTHING_TO_RESET, refusal, refusal], strict=True):
             await server.wait_for(lambda seen=seen, text=text: [one.text for one in seen] == [text])  # type: ignore[misc]

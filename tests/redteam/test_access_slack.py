@@ -72,7 +72,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
         requests, shown = len(bot.model.requests), said_by_all(bot)
         await bot.mention_bot("grace", "general", "sesame open")
-        await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
+        await slack.wait_for(lambda: whispers(bot, "grace") == [words.USER_NOT_ALLOWED])
         await bot.mention_bot("grace", "general", "sesame open", thread_ts=question.ts)
         await slack.post_message("grace", "general", "sesame too", thread_ts=question.ts)
         await slack.post_message("grace", slack.open_dm("grace"), "sesame alone")
@@ -86,7 +86,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
             await slack.use_shortcut("grace", question, shortcut)
         await slack.open_home("grace")
         await heard(bot)
-        assert whispers(bot, "grace") == [words.NOT_YOU]
+        assert whispers(bot, "grace") == [words.USER_NOT_ALLOWED]
         assert slack.modals("grace") == []
         assert said_by_all(bot) == shown
         assert len(bot.model.requests) == requests + 1
@@ -103,7 +103,7 @@ async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_
             "slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
         }
         await slack.submit_modal(view, **{QUESTION_INPUT: "let me in"})
-        await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
+        await slack.wait_for(lambda: whispers(bot, "grace") == [words.USER_NOT_ALLOWED])
         assert await bot.inbox_rows() == []
 
 
@@ -115,7 +115,7 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
         await slack.use_shortcut("eve", message, ASK)
         await heard(bot)
         assert len(await bot.inbox_rows()) == 1
-        assert (whispers(bot, "eve"), slack.modals("eve")) == ([words.NOT_YOU], [])
+        assert (whispers(bot, "eve"), slack.modals("eve")) == ([words.USER_NOT_ALLOWED], [])
         assert said_by_all(bot) == []
     named = AccessRules(frozenset({"workspace:T0OUTSIDE", f"workspace:{slack.team_id}"}))
     async with running(slack, tmp_path, echo, rules=named) as bot:
@@ -141,7 +141,7 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
         question = await bot.mention_bot("ada", "general", "now")
         await bot.shows(question, lambda texts: "heard: ada: now" in texts)
         await bot.mention_bot("grace", "general", "I too")
-        await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
+        await slack.wait_for(lambda: whispers(bot, "grace") == [words.USER_NOT_ALLOWED])
         asked = next(row for row in await bot.inbox_rows() if row.message)
         assert asked.message["visitor"]["roles"] == [group]
 
@@ -160,7 +160,7 @@ async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: S
         bot.worker._limit = 9
         bot.worker.wake()
         await bot.shows(question, lambda texts: "heard: ada: two" in texts)
-        await bot.shows(lonely, lambda texts: words.NOT_YOU_NOW in texts)
+        await bot.shows(lonely, lambda texts: words.ACCESS_REVOKED in texts)
         assert sorted(row.state for row in await bot.wait_for_turns(2)) == ["cancelled", "done"]
         assert len(bot.model.requests) == 1
 
@@ -172,7 +172,7 @@ async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: Slac
         await heard(bot)
         for n in range(2):
             await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
-        assert whispers(bot, "ada") == [words.ENGLISH(words.TOO_OFTEN, minutes=60)]
+        assert whispers(bot, "ada") == [words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)]
         await slack.click_button("ada", *await wait_for_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
         await slack.wait_for(lambda: len(whispers(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
@@ -209,7 +209,7 @@ async def test_rate_limited_commands_are_denied_in_one_sentence(
         await heard(bot)
         assert sorted(len(bot.thread(one)) for one in asked) == [1, 1, 1, 2, 2]
         assert len(bot.thread(theirs)) == 2
-        refusal = words.ENGLISH(words.TOO_MANY_COMMANDS, minutes=60)
+        refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
         assert whispers(bot, "ada") == [refusal]
         seen = await slack.run_command("ada", "general", "/help")
         await slack.wait_for(lambda: [one.text for one in seen] == [refusal])
@@ -258,4 +258,4 @@ async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         bot.services.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
         await slack.click_stop("mina", question)
-        await slack.wait_for(lambda: whispers(bot, "mina") == [words.messages_for("ko")(words.NOT_YOU)])
+        await slack.wait_for(lambda: whispers(bot, "mina") == [words.messages_for("ko")(words.USER_NOT_ALLOWED)])

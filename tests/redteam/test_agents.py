@@ -288,5 +288,5 @@ async def test_the_description_of_an_agent_is_shown_as_plain_text(sandbox: Any, 
     loud = AgentRouter("parley", {agent.name: agent for agent in known})
     async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": loud}) as talk:
         await talk.say("agent")
-        await wait_for_texts(talk, lambda found: found and words.AGENTS_ARE.split("`")[0] in found[-1])
+        await wait_for_texts(talk, lambda found: found and words.SELECTABLE_AGENTS.split("`")[0] in found[-1])
         assert not any(version.pings for version in talk.replies()[-1].versions), texts(talk)

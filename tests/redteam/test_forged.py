@@ -98,7 +98,12 @@ async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path)
             for made_up in MADE_UP:
                 button = f"{wish}:{made_up.replace('TURN', turn.id)}"
                 word = await bot.channel._intake.presses.handle(button, visitor=seen[0], locale="")
-                assert word in (words.NOT_MINE, words.ENDED, words.OVER, words.FORGOTTEN), button
+                assert word in (
+                    words.UNKNOWN_BUTTON,
+                    words.ALREADY_ENDED,
+                    words.RETRY_EXPIRED,
+                    words.ANSWER_NOT_STORED,
+                ), button
         assert await all_rows(bot) == before
 
 
@@ -113,7 +118,7 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
         (turn,) = await bot.turn_rows()
         who, _where = await bot.channel._identities.resolve_interaction(*general_and_user(bot, "grace"))
         word = await bot.channel._intake.presses.handle(f"{wish}:{turn.id}", visitor=who, locale="")
-        assert word in (words.NOT_YOURS, words.NOT_YOURS_TO_STOP)
+        assert word in (words.RETRY_NOT_ALLOWED, words.STOP_NOT_ALLOWED)
         assert await all_rows(bot) == before
 
 

@@ -79,7 +79,7 @@ async def test_an_argument_of_slacks_export_command_selects_no_session(slack: Sl
         await bot.wait_for_turns(2)
         named = f"slack:{slack.team_id}:{secret.channel.id}:{secret.ts}"
         for text in (named, f"json {named}", "../../etc/passwd", "json;id"):
-            assert await answer(slack, "ada", "general", text) == words.NO_SUCH_FORM
+            assert await answer(slack, "ada", "general", text) == words.UNKNOWN_EXPORT_FORMAT
         assert await answer(slack, "grace", "random", "") == words.NOTHING_TO_RESET
 
 
@@ -93,7 +93,7 @@ async def test_a_forged_option_of_discords_export_command_returns_nothing(
                 await server.run_command("grace", "general", "export", form=form)
             commands, asker = bot.channel._intake.commands, CommandContext("s", "p", "U1", "discord", {}, "k")
             said = await commands._export("s", form, asker, ENGLISH) if form != "json " else None
-            assert said is None or (said.text, said.file) == (words.NO_SUCH_FORM, None)
+            assert said is None or (said.text, said.file) == (words.UNKNOWN_EXPORT_FORMAT, None)
         seen = await server.run_command("grace", "general", "export", form="json")
         await server.wait_for(lambda: seen and not seen[0].loading)
         assert [file.name for file in seen[0].content.attachments] == ["transcript.json"]

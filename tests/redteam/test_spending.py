@@ -82,8 +82,8 @@ async def a_question_edited_after_the_cap_was_reached(bot: Bot) -> None:
     await bot.wait_for_turns(1)
     await bot.slack.edit_message("ada", question, f"{bot.mention} the second")
     (answer,) = [one for one in bot.thread(question) if words.REGENERATE in one.buttons]
-    await bot.shows(question, lambda _: words.REVISE in answer.buttons)
-    await bot.slack.click_button("ada", answer, answer.buttons[words.REVISE])
+    await bot.shows(question, lambda _: words.ANSWER_EDITED in answer.buttons)
+    await bot.slack.click_button("ada", answer, answer.buttons[words.ANSWER_EDITED])
     await bot.wait_for_turns(2)
 
 

@@ -38,7 +38,7 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
         (turn,) = await talk.bot.wait_for_turns(1)
         await wait_for_texts(talk, lambda found: found == ["It is 42."])
         answer = talk.replies()[0]
-        nothing = words.WHY_NOT_YOURS
+        nothing = words.WHY_NOT_ALLOWED
         assert await by_button(talk, "grace") == nothing
         assert await by_button(talk, "grace", button=f"why:{turn.id}") == nothing
         assert await by_command(talk, "grace") == nothing

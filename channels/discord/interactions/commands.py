@@ -20,10 +20,10 @@ COMMAND_SYNTAX = CommandSyntax(
 
 #: Option of a command, and its description.
 _OPTIONS: Mapping[CommandName, tuple[str, str]] = {
-    "model": ("name", words.MODEL_NAME),
-    "agent": ("name", words.AGENT_NAME),
-    "export": ("form", words.EXPORT_FORM),
-    "why": ("turn", words.WHY_TURN),
+    "model": ("name", words.MODEL_OPTION),
+    "agent": ("name", words.AGENT_OPTION),
+    "export": ("form", words.EXPORT_OPTION),
+    "why": ("turn", words.WHY_OPTION),
 }
 
 Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
@@ -69,11 +69,11 @@ def _make_command(name: CommandName, handler: DiscordInteractionHandler) -> Comm
 
 
 def _make_ask(handler: DiscordInteractionHandler) -> Command:
-    @app_commands.describe(question=_localize(words.ASK_WHAT))
+    @app_commands.describe(question=_localize(words.ASK_OPTION))
     async def give(interaction: discord.Interaction, question: str) -> None:
         await handler.handle_question(interaction, question)
 
-    return app_commands.Command(name="ask", description=_localize(words.ASK_DOES), callback=give)
+    return app_commands.Command(name="ask", description=_localize(words.ASK_HELP), callback=give)
 
 
 def _localize(sentence: str) -> app_commands.locale_str:

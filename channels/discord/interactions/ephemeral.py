@@ -54,7 +54,7 @@ class EphemeralSurface(DiscordMessageSurface):
         chunks = [*plan.chunks[:MAX_MESSAGES]]
         if plan.priority not in FINAL_PRIORITIES:
             return replace(plan, chunks=chunks, is_growing=False)
-        chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._messages(words.IN_FILE)}")
+        chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._messages(words.FULL_ANSWER_IN_FILE)}")
         whole = "\n\n".join(chunk.text for chunk in plan.chunks)
         names = {file.name for file in plan.files}
         whole_file = [] if FILE_NAME in names else [File(FILE_NAME, whole.encode())]

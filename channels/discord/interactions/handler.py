@@ -189,12 +189,12 @@ class DiscordInteractionHandler(InteractionHandler):
             log.warning("the author of an interaction cannot be identified: %s", error)
             return say.format_error(SurfaceError.public)
         if channel is None:
-            return say(words.NOT_HERE)
+            return say(words.PLACE_NOT_ALLOWED)
         is_allowed = interaction.guild_id is None or _can_send_messages(interaction.permissions, channel)
         if not is_allowed and parsed.kind != "press":
-            return say(words.NOT_FOR_YOU)
+            return say(words.NO_WRITE_PERMISSION)
         if parsed.kind == "question" and not parsed.values["text"]:
-            return say(words.NOTHING_TO_READ)
+            return say(words.NO_READABLE_TEXT)
         return replace(parsed, context=replace(parsed.context, visitor=visitor, spot=spot))
 
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:

@@ -44,7 +44,7 @@ LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=LINE
 DELETED_CODES = {"10008", "10003"}
 
 #: Messages for missing access, missing permissions, and a locked thread.
-_REFUSAL_MESSAGES = {"50001": words.FORBIDDEN, "50013": words.FORBIDDEN, THREAD_LOCKED: words.LOCKED}
+_REFUSAL_MESSAGES = {"50001": words.CANNOT_WRITE, "50013": words.CANNOT_WRITE, THREAD_LOCKED: words.THREAD_LOCKED}
 
 
 class DiscordMessageSurface(MessageSurface):
@@ -176,7 +176,7 @@ class DiscordSurface(DiscordMessageSurface):
             self._notify_at = math.inf
             question = self._question if self._is_question_in_channel else None
             try:
-                text, key = self._messages(words.READY), f"{self._nonce_prefix} ping"
+                text, key = self._messages(words.ANSWER_READY), f"{self._nonce_prefix} ping"
                 await self._api.send_notification(self._channel, question, self._author, text, nonce_key=key)
             except SurfaceError as error:
                 log.warning("the author cannot be notified of the reply: %s", error)

@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, CommandName] = {
 }
 
 #: The question if several conversations may be meant. Other commands are about the latest one.
-_QUESTIONS: Mapping[CommandName, str] = {"reset": words.WHICH_TO_RESET, "export": words.WHICH_TO_EXPORT}
+_QUESTIONS: Mapping[CommandName, str] = {"reset": words.CHOOSE_RESET, "export": words.CHOOSE_EXPORT}
 
 #: Conversations to choose from.
 MAX_CHOICES = 5

@@ -190,5 +190,5 @@ class PrivateResponder:
         address = {"team": target.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
         await self._surface(address).show_file(file)
         if not is_direct:
-            return say(words.SENT_DIRECTLY)
+            return say(words.SENT_AS_DM)
         return text if thread_ts == target.thread_ts else say(words.SENT_IN_THREAD)

@@ -57,7 +57,7 @@ def asks_both(asked: ReceivedRequest) -> Turn:
 async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
     async with run_conversation(sandbox, tmp_path, asks_both, core=tools) as talk:
-        assert await by_command(talk) == words.WHY_NOT_YOURS
+        assert await by_command(talk) == words.WHY_NOT_ALLOWED
         question = await talk.say("how is the weather?")
         await wait_for_answer(talk, "Sun on Monday.")
         (turn,) = await talk.bot.wait_for_turns(1)
@@ -76,7 +76,7 @@ async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbo
         assert [message.text for message in talk.replies()] == ["Sun on Monday."]
 
         # an admin gets the report, too, on each of these ways
-        assert await by_button(talk, "grace") == words.WHY_NOT_YOURS
+        assert await by_button(talk, "grace") == words.WHY_NOT_ALLOWED
         talk.bot.services.access_policy._admins = frozenset({str(talk.sandbox.people["grace"].id)})
         assert await by_button(talk, "grace") == told
         assert await by_menu(talk, question, "grace") == told
@@ -92,9 +92,9 @@ async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbo
         for copied in (f"`{turn.id}`", f"(turn `{turn.id}`)", f"turn {turn.id.upper()}"):
             assert await by_command(talk, turn=copied) == told
         for other in ("0123456789", "turn", "-"):
-            assert await by_command(talk, turn=other) == words.WHY_NOT_YOURS
+            assert await by_command(talk, turn=other) == words.WHY_NOT_ALLOWED
         talk.bot.services.access_policy._admins = frozenset()
-        assert await by_command(talk, "grace", turn.id) == words.WHY_NOT_YOURS
+        assert await by_command(talk, "grace", turn.id) == words.WHY_NOT_ALLOWED
 
         # in a message, the command explains its use, and the plain word is a question
         await talk.say("/why")
@@ -121,7 +121,7 @@ async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> 
         assert turn.run_record is not None
         await talk.say("reset")
         await wait_for_texts(talk, lambda found: found[-1] == words.RESET_DONE)
-        assert await by_command(talk, turn=turn.id) == words.WHY_NOT_YOURS
+        assert await by_command(talk, turn=turn.id) == words.WHY_NOT_ALLOWED
         assert [row.run_record for row in await talk.bot.turn_rows()] == [None]
         account = await TurnReports(talk.bot.database, Prices()).get(turn.id)
         assert account is not None
@@ -313,6 +313,6 @@ def test_the_turn_report_is_short() -> None:
 
 @pytest.mark.parametrize("state", ["running", "failed", "cancelled"])
 def test_the_turn_report_is_in_the_language_of_the_author(state: Any) -> None:
-    sentences = {"running": words.WHY_RUNS, "failed": words.WHY_FAILED, "cancelled": words.WHY_STOPPED}
+    sentences = {"running": words.WHY_RUNNING, "failed": words.WHY_FAILED, "cancelled": words.WHY_STOPPED}
     korean = words.messages_for("ko")
     assert korean(sentences[state]) in render_report_text(account(state=state, receipt=None), korean)

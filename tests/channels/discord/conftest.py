@@ -69,7 +69,7 @@ async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
 
 
 def is_ping(text: str | None) -> bool:
-    return text is not None and text.endswith(words.READY)
+    return text is not None and text.endswith(words.ANSWER_READY)
 
 
 #: Seconds between the attempts at a call with a transient failure.

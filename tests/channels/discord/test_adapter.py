@@ -117,7 +117,7 @@ async def test_a_reset_between_two_processes_keeps_the_partial_answer(
         (row,) = await bot.inbox_rows()
         await bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
     async with running(server, tmp_path, "anew!") as bot:
-        ending = " it ended." if is_whole else f"\n\n{words.RESET_STOPPED}"
+        ending = " it ended." if is_whole else f"\n\n{words.STOPPED_BY_RESET}"
         await bot.says(question, f"Once upon a time{ending}")
         (turn,) = await bot.wait_for_turns(1)
         assert (turn.state, turn.text) == ("done" if is_whole else "cancelled", None)
@@ -131,7 +131,7 @@ async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordS
         await server.wait_for(lambda: second.reactions)
         reset = await bot.collect_events("ada", "general", "reset")
         await bot.says(reset, words.RESET_DONE)
-        await bot.says(first, f"Once upon a time\n\n{words.RESET_STOPPED}")
+        await bot.says(first, f"Once upon a time\n\n{words.STOPPED_BY_RESET}")
         await server.wait_for(lambda: not second.reactions)
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
@@ -326,7 +326,7 @@ async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSandbox, tmp_
         await server.wait_for(lambda: bot.calls(PATCH))
         if end == "reset":
             await bot.collect_events("ada", "general", "reset")
-            await bot.says(question, f"half\n\n{words.RESET_STOPPED}")
+            await bot.says(question, f"half\n\n{words.STOPPED_BY_RESET}")
     (answer,) = bot.answers(question)
-    last = words.RESET_STOPPED if end == "reset" else words.RESTARTING
+    last = words.STOPPED_BY_RESET if end == "reset" else words.RESTARTING
     assert [version.text for version in answer.versions] == [words.PLACEHOLDER, "half", f"half\n\n{last}"]

@@ -36,7 +36,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
         assert "Ada" not in shown
         question = await bot.collect_events("ada", "general", "two")
         (reply,) = await bot.shows(question, lambda text: "used up" in text)
-        assert words.CAP_ADMINS in reply.text
+        assert words.LIMIT_ADMINS in reply.text
         assert len(bot.model.requests) == 1
         await bot.shows(await bot.collect_events("grace", server.open_dm("grace"), "mine"), lambda text: "mine" in text)
         await bot.wait_for_turns(3)
@@ -51,7 +51,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
 async def test_a_fallback_model_answers_and_is_named(server: DiscordSandbox, tmp_path: Path) -> None:
     broken = [Say("The sky is gr"), Fail(503)]
     async with running(server, tmp_path, broken, core={"fallback_script": echo}) as bot:
-        note = words.STOOD_IN.format(model=FALLBACK_MODEL, other="openai/scripted")
+        note = words.ANSWERED_BY_FALLBACK.format(model=FALLBACK_MODEL, other="openai/scripted")
         (answer,) = await bot.shows(
             await bot.collect_events("ada", "general", "one"), lambda text: FALLBACK_MODEL in text
         )

@@ -38,10 +38,10 @@ async def test_an_edit_that_adds_a_mention_is_answered_once(sandbox: Any, tmp_pa
         await wait_for_answer(talk, "heard who is on call today?")
         await talk.bot.wait_for_turns(1)
         await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call tomorrow?")
-        await sandbox.wait_for(lambda: words.REVISE in talk.replies()[-1].buttons)
+        await sandbox.wait_for(lambda: words.ANSWER_EDITED in talk.replies()[-1].buttons)
         (row,) = await talk.bot.inbox_rows()
         assert row.sent_at > float(getattr(said, "ts", 0)), "it counts as said when it was edited"
-        await talk.press(words.REVISE)
+        await talk.press(words.ANSWER_EDITED)
         await wait_for_answer(talk, "heard who is on call tomorrow?")
 
 
@@ -86,14 +86,14 @@ async def test_an_edit_of_an_old_message_or_an_earlier_mention_is_no_question(
 ) -> None:
     async with run_conversation(sandbox, tmp_path, echo) as talk:
         stopped = await talk.say("stop")
-        await wait_for_answer(talk, "There is no conversation of yours here that I remember.")
+        await wait_for_answer(talk, "You have no conversation with me here.")
         await sandbox.edit_message("ada", stopped, f"{talk.bot.mention} stop now, please")
         monkeypatch.setattr(ear, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         monkeypatch.setattr(hearing, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         said = await sandbox.post_message("ada", "general", "is it green?")
         await sandbox.edit_message("ada", said, f"{talk.bot.mention} is it green?")
         await sandbox.post_message("grace", "general", f"{talk.bot.mention} last")
-        await wait_for_answer(talk, "There is no conversation of yours here that I remember.", "heard last")
+        await wait_for_answer(talk, "You have no conversation with me here.", "heard last")
 
 
 @pytest.mark.parametrize("deletes", [False, True])

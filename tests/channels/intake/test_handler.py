@@ -106,7 +106,7 @@ class Place:
         self.shown.append((turn_id, ending))
 
     async def _reask(self, approval: Approval, *, is_void: bool = False) -> None:
-        self.shown.append((approval.id, words.VOID if is_void else approval.verdict or ""))
+        self.shown.append((approval.id, words.APPROVAL_VOID if is_void else approval.verdict or ""))
 
     async def post_message(self, text: str, file: File | None = None) -> None:
         await self.answers.wait()
@@ -201,7 +201,7 @@ async def test_a_muted_session_answers_mentions_only_until_it_is_unmuted(
     await place.hear("listen")
     await place.hear("more talk", is_called=False)
     assert await place.waiting() == ["first", "called", "more talk"]
-    assert place.said == [words.MUTED, words.LISTENING]
+    assert place.said == [words.MUTED, words.UNMUTED]
 
 
 async def test_a_reset_removes_reactions_of_dropped_messages(place: Place) -> None:
@@ -233,8 +233,8 @@ async def test_a_command_is_answered_in_the_language_of_its_user(place: Place) -
     place.locale = "ko-KR"
     await place.hear("hello")
     await place.hear("!help")
-    assert place.said[0].startswith(words.messages_for("ko")(words.HELPS))
-    assert f"- `reset`: {words.messages_for('ko')(words.RESET_DOES)}" in place.said[0]
+    assert place.said[0].startswith(words.messages_for("ko")(words.HELP_COMMANDS))
+    assert f"- `reset`: {words.messages_for('ko')(words.RESET_HELP)}" in place.said[0]
 
 
 async def test_a_stop_ends_the_turn_of_its_author_and_updates_its_reply(place: Place) -> None:
@@ -243,9 +243,9 @@ async def test_a_stop_ends_the_turn_of_its_author_and_updates_its_reply(place: P
     waits = await place.hear("and this")
     assert place.signs == {waits.address["number"]}
     await place.hear("stop", author="grace")
-    assert place.said == [words.NOTHING_RUNS]
+    assert place.said == [words.NOTHING_TO_STOP]
     await place.hear("Stop.")
-    assert (place.said, place.signs) == ([words.NOTHING_RUNS], set())
+    assert (place.said, place.signs) == ([words.NOTHING_TO_STOP], set())
     assert await place.turns.list_owned() == {turn.id: "stop"}
     assert await place.waiting() == []
 
@@ -257,7 +257,7 @@ async def test_status_describes_the_session_and_export_sends_a_file(place: Place
     lines = place.said[0].splitlines()
     told = ENGLISH(words.STATUS_AGENT, agent="parley"), ENGLISH(words.STATUS_MODEL, model=MODELS[0])
     assert lines[:2] == [f"- {line}" for line in told]
-    assert f"- {words.STATUS_RUNS}" in lines
+    assert f"- {words.STATUS_ANSWERING}" in lines
     await place.hear("export")
     assert (place.said[-1], [file.name for file in place.files]) == (words.EXPORTED, ["transcript.md"])
 
@@ -266,9 +266,9 @@ async def test_the_model_command_shows_sets_and_rejects_models(place: Place) -> 
     await place.hear("hello")
     for text in ("model", f"model {MODELS[1]}", "model", "model nothing/else"):
         await place.hear(text)
-    assert place.said[0].startswith(ENGLISH(words.MODEL_IS, model=MODELS[0]))
-    assert place.said[1] == ENGLISH(words.MODEL_CHOSEN, model=MODELS[1])
-    assert place.said[2].startswith(ENGLISH(words.MODEL_IS, model=MODELS[1]))
+    assert place.said[0].startswith(ENGLISH(words.CURRENT_MODEL, model=MODELS[0]))
+    assert place.said[1] == ENGLISH(words.MODEL_CHANGED, model=MODELS[1])
+    assert place.said[2].startswith(ENGLISH(words.CURRENT_MODEL, model=MODELS[1]))
     assert "`nothing/else`" in place.said[3]
     assert all(f"`{model}`" in place.said[3] for model in MODELS)
 
@@ -276,7 +276,7 @@ async def test_the_model_command_shows_sets_and_rejects_models(place: Place) -> 
 async def test_a_model_can_be_chosen_before_the_first_question(place: Place) -> None:
     await place.hear(f"model {MODELS[1]}")
     await place.hear("hello")
-    assert place.said == [ENGLISH(words.MODEL_CHOSEN, model=MODELS[1])]
+    assert place.said == [ENGLISH(words.MODEL_CHANGED, model=MODELS[1])]
     assert (await place.begun()).model == MODELS[1]
 
 
@@ -373,7 +373,7 @@ async def test_a_redelivered_reset_keeps_newer_messages(place: Place) -> None:
     for _ in range(2):
         await place.hear_again(reset)
     assert await place.turns.list_owned() == {turn.id: None}
-    assert place.said == [words.NOT_RESET]
+    assert place.said == [words.RESET_SUPERSEDED]
 
 
 async def test_a_late_stop_ends_only_earlier_messages(place: Place) -> None:
@@ -416,12 +416,12 @@ async def test_draining_is_limited_in_time(place: Place) -> None:
 async def test_a_failed_turn_is_retried_for_its_author(place: Place) -> None:
     await place.hear()
     turn = await place.ended(await place.begun(), "failed")
-    assert await place.press("retry", turn, "grace") == words.NOT_YOURS
+    assert await place.press("retry", turn, "grace") == words.RETRY_NOT_ALLOWED
     assert await place.press("retry", turn) == ""
     again = await place.begun()
     assert (again.kind, again.origin, place.signs) == ("retry", turn.id, set())
     await place.ended(again)
-    assert await place.press("retry", turn) == words.OVER
+    assert await place.press("retry", turn) == words.RETRY_EXPIRED
 
 
 async def test_a_queued_retry_gets_a_reaction(place: Place) -> None:
@@ -435,39 +435,39 @@ async def test_a_queued_retry_gets_a_reaction(place: Place) -> None:
 async def test_the_last_answer_is_regenerated_for_its_author(place: Place) -> None:
     await place.hear()
     turn = await place.ended(await place.begun())
-    assert await place.press("regenerate", turn, "grace") == words.NOT_YOURS
+    assert await place.press("regenerate", turn, "grace") == words.RETRY_NOT_ALLOWED
     assert await place.press("regenerate", turn) == ""
     again = await place.ended(await place.begun())
     assert again.kind == "regenerate"
     await place.hear("more")
-    assert await place.press("regenerate", again) == words.NEWER
+    assert await place.press("regenerate", again) == words.NEWER_MESSAGES
 
 
 async def test_only_the_author_stops_a_running_turn(place: Place) -> None:
     await place.hear()
     turn = await place.begun()
-    assert await place.press("stop", turn, "grace") == words.NOT_YOURS_TO_STOP
+    assert await place.press("stop", turn, "grace") == words.STOP_NOT_ALLOWED
     assert await place.press("stop", turn) == ""
     assert await place.turns.list_owned() == {turn.id: "stop"}
     await place.ended(turn, "cancelled")
-    assert await place.press("stop", turn) == words.ENDED
+    assert await place.press("stop", turn) == words.ALREADY_ENDED
 
 
 async def test_any_reader_gives_feedback_while_the_turn_is_stored(place: Place) -> None:
     await place.hear()
     turn = await place.ended(await place.begun())
-    assert await place.press("good", turn) == words.NOTED
-    assert await place.press("bad", turn, "grace") == words.NOTED
-    assert await place.press("bad", turn) == words.NOTED
+    assert await place.press("good", turn) == words.FEEDBACK_THANKS
+    assert await place.press("bad", turn, "grace") == words.FEEDBACK_THANKS
+    assert await place.press("bad", turn) == words.FEEDBACK_THANKS
     assert await place.count(feedback) == 2
     await place.hear("reset")
-    assert await place.press("good", turn) == words.FORGOTTEN
+    assert await place.press("good", turn) == words.ANSWER_NOT_STORED
 
 
 async def test_a_press_is_answered_in_the_language_of_the_user(place: Place) -> None:
     korean = words.messages_for("ko")
-    assert await place.intake.presses.handle("strange", visitor=ADA, locale="ko") == korean(words.NOT_MINE)
-    assert await place.intake.presses.handle("retry:t1", visitor=ADA, locale="ko") == korean(words.OVER)
+    assert await place.intake.presses.handle("strange", visitor=ADA, locale="ko") == korean(words.UNKNOWN_BUTTON)
+    assert await place.intake.presses.handle("retry:t1", visitor=ADA, locale="ko") == korean(words.RETRY_EXPIRED)
 
 
 async def test_an_edit_updates_queued_messages_and_rerenders_answers(place: Place) -> None:
@@ -499,7 +499,7 @@ async def test_a_deletion_drops_queued_stops_running_and_marks_answered_messages
     other = await place.ended(await place.begun())
     await place.intake.handle_deletion(answered.event_key)
     await place.intake.drain(1)
-    assert place.shown == [(turn.id, words.WITHDRAWN), (other.id, words.WITHDRAWN)]
+    assert place.shown == [(turn.id, words.STOPPED_BY_DELETION), (other.id, words.STOPPED_BY_DELETION)]
 
 
 async def away(*_: Any, **__: Any) -> Any:

@@ -26,7 +26,7 @@ from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, w
 from tests.channels.wiring import wait_until
 
 MODEL = "openai/other"
-CHOSEN = words.MODEL_CHOSEN.format(model=MODEL)
+CHOSEN = words.MODEL_CHANGED.format(model=MODEL)
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -203,7 +203,7 @@ async def test_the_next_process_checks_access_of_stored_interactions(
     await _left(sandbox, tmp_path, monkeypatch, "usage")
     rules = AccessRules(block=frozenset({f"user:{person}"} if is_blocked else ()))
     async with run_conversation(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as talk:
-        word = words.NOT_YOU if is_blocked else words.USAGE_ALL
+        word = words.USER_NOT_ALLOWED if is_blocked else words.USAGE_ALL
         await sandbox.wait_for(lambda: [one for one in talk.private_messages() if word in one], timeout=20)
         await gone(talk.bot)
 

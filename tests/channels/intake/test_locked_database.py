@@ -66,16 +66,16 @@ class Case:
 
 MADE_OF = "What this answer was made of"
 READS = [command("help"), command("usage"), command("model"), press(words.WHY)]
-READ = [words.HELPS, words.USAGE_IS, MODELS[1], MADE_OF]
-RESET = Case([command("reset"), command("help")], [words.RESET_DONE, words.HELPS])
-REGENERATE = Case([press(words.REGENERATE), command("help")], [words.HELPS], ["two"])
-ASK = Case([command("ask", question="why?"), command("help")], [words.HELPS], ["one", "> why?", "two"])
+READ = [words.HELP_COMMANDS, words.USAGE_TITLE, MODELS[1], MADE_OF]
+RESET = Case([command("reset"), command("help")], [words.RESET_DONE, words.HELP_COMMANDS])
+REGENERATE = Case([press(words.REGENERATE), command("help")], [words.HELP_COMMANDS], ["two"])
+ASK = Case([command("ask", question="why?"), command("help")], [words.HELP_COMMANDS], ["one", "> why?", "two"])
 
 CASES = {
-    "slack-reads": Case([*READS, command("agent-status"), shortcut], [*READ, words.STATUS_RESTS, MADE_OF]),
+    "slack-reads": Case([*READS, command("agent-status"), shortcut], [*READ, words.STATUS_IDLE, MADE_OF]),
     "slack-reset": RESET,
     "slack-regenerate": REGENERATE,
-    "discord-reads": Case([*READS, command("status")], [*READ, words.STATUS_RESTS]),
+    "discord-reads": Case([*READS, command("status")], [*READ, words.STATUS_IDLE]),
     "discord-reset": RESET,
     "discord-regenerate": REGENERATE,
     "discord-ask": ASK,

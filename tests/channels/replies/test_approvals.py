@@ -27,7 +27,7 @@ from tests.channels.platforms import (
     wait_for_texts,
 )
 
-RULED = [words.APPROVE, words.ALWAYS, words.DENY]
+RULED = [words.APPROVE, words.ALWAYS_ALLOW, words.DENY]
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -94,7 +94,7 @@ async def test_a_call_is_shown_with_arguments_and_runs_when_approved(sandbox: An
         assert list(request.buttons) == RULED
         assert till.paid == []
         await talk.press(words.APPROVE, user="grace")
-        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.NOT_YOURS_TO_DECIDE])
+        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.NOT_AN_APPROVER])
         assert [row.decision for row in await rows(talk)] == [None]
         await talk.press(words.APPROVE)
         await wait_for_texts(talk, lambda found: found[-1] == "Done.")
@@ -155,7 +155,7 @@ async def test_a_denied_call_does_not_run_and_the_model_learns_it(sandbox: Any, 
     async with run_conversation(sandbox, tmp_path, pays(), "As you like.", core=asking(till)) as talk:
         await talk.say("pay!")
         await asked(talk)
-        assert texts(talk)[0] == words.ASKS
+        assert texts(talk)[0] == words.NEEDS_APPROVAL
         await talk.press(words.DENY)
         await wait_for_texts(talk, lambda found: found[-1] == "As you like." and "⛔" in found[1])
         assert till.paid == []
@@ -187,11 +187,11 @@ async def test_a_reset_denies_pending_approvals(sandbox: Any, tmp_path: Path) ->
         approve = request.buttons[words.APPROVE]
         await talk.bot.wait_for_turns(1)
         await talk.say("reset")
-        await wait_for_texts(talk, lambda found: words.VOID in found[1])
+        await wait_for_texts(talk, lambda found: words.APPROVAL_VOID in found[1])
         ada = str(talk.sandbox.people["ada"].id)
         assert (
             await talk.bot.channel._intake.presses.handle(approve, visitor=Actor(talk.bot.channel.name, ada), locale="")
-            == words.ENDED
+            == words.ALREADY_ENDED
         )
         assert await rows(talk) == []
         await talk.say("hi")
@@ -243,9 +243,9 @@ async def test_an_edit_of_the_question_voids_its_approval(sandbox: Any, tmp_path
         assert not talk.replies()[0].buttons
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "do not pay!")
-        await talk.sandbox.wait_for(lambda: words.REVISE in talk.replies()[0].buttons)
-        await talk.press(words.REVISE)
-        await wait_for_texts(talk, lambda found: found[0] == "Never mind." and words.VOID in found[1])
+        await talk.sandbox.wait_for(lambda: words.ANSWER_EDITED in talk.replies()[0].buttons)
+        await talk.press(words.ANSWER_EDITED)
+        await wait_for_texts(talk, lambda found: found[0] == "Never mind." and words.APPROVAL_VOID in found[1])
         assert till.paid == []
         assert await rows(talk) == []
         assert turn.state == "done"
@@ -306,7 +306,7 @@ async def test_always_allow_holds_until_the_session_is_reset(sandbox: Any, tmp_p
         await talk.say("pay!")
         await asked(talk)
         await talk.bot.wait_for_turns(1)
-        await talk.press(words.ALWAYS)
+        await talk.press(words.ALWAYS_ALLOW)
         await wait_for_texts(talk, lambda found: found[-1] == "One.")
         await talk.bot.wait_for_turns(2)
         await talk.say("again!")
@@ -331,7 +331,7 @@ async def test_an_approval_may_need_another_user_than_the_author(sandbox: Any, t
         (request,) = await asked(talk)
         assert list(request.buttons) == [words.APPROVE, words.DENY]
         await talk.press(words.APPROVE)
-        await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.NOT_YOURS_TO_DECIDE])
+        await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.NOT_AN_APPROVER])
         await talk.press(words.APPROVE, user="grace")
         await wait_for_texts(talk, lambda found: found[-1] == "Paid." and "Grace" in found[1])
 

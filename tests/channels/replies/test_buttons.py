@@ -26,8 +26,13 @@ def test_the_settings_select_the_buttons_under_an_answer() -> None:
         chosen = {extra for extra in EXTRA_BUTTONS if extra in extras}
         return [one.label for one in answer_buttons("t1", ENGLISH, chosen, is_revised=is_revised)]
 
-    assert labels(*EXTRA_BUTTONS) == [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
-    assert labels("feedback") == [words.GOOD, words.BAD]
+    assert labels(*EXTRA_BUTTONS) == [words.REGENERATE, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]
+    assert labels("feedback") == [words.GOOD_ANSWER, words.BAD_ANSWER]
     assert labels() == []
-    assert labels(is_revised=True) == [words.REVISE]
-    assert labels(*EXTRA_BUTTONS, is_revised=True) == [words.REVISE, words.WHY, words.GOOD, words.BAD]
+    assert labels(is_revised=True) == [words.ANSWER_EDITED]
+    assert labels(*EXTRA_BUTTONS, is_revised=True) == [
+        words.ANSWER_EDITED,
+        words.WHY,
+        words.GOOD_ANSWER,
+        words.BAD_ANSWER,
+    ]

@@ -158,7 +158,7 @@ def is_right(talk: Talk, call: str) -> None:
     if call == "upload":
         assert talk.files() == [("answer.md", LONG.encode())]
         assert len(shown) == 3
-        assert shown[-1].endswith(words.IN_FILE)
+        assert shown[-1].endswith(words.FULL_ANSWER_IN_FILE)
     else:
         assert shown == [ANSWER] * (2 if call == "react" else 1)
 
@@ -363,7 +363,7 @@ async def test_a_refused_text_is_posted_as_a_file_with_one_apology(
     assert row.error.startswith("RefusedError: ")
     assert len(errors(caplog)) == 1
     (text,) = texts(talk)
-    assert text.startswith(f"⚠️ {words.NOT_HAD} (turn")
+    assert text.startswith(f"⚠️ {words.MESSAGE_REFUSED} (turn")
     assert talk.files() == [("answer.md", ANSWER.encode())]
     assert [*talk.replies()[-1].buttons] == [words.RETRY]
     await talk.press(words.RETRY)

@@ -31,7 +31,7 @@ from tests.channels.platforms import (
     wait_for_texts,
 )
 
-FINISHED = [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
+FINISHED = [words.REGENERATE, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -67,7 +67,7 @@ async def test_only_the_author_can_stop_a_growing_reply(sandbox: Any, tmp_path: 
         await wait_for_texts(talk, lambda found: found == ["Once"])
         await has_buttons(talk, [words.STOP])
         await talk.press(words.STOP, user="grace")
-        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.NOT_YOURS_TO_STOP])
+        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.STOP_NOT_ALLOWED])
         await talk.press(words.STOP)
         await wait_for_answer(talk, f"Once\n\n{words.STOPPED}")
         await has_buttons(talk, [words.REGENERATE])
@@ -87,7 +87,7 @@ async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path)
         word = await talk.bot.channel._intake.presses.handle(
             before, visitor=Actor(talk.bot.channel.name, talk.sandbox.people["ada"].id), locale="ko"
         )
-        assert word == words.messages_for("ko")(words.ENDED)
+        assert word == words.messages_for("ko")(words.ALREADY_ENDED)
 
 
 async def test_a_reply_can_be_stopped_before_the_first_text(sandbox: Any, tmp_path: Path) -> None:
@@ -155,19 +155,19 @@ async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -
         assert said.count("user") == 1
         assert "assistant" not in said
         await has_buttons(talk, FINISHED)
-        assert talk.replies()[0].buttons[words.GOOD] == f"good:{second.id}"
+        assert talk.replies()[0].buttons[words.GOOD_ANSWER] == f"good:{second.id}"
 
 
 async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
         await talk.say("what is it?")
         await has_buttons(talk, FINISHED)
-        for user, label in (("ada", words.GOOD), ("grace", words.BAD), ("ada", words.BAD)):
+        for user, label in (("ada", words.GOOD_ANSWER), ("grace", words.BAD_ANSWER), ("ada", words.BAD_ANSWER)):
             await talk.press(label, user=user)
         await talk.sandbox.wait_for(
             lambda: len(talk.private_messages("ada")) == 2 and len(talk.private_messages("grace")) == 1
         )
-        assert {*talk.private_messages("ada"), *talk.private_messages("grace")} == {words.NOTED}
+        assert {*talk.private_messages("ada"), *talk.private_messages("grace")} == {words.FEEDBACK_THANKS}
         async with talk.bot.database.read() as connection:
             kept = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
         assert kept == ["bad", "bad"]
@@ -192,8 +192,8 @@ async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_pa
         await wait_for_texts(talk, lambda found: found == ["Two and tow"])
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
-        await has_buttons(talk, [words.REVISE, words.STOP])
-        await talk.press(words.REVISE)
+        await has_buttons(talk, [words.ANSWER_EDITED, words.STOP])
+        await talk.press(words.ANSWER_EDITED)
         await wait_for_answer(talk, "Four.")
         await has_buttons(talk, FINISHED)
         await talk.bot.wait_for_turns(2)
@@ -208,13 +208,16 @@ async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_pat
         await talk.bot.wait_for_turns(1)
         (row,) = await talk.bot.inbox_rows()
         said = row.message["text"]
-        for text, wanted in (("two and two?", [words.REVISE, words.WHY, words.GOOD, words.BAD]), (said, FINISHED)):
+        for text, wanted in (
+            ("two and two?", [words.ANSWER_EDITED, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]),
+            (said, FINISHED),
+        ):
             await talk.bot.channel._intake.handle_edit(row.event_key, text)
             await has_buttons(talk, wanted)
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
-        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
+        await has_buttons(talk, [words.ANSWER_EDITED, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER])
         assert texts(talk) == ["Tow?"]
-        await talk.press(words.REVISE)
+        await talk.press(words.ANSWER_EDITED)
         await wait_for_answer(talk, "Four.")
 
 
@@ -229,7 +232,7 @@ async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         go_on.set()
-        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
+        await has_buttons(talk, [words.ANSWER_EDITED, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER])
 
 
 async def test_an_edit_survives_a_change_of_the_worker(sandbox: Any, tmp_path: Path) -> None:
@@ -238,9 +241,9 @@ async def test_an_edit_survives_a_change_of_the_worker(sandbox: Any, tmp_path: P
         await wait_for_texts(talk, lambda found: found == ["Tow"])
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
-        await has_buttons(talk, [words.REVISE, words.STOP])
+        await has_buttons(talk, [words.ANSWER_EDITED, words.STOP])
         await talk.bot.restart_worker()
-        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
+        await has_buttons(talk, [words.ANSWER_EDITED, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER])
 
 
 async def test_a_deleted_question_ends_its_answer_with_a_notice(sandbox: Any, tmp_path: Path) -> None:
@@ -249,13 +252,13 @@ async def test_a_deleted_question_ends_its_answer_with_a_notice(sandbox: Any, tm
         await wait_for_texts(talk, lambda found: found == ["Once"])
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_deletion(row.event_key)
-        await wait_for_answer(talk, f"Once\n\n{words.WITHDRAWN}")
+        await wait_for_answer(talk, f"Once\n\n{words.STOPPED_BY_DELETION}")
         assert buttons(talk) == [[]]
         await talk.say("two")
         await talk.bot.wait_for_turns(2)
         (_, row) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_deletion(row.event_key)
-        await wait_for_answer(talk, f"Once\n\n{words.WITHDRAWN}", f"It is 42.\n\n{words.WITHDRAWN}")
+        await wait_for_answer(talk, f"Once\n\n{words.STOPPED_BY_DELETION}", f"It is 42.\n\n{words.STOPPED_BY_DELETION}")
         assert buttons(talk) == [[], []]
 
 
@@ -271,7 +274,7 @@ async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_deletion(row.event_key)
         go_on.set()
-        await wait_for_answer(talk, f"Tow?\n\n{words.WITHDRAWN}")
+        await wait_for_answer(talk, f"Tow?\n\n{words.STOPPED_BY_DELETION}")
         assert buttons(talk) == [[]]
 
 
@@ -280,7 +283,7 @@ async def test_a_deletion_survives_a_change_of_the_worker(sandbox: Any, tmp_path
         await talk.say("one")
         await talk.bot.wait_for_turns(1)
         await talk.bot.restart_worker(state="answered", cancel_reason=CancelReason.MESSAGE_DELETED, finished_at=None)
-        await wait_for_answer(talk, f"It is 42.\n\n{words.WITHDRAWN}")
+        await wait_for_answer(talk, f"It is 42.\n\n{words.STOPPED_BY_DELETION}")
         (row,) = await talk.bot.wait_for_turns(1)
         assert (row.state, buttons(talk)) == ("cancelled", [[]])
 
@@ -341,7 +344,7 @@ async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any,
         await talk.say("two", user="minsu")
         await has_buttons(talk, [korean(words.RETRY)], [korean(words.STOP)])
         await talk.say("status", user="minsu")
-        await wait_for_texts(talk, lambda found: any(korean(words.STATUS_RUNS) in text for text in found))
+        await wait_for_texts(talk, lambda found: any(korean(words.STATUS_ANSWERING) in text for text in found))
 
 
 # Commands
@@ -352,7 +355,7 @@ async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(sandbox: A
         await talk.say("hi")
         await wait_for_texts(talk, lambda found: found == ["Once"])
         await talk.say("status")
-        await wait_for_texts(talk, lambda found: len(found) == 2 and words.STATUS_RUNS in found[1])
+        await wait_for_texts(talk, lambda found: len(found) == 2 and words.STATUS_ANSWERING in found[1])
         await talk.say("stop")
         await wait_for_texts(talk, lambda found: found[0] == f"Once\n\n{words.STOPPED}")
         await talk.say("export")

@@ -554,4 +554,4 @@ async def test_notices_of_a_reply_are_in_its_language(board: Board, monkeypatch:
     async with on(board, max_messages=1, say=korean) as reply:
         await board.until(lambda: board.shown and "초" in board.shown[0])
         await reply.close("word " * 40)
-    assert board.shown[0].endswith(korean(words.IN_FILE))
+    assert board.shown[0].endswith(korean(words.FULL_ANSWER_IN_FILE))

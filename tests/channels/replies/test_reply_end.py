@@ -86,7 +86,7 @@ async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sand
         shown = texts(talk)
         assert len(shown) == 2
         assert shown[0].startswith("Paragraph 0.")
-        assert shown[1].endswith(words.IN_FILE)
+        assert shown[1].endswith(words.FULL_ANSWER_IN_FILE)
         assert talk.files() == [("answer.md", LONG.encode())]
         assert row.state == "done"
 
@@ -96,10 +96,10 @@ async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp
     script = [Say(LONG, pieces=4), Pause(go_on), Say("\n\nThe end.")]
     async with run_conversation(sandbox, tmp_path, script, most_messages=2) as talk:
         await talk.say("long")
-        await wait_for_texts(talk, lambda found: len(found) == 2 and words.GOES_ON in found[-1])
+        await wait_for_texts(talk, lambda found: len(found) == 2 and words.CONTINUES_IN_FILE in found[-1])
         assert not talk.files()
         go_on.set()
-        await wait_for_texts(talk, lambda found: words.IN_FILE in found[-1])
+        await wait_for_texts(talk, lambda found: words.FULL_ANSWER_IN_FILE in found[-1])
         await ended(talk)
         assert len(talk.files()) == 1
         assert talk.files()[0][1].endswith(b"The end.")
@@ -144,14 +144,14 @@ async def test_an_answer_file_is_posted_once_despite_a_crash(
                 death.setattr(SlackSurface, "_share", dies(talk))
                 death.setattr(DiscordApi, "set_files", dies(talk))
             await talk.say("long")
-            await wait_for_texts(talk, lambda found: any(words.IN_FILE in text for text in found))
+            await wait_for_texts(talk, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
         assert len(talk.files()) == is_shown
     async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as talk:
         assert (await ended(talk))[0].state == "done"
         assert talk.files() == [("answer.md", LONG.encode())]
         assert len(texts(talk)) == 2
-        assert texts(talk)[-1].endswith(words.IN_FILE)
+        assert texts(talk)[-1].endswith(words.FULL_ANSWER_IN_FILE)
 
 
 async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "end", dies(talk))
             await talk.say("long")
-            await wait_for_texts(talk, lambda found: any(words.IN_FILE in text for text in found))
+            await wait_for_texts(talk, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
         (left,) = await talk.bot.turn_rows()
         chunks = [
@@ -195,7 +195,9 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
         (row,) = await ended(talk)
         shown = texts(talk)
         assert len(shown) == 3
-        assert shown[-1] == f"{words.IN_FILE}\n\n{words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)}"
+        assert (
+            shown[-1] == f"{words.FULL_ANSWER_IN_FILE}\n\n{words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)}"
+        )
         assert retries(talk) == [False, False, True]
         assert len(talk.files()) == 1
 
@@ -243,7 +245,7 @@ async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_p
     async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
         await talk.press(words.RETRY, user="grace")
-        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.NOT_YOURS])
+        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.RETRY_NOT_ALLOWED])
         assert retries(talk) == [True]
         assert len(await ended(talk)) == 1
         await talk.press(words.RETRY)
@@ -299,7 +301,7 @@ async def test_a_turn_before_a_reset_cannot_be_retried(sandbox: Any, tmp_path: P
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
         await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.OVER])
+        await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.RETRY_EXPIRED])
         assert len(await ended(talk)) == 1
 
 
@@ -310,7 +312,7 @@ async def test_a_reset_ends_a_retry_without_a_button(sandbox: Any, tmp_path: Pat
         await wait_for_texts(talk, lambda found: found == ["Once"])
         (row, _) = await talk.bot.inbox_rows()
         await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
-        await wait_for_answer(talk, f"Once\n\n{words.RESET_STOPPED}")
+        await wait_for_answer(talk, f"Once\n\n{words.STOPPED_BY_RESET}")
         assert retries(talk) == [False]
 
 
@@ -379,7 +381,7 @@ async def test_an_apology_from_before_a_crash_is_retried_in_place(
         await talk.say("hi")
         await wait_for_texts(talk, lambda found: found == ["Once"])
         await talk.bot.restart_worker(chunks=[], attempt=3)
-        await wait_for_texts(talk, lambda found: words.TRIED in found[-1])
+        await wait_for_texts(talk, lambda found: words.TOO_MANY_ATTEMPTS in found[-1])
         await ended(talk)
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "It is 42.")

@@ -170,7 +170,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox,
         await slack.wait_for(lambda: "eyes" in second.reactions)
         await bot.mention_bot("ada", "general", "reset", thread_ts=first.ts)
         await bot.shows(first, lambda texts: words.RESET_DONE in texts)
-        await bot.shows(first, lambda texts: any(words.RESET_STOPPED[1:-1] in text for text in texts))
+        await bot.shows(first, lambda texts: any(words.STOPPED_BY_RESET[1:-1] in text for text in texts))
         await slack.wait_for(lambda: not second.reactions)
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)

@@ -37,7 +37,7 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
         assert re.search(
             r"may spend with me in a day \(\$0\.0100\) is used up\. I can go on from \d{4}-\d\d-\d\d,", texts[1]
         )
-        assert words.CAP_ADMINS in texts[1]
+        assert words.LIMIT_ADMINS in texts[1]
         assert len(bot.model.requests) == 1
         await bot.shows(
             await bot.mention_bot("grace", "random", "mine"), lambda texts: texts[-1] == "heard: grace: mine"
@@ -69,7 +69,7 @@ async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so
 ) -> None:
     broken = [Say("The sky is gr"), Fail(503)]
     async with running(slack, tmp_path, broken, broken, core={"fallback_script": echo}) as bot:
-        note = words.STOOD_IN.format(model=FALLBACK_MODEL, other="openai/scripted")
+        note = words.ANSWERED_BY_FALLBACK.format(model=FALLBACK_MODEL, other="openai/scripted")
         texts = await bot.shows(
             await bot.mention_bot("ada", "general", "one"), lambda texts: FALLBACK_MODEL in texts[-1]
         )

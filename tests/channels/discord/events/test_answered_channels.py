@@ -200,7 +200,7 @@ async def test_a_muted_free_channel_needs_a_mention(server: DiscordSandbox, tmp_
         await bot.says(await server.post_message("ada", "general", "mute"), words.MUTED)
         await server.post_message("ada", "general", "two")
         assert await nothing_was_heard(bot)
-        await bot.says(await bot.collect_events("ada", "general", "listen"), words.LISTENING)
+        await bot.says(await bot.collect_events("ada", "general", "listen"), words.UNMUTED)
         named = await server.post_message("ada", "general", "three")
         if auto_thread:
             await says_in(bot, await begun(bot, named), "heard: Ada Lovelace: three")
@@ -237,7 +237,7 @@ async def test_a_missing_permission_is_reported_by_direct_message(server: Discor
         question = await bot.collect_events("ada", "general", "one")
         place = server.open_dm("ada")
         await server.wait_for(lambda: bot.own(place))
-        told = ENGLISH(words.FORBIDDEN, place=f"<#{question.channel.id}>")
+        told = ENGLISH(words.CANNOT_WRITE, place=f"<#{question.channel.id}>")
         assert [m.content.text for m in bot.own(place)] == [told]
         assert (await bot.wait_for_turns(1))[0].state == "failed"
 
@@ -267,6 +267,6 @@ async def test_a_reply_unarchives_a_thread_and_reports_a_locked_one(
         if is_locked:
             place = server.open_dm("ada")
             await server.wait_for(lambda: bot.own(place))
-            assert [m.content.text for m in bot.own(place)] == [ENGLISH(words.LOCKED, place=f"<#{thread.id}>")]
+            assert [m.content.text for m in bot.own(place)] == [ENGLISH(words.THREAD_LOCKED, place=f"<#{thread.id}>")]
         else:
             await bot.says(question, "half, and half.")

@@ -45,9 +45,9 @@ async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tm
         await bot.wait_for_turns(1)
         await server.unfurl_link(question)
         await server.edit_message("ada", question, f"{bot.mention} two")
-        await server.wait_for(lambda: words.REVISE in answer.buttons)
+        await server.wait_for(lambda: words.ANSWER_EDITED in answer.buttons)
         assert len(bot.calls(POST)) == 1
-        await server.click_button("ada", answer, answer.buttons[words.REVISE])
+        await server.click_button("ada", answer, answer.buttons[words.ANSWER_EDITED])
         await bot.says(question, "heard: Ada Lovelace: two")
         assert bot.said_to_model() == ["Ada Lovelace: two"]
         assert answer.pings == frozenset()
@@ -89,7 +89,7 @@ async def test_an_edit_or_deletion_during_the_intake_is_applied(
         await wait_until(lambda: len(bot.channel._work._tasks) == 5)
         take_in.set()
         await bot.says(last, "heard: last")
-        await server.wait_for(lambda: any("two" in a.text or words.REVISE in a.buttons for a in bot.answers(first)))
+        await server.wait_for(lambda: any("two" in a.text or words.ANSWER_EDITED in a.buttons for a in bot.answers(first)))
         await bot.database.wait_until(bot.inbox_rows, lambda rows: "deleted" in [row.outcome for row in rows])
         assert "heard: Ada Lovelace: one" not in bot.texts(second)
 
@@ -99,7 +99,7 @@ async def test_an_answer_to_a_deleted_question_ends_with_a_notice(server: Discor
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
         await server.delete_message("ada", question)
-        await server.wait_for(lambda: bot.own("general")[0].text == f"half\n\n{words.WITHDRAWN}")
+        await server.wait_for(lambda: bot.own("general")[0].text == f"half\n\n{words.STOPPED_BY_DELETION}")
         await bot.model.wait_for_disconnects()
 
 
@@ -127,7 +127,7 @@ async def test_edits_without_a_change_or_a_known_message_do_nothing(server: Disc
         await server.edit_message("ada", question, f"{bot.mention}  one ")
         await server.delete_message("ada", other)
         assert await nothing_was_heard(bot)
-        assert words.REVISE not in answer.buttons
+        assert words.ANSWER_EDITED not in answer.buttons
 
 
 async def test_an_edit_is_stored_when_the_database_recovers(
@@ -147,7 +147,7 @@ async def test_an_edit_is_stored_when_the_database_recovers(
         await bot.wait_for_turns(1)
         monkeypatch.setattr(InboxStore, "edit_message", failing_once)
         await server.edit_message("ada", question, f"{bot.mention} two")
-        await server.wait_for(lambda: words.REVISE in answer.buttons)
+        await server.wait_for(lambda: words.ANSWER_EDITED in answer.buttons)
         assert tries == ["two", "two"]
 
 

@@ -190,7 +190,7 @@ async def test_only_the_configured_servers_are_served(server: DiscordSandbox, tm
         await bot.collect_events("ada", "general", "hello")
         assert await nothing_was_heard(bot)
         (seen,) = await server.run_command("ada", "general", "/reset")
-        await server.wait_for(lambda: seen.text == words.NOT_HERE)
+        await server.wait_for(lambda: seen.text == words.PLACE_NOT_ALLOWED)
     async with running(server, tmp_path, echo, guilds=frozenset({int(server.guild_id)})) as bot:
         await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
 

@@ -47,12 +47,14 @@ async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path
             assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in told_
         server.set_locale("linus", "ko")
         told_ = await said_of(bot, await server.run_command("linus", "general", "help"))
-        assert all(words.messages_for("ko")(one) in told_ for one in (words.HELPS, words.ASK_DOES, words.ASK_ABOUT))
+        assert all(
+            words.messages_for("ko")(one) in told_ for one in (words.HELP_COMMANDS, words.ASK_HELP, words.ASK_ABOUT)
+        )
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
         status = await said_of(bot, await server.run_command("grace", "general", "status"))
-        assert words.STATUS_RUNS in status
-        await told(bot, await server.run_command("grace", "general", "stop"), words.NOTHING_RUNS)
+        assert words.STATUS_ANSWERING in status
+        await told(bot, await server.run_command("grace", "general", "stop"), words.NOTHING_TO_STOP)
         await told(bot, await server.run_command("ada", "general", "stop"), words.STOPPING)
         await bot.says(question, f"half\n\n{words.STOPPED}")
 
@@ -72,8 +74,8 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
         assert await server.autocomplete_option("ada", "general", "model", "name", "OTH") == [MODELS[1]]
         assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
         seen = await server.run_command("ada", "general", "model", name=MODELS[1])
-        await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
-        assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in await said_of(
+        await told(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
+        assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in await said_of(
             bot, await server.run_command("ada", "general", "model")
         )
 
@@ -86,13 +88,13 @@ async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandb
         await told(
             bot,
             await server.run_command("ada", "general", "agent", name="free"),
-            ENGLISH(words.AGENT_CHOSEN, agent="free"),
+            ENGLISH(words.AGENT_CHANGED, agent="free"),
         )
         assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
         seen = await server.run_command("ada", "general", "model", name=MODELS[1])
-        await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
+        await told(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
         shown = await said_of(bot, await server.run_command("ada", "general", "model"))
-        assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in shown
+        assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in shown
 
 
 async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, t
             await server.run_command("grace", "general", "ask", question="why?"),
             await server.run_message_command("grace", said, words.ASK_ABOUT),
         ):
-            await told(bot, seen, words.NOT_FOR_YOU)
+            await told(bot, seen, words.NO_WRITE_PERMISSION)
         assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
         assert await bot.inbox_rows() == []
 
@@ -124,12 +126,12 @@ async def test_a_thread_has_a_permission_of_its_own(server: DiscordSandbox, tmp_
         server.deny_permissions("grace", "send_messages")
         await told(bot, await server.run_command("grace", thread, "stop"), words.NOTHING_TO_RESET)
         server.deny_permissions("grace", "send_messages_in_threads")
-        await told(bot, await server.run_command("grace", thread, "stop"), words.NOT_FOR_YOU)
+        await told(bot, await server.run_command("grace", thread, "stop"), words.NO_WRITE_PERMISSION)
 
 
 async def test_commands_in_other_servers_are_refused(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        await told(bot, await server.run_command("ada", "general", "ask", question="why?"), words.NOT_HERE)
+        await told(bot, await server.run_command("ada", "general", "ask", question="why?"), words.PLACE_NOT_ALLOWED)
 
 
 # Questions
@@ -175,7 +177,7 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
 async def test_an_empty_message_cannot_be_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         pinned = await server.pin_message("ada", await server.post_message("ada", "general", "this"))
-        await told(bot, await server.run_message_command("ada", pinned, words.ASK_ABOUT), words.NOTHING_TO_READ)
+        await told(bot, await server.run_message_command("ada", pinned, words.ASK_ABOUT), words.NO_READABLE_TEXT)
 
 
 async def test_a_question_that_cannot_be_stored_is_reported_privately(
@@ -200,7 +202,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
     async with running(server, tmp_path, echo, core=core, auto_thread=True) as bot:
         (shown,) = await server.run_command("ada", "general", "ask", question="one")
         await server.wait_for(lambda: shown.thread and len(bot.own(shown.thread)) == 2)
-        refusal = ENGLISH(words.TOO_OFTEN, minutes=60)
+        refusal = ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)
         for _ in range(2):  # every refusal is sent
             await told(bot, await server.run_command("ada", "general", "ask", question="two"), refusal)
         await told(
@@ -264,7 +266,7 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
         await server.wait_for(lambda: len(seen) == shown and seen[-1].content.attachments)
         assert [one.ephemeral_to is not None for one in seen] == [True] * shown
         assert seen[-1].content.attachments[0].data.decode() == story
-        assert seen[-1].content.text.endswith(words.IN_FILE)
+        assert seen[-1].content.text.endswith(words.FULL_ANSWER_IN_FILE)
         assert len(bot.calls(FOLLOW_UP)) == shown - 1
         assert (await bot.wait_for_turns(1))[0].state == "done"
 
@@ -279,10 +281,10 @@ async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: Discord
         await server.wait_for(lambda: answer.text == f"half\n\n{words.STOPPED}")
         (whole,) = await server.run_command("ada", group, "ask", question="two")
         await server.wait_for(
-            lambda: whole.text == "whole" and list(whole.buttons) == [words.WHY, words.GOOD, words.BAD]
+            lambda: whole.text == "whole" and list(whole.buttons) == [words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]
         )
-        seen = await server.click_button("ada", whole, whole.buttons[words.GOOD])
-        await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])
+        seen = await server.click_button("ada", whole, whole.buttons[words.GOOD_ANSWER])
+        await server.wait_for(lambda: [one.text for one in seen] == [words.FEEDBACK_THANKS])
 
 
 async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(

@@ -45,7 +45,7 @@ async def test_the_reset_command_stops_a_running_turn(server: DiscordSandbox, tm
         question = await bot.collect_events("ada", "general", "tell a story")
         await bot.says(question, "Once upon a time")
         await reset(bot, "ada", "general", words.RESET_DONE)
-        await bot.says(question, f"Once upon a time\n\n{words.RESET_STOPPED}")
+        await bot.says(question, f"Once upon a time\n\n{words.STOPPED_BY_RESET}")
         await bot.model.wait_for_disconnects()
 
 
@@ -131,10 +131,10 @@ async def test_the_descriptions_of_commands_are_translated(server: DiscordSandbo
     async with running(server, tmp_path, echo):
         commands = {command["name"]: command for command in server.commands}
         korean = words.messages_for("ko")
-        assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_DOES)}
+        assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_HELP)}
         assert commands[words.ASK_ABOUT]["name_localizations"] == {"ko": korean(words.ASK_ABOUT)}
         (question,) = commands["ask"]["options"]
-        assert question["description_localizations"] == {"ko": korean(words.ASK_WHAT)}
+        assert question["description_localizations"] == {"ko": korean(words.ASK_OPTION)}
         assert not commands["reset"].get("name_localizations")
 
 

@@ -33,7 +33,7 @@ async def test_the_author_is_notified_once_of_the_end_of_a_long_reply(server: Di
         go_on.set()
         ping = await server.wait_for(lambda: [m for m in bot.own("general") if m.pings])
         assert [(m.text, m.reply_to, m.pings) for m in ping] == [
-            (words.READY, question, frozenset({server.people["ada"].id}))
+            (words.ANSWER_READY, question, frozenset({server.people["ada"].id}))
         ]
         assert bot.texts(question)[0] == "half, and half."
         quick = await bot.collect_events("ada", "general", "two")
@@ -53,7 +53,7 @@ async def test_in_a_new_thread_the_author_is_notified_by_a_mention(server: Disco
         go_on.set()
         await server.wait_for(lambda: len(bot.own(question.thread or "")) == 2)
         answer, ping = bot.own(question.thread)
-        assert (answer.text, ping.text) == ("half, and half.", f"@Ada Lovelace {words.READY}")
+        assert (answer.text, ping.text) == ("half, and half.", f"@Ada Lovelace {words.ANSWER_READY}")
         assert ping.pings == {server.people["ada"].id}
 
 
@@ -69,7 +69,7 @@ async def test_the_author_of_a_command_is_notified_by_a_mention(server: DiscordS
         await server.wait_for(lambda: len([m for m in bot.own("general") if m.pings]) == 2)
         pings = [m for m in bot.own("general") if m.pings]
         assert {(ping.text, ping.pings) for ping in pings} == {
-            (f"@{name} {words.READY}", frozenset({server.people[asker].id}))
+            (f"@{name} {words.ANSWER_READY}", frozenset({server.people[asker].id}))
             for asker, name in (("ada", "Ada Lovelace"), ("grace", "Grace Hopper"))
         }
 

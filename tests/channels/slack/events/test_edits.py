@@ -49,8 +49,8 @@ async def test_one_that_is_edited_after_its_answer_gets_a_button_to_be_answered_
         await bot.wait_for_turns(1)
         await slack.edit_message("ada", question, "two")
         answer = bot.thread(question)[-1]
-        await slack.wait_for(lambda: words.REVISE in answer.buttons)
-        assert await slack.click_button("ada", answer, answer.buttons[words.REVISE])
+        await slack.wait_for(lambda: words.ANSWER_EDITED in answer.buttons)
+        assert await slack.click_button("ada", answer, answer.buttons[words.ANSWER_EDITED])
         await slack.wait_for(lambda: answer.text == "heard: two")
         assert not answer.edited
         assert len(bot.thread(question)) == 2
@@ -79,7 +79,7 @@ async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thre
         await bot.shows(question, lambda texts: "Once upon a time" in texts)
         await slack.delete_message("ada", question)
         reply = bot.thread(question)[1]
-        await slack.wait_for(lambda: words.WITHDRAWN[1:-1] in reply.text)
+        await slack.wait_for(lambda: words.STOPPED_BY_DELETION[1:-1] in reply.text)
         (row,) = await bot.wait_for_turns(1)
         assert row.state == "cancelled"
 
@@ -90,7 +90,7 @@ async def test_an_answer_that_stands_says_that_its_question_is_gone(slack: Slack
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
         await bot.wait_for_turns(1)
         await slack.delete_message("ada", question)
-        await slack.wait_for(lambda: words.WITHDRAWN[1:-1] in bot.thread(question)[1].text)
+        await slack.wait_for(lambda: words.STOPPED_BY_DELETION[1:-1] in bot.thread(question)[1].text)
 
 
 async def test_what_others_edit_and_what_the_bot_edits_itself_changes_nothing(
@@ -123,5 +123,5 @@ async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_c
         question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
         await bot.wait_for_turns(1)
         await slack.edit_message("ada", question, "two")
-        await slack.wait_for(lambda: words.REVISE in bot.thread(question)[-1].buttons)
+        await slack.wait_for(lambda: words.ANSWER_EDITED in bot.thread(question)[-1].buttons)
         assert refused >= 2

@@ -129,7 +129,7 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
         assert [m["content"] for m in bot.model.requests[-1]["messages"] if m["role"] == "user"] == ["ada: two"]
 
 
-@pytest.mark.parametrize(("word", "said"), [("reset", words.RESET_DONE), ("stop", words.NOTHING_RUNS)])
+@pytest.mark.parametrize(("word", "said"), [("reset", words.RESET_DONE), ("stop", words.NOTHING_TO_STOP)])
 async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_stays_unanswered(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, said: str
 ) -> None:

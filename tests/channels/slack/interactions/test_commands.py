@@ -67,7 +67,7 @@ async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
         await bot.mention_bot("grace", "general", "mine")
         await bot.wait_for_turns(8)
         choice = await said(bot, "ada", "general", "/reset")
-        assert choice.text == words.WHICH_TO_RESET
+        assert choice.text == words.CHOOSE_RESET
         newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MAX_CHOICES, -1)]
         assert list(choice.buttons) == newest
         with pytest.raises(ValueError, match="no button"):
@@ -99,7 +99,7 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
         elsewhere = f"slack:{slack.team_id}:{question.channel.id}:{question.ts}"
         for made_up in (f"pick:reset:{elsewhere}", "pick:reset", f"pick:nothing:{elsewhere}"):
             assert not await bot.channel._interactions.handle({**body, "actions": [{"action_id": made_up}]})
-        assert choice.text == words.WHICH_TO_RESET
+        assert choice.text == words.CHOOSE_RESET
         assert "reset" not in {row.outcome for row in await bot.inbox_rows()}
 
 
@@ -107,9 +107,14 @@ async def test_help_tells_what_there_is_in_the_language_of_who_asks(slack: Slack
     slack.add_user("minsu", locale="ko-KR")
     async with running(slack, tmp_path, echo) as bot:
         told, korean = (await said(bot, "ada", "general", "/help")).text, words.messages_for("ko")
-        for one in (words.HELPS, *(f"`{written}" for written in COMMANDS), *SHORTCUTS.values(), "`model [NAME]`"):
+        for one in (
+            words.HELP_COMMANDS,
+            *(f"`{written}" for written in COMMANDS),
+            *SHORTCUTS.values(),
+            "`model [NAME]`",
+        ):
             assert one in told
-        assert korean(words.HELPS) in (told := (await said(bot, "minsu", "general", "/help")).text)
+        assert korean(words.HELP_COMMANDS) in (told := (await said(bot, "minsu", "general", "/help")).text)
         for one in ("`/model [이름]`", *map(korean, DOES.values()), *SHORTCUTS.values()):
             assert one in told
 
@@ -126,8 +131,8 @@ async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack
         for number in ("one", "two"):
             await bot.mention_bot("ada", "general", number)
         await bot.wait_for_turns(2)
-        assert (await said(bot, "ada", "general", "/export", "pdf")).text == words.NO_SUCH_FORM
-        assert (await said(bot, "ada", "general", "/export", "JSON")).text == words.WHICH_TO_EXPORT
+        assert (await said(bot, "ada", "general", "/export", "pdf")).text == words.UNKNOWN_EXPORT_FORMAT
+        assert (await said(bot, "ada", "general", "/export", "JSON")).text == words.CHOOSE_EXPORT
 
 
 async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -135,7 +140,7 @@ async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandb
         question = await slack.post_message("ada", slack.open_dm("ada").id, "one")
         await bot.shows(question, lambda texts: texts[1:] == ["heard: one"])
         await slack.post_message("ada", question.channel.id, "mute", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: texts[2:] == ["mute", words.NOT_MUTED])
+        await bot.shows(question, lambda texts: texts[2:] == ["mute", words.CANNOT_MUTE_DM])
 
 
 async def test_the_status_and_the_model_of_ones_latest_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -169,12 +174,12 @@ async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long
         assert "which colour?" in exported.text
         assert "Blue." in exported.text
         # for programs it is a file, however short it is: as text, Slack would read markup in it
-        assert (await said(bot, "ada", "general", "/export", "json")).text == words.SENT_DIRECTLY
+        assert (await said(bot, "ada", "general", "/export", "json")).text == words.SENT_AS_DM
         (sent,) = [message for message in slack.messages(slack.open_dm("ada")) if message.files]
         assert json.loads(sent.files[0].data)["runs"]
         await bot.mention_bot("ada", "general", "why?", thread_ts=question.ts)
         await bot.wait_for_turns(2)
-        assert (await said(bot, "ada", "general", "/export")).text == words.SENT_DIRECTLY
+        assert (await said(bot, "ada", "general", "/export")).text == words.SENT_AS_DM
         opening, sent = slack.messages(slack.open_dm("ada"))[2:]
         assert (opening.text, sent.thread_ts) == (words.EXPORTED, opening.ts)
         (file,) = sent.files
@@ -189,7 +194,7 @@ async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: Slack
         await slack.post_message("ada", direct, "two")
         await bot.wait_for_turns(2)
         choice = await said(bot, "ada", direct, "/export")
-        assert choice.text == words.WHICH_TO_EXPORT
+        assert choice.text == words.CHOOSE_EXPORT
         assert await slack.click_button("ada", choice, choice.buttons["one"])
         await slack.wait_for(lambda: choice.text == words.SENT_IN_THREAD)
         (sent,) = [message for message in bot.thread(question) if message.files]

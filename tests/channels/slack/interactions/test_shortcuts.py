@@ -144,7 +144,7 @@ async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it
         def alone() -> list[str]:
             return [message.text for message in slack.messages("general") if message.ephemeral_to]
 
-        refusal = words.ENGLISH(words.TOO_OFTEN, minutes=60)
+        refusal = words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)
         await ask()
         await slack.wait_for(lambda: alone() == [refusal])
         assert len(bot.slack.messages("general", deleted=True)) == len(bot.slack.messages("general"))

@@ -43,12 +43,12 @@ async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
         question = await bot.mention_bot("ada", "general", "a story")
         await slack.wait_for(lambda: bot.texts(question)[-1].startswith("Once"))
         await slack.click_stop("grace", question)
-        await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))
+        await slack.wait_for(lambda: words.NOTHING_TO_STOP in bot.texts(question))
         go_on.set()
         await bot.shows(question, lambda texts: "Once upon a time there was a king." in texts)
         (row,) = await bot.wait_for_turns(1)
         assert row.state == "done"
-        (whispered,) = [message for message in bot.thread(question) if message.text == words.NOTHING_RUNS]
+        (whispered,) = [message for message in bot.thread(question) if message.text == words.NOTHING_TO_STOP]
         assert whispered.ephemeral_to == slack.people["grace"].id
 
 

@@ -39,7 +39,7 @@ async def test_under_an_answer_stand_regenerate_and_feedback_with_labels(
     async with running(slack, tmp_path, [Say("Blue "), Say("it is.")], streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "which colour?")
         answer = await answered(bot, question, "Blue it is.")
-        assert spoken(answer) == [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
+        assert spoken(answer) == [words.REGENERATE, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]
         assert [block["type"] for block in answer.blocks or ()] == ["markdown", "actions", "context_actions"]
         assert not answer.edited
 
@@ -68,7 +68,7 @@ async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
         question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await answered(bot, question, "Blue.")
         assert await slack.click_button("grace", answer, answer.buttons[words.REGENERATE])
-        await bot.shows(question, lambda texts: words.NOT_YOURS in texts)
+        await bot.shows(question, lambda texts: words.RETRY_NOT_ALLOWED in texts)
         assert await slack.click_button("ada", answer, answer.buttons[words.REGENERATE])
         await slack.wait_for(lambda: answer.text == "Azure.")
         await bot.wait_for_turns(2)
@@ -82,11 +82,11 @@ async def test_feedback_is_kept_and_thanked_for(slack: SlackSandbox, tmp_path: P
     async with running(slack, tmp_path, "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await answered(bot, question, "Blue.")
-        for user, verdict in (("ada", words.BAD), ("grace", words.GOOD)):
+        for user, verdict in (("ada", words.BAD_ANSWER), ("grace", words.GOOD_ANSWER)):
             assert await slack.click_button(user, answer, answer.buttons[verdict])
             thanked = slack.people[user].id
             await slack.wait_for(lambda: bot.thread(question)[-1].ephemeral_to == thanked)  # noqa: B023 (it is waited for)
-            assert bot.thread(question)[-1].text == words.NOTED
+            assert bot.thread(question)[-1].text == words.FEEDBACK_THANKS
         await bot.mention_bot("ada", "general", "export", thread_ts=question.ts)
         (file,) = await slack.wait_for(lambda: [file for message in bot.thread(question) for file in message.files])
         assert b"*Feedback: 1 bad, 1 good*" in file.data
@@ -99,7 +99,7 @@ async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: Slac
         reply = bot.thread(question)[1]
         assert list(reply.buttons) == [words.STOP]
         assert await slack.click_button("grace", reply, reply.buttons[words.STOP])
-        await bot.shows(question, lambda texts: words.NOT_YOURS_TO_STOP in texts)
+        await bot.shows(question, lambda texts: words.STOP_NOT_ALLOWED in texts)
         assert await slack.click_button("ada", reply, reply.buttons[words.STOP])
         await slack.wait_for(lambda: words.STOPPED[1:-1] in reply.text)
         assert words.STOP not in reply.buttons
@@ -128,7 +128,7 @@ async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
 
         monkeypatch.setattr(InboxStore, "request_rerun", slow)
         monkeypatch.setattr(FeedbackStore, "save_feedback", slow)
-        for label in (words.REGENERATE, words.GOOD):
+        for label in (words.REGENERATE, words.GOOD_ANSWER):
             assert await asyncio.wait_for(slack.click_button("ada", answer, answer.buttons[label]), 30)
         back.set()
         await slack.wait_for(lambda: sum(StoreError.public in text for text in bot.texts(question)) == 2)
