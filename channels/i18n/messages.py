@@ -67,9 +67,7 @@ ALREADY_DECIDED = "This was already decided."
 RETRY_NOT_ALLOWED = "Only the author can retry this."
 RETRY_EXPIRED = "This can't be retried anymore."
 NEWER_MESSAGES = "There are newer messages, so this can't be answered again. Send a new message instead."
-RESET_SUPERSEDED = (
-    "There are newer messages, so nothing was reset. Send `reset` again if you still want to."
-)
+RESET_SUPERSEDED = "There are newer messages, so nothing was reset. Send `reset` again if you still want to."
 STOP_NOT_ALLOWED = "Only the author can stop this."
 ALREADY_ENDED = "This has already ended."
 FEEDBACK_THANKS = "Thanks for your feedback."
@@ -104,13 +102,9 @@ NO_OTHER_AGENT = "There is no other agent to choose here."
 EXPORTED = "Here is this conversation."
 UNKNOWN_EXPORT_FORMAT = "Choose a format: `md` to read it, or `json` for programs."
 MUTED = "Muted. I'll answer only when someone mentions me, until someone sends `listen`."
-CANNOT_MUTE_DM = (
-    "I can't be muted in direct messages. Use `mute` in a channel or thread."
-)
+CANNOT_MUTE_DM = "I can't be muted in direct messages. Use `mute` in a channel or thread."
 UNMUTED = "Unmuted. I'll answer follow-up messages without a mention again."
-HELP_COMMANDS = (
-    "Mention me in a channel or send me a direct message. Commands, as a message to me or with a slash:"
-)
+HELP_COMMANDS = "Mention me in a channel or send me a direct message. Commands, as a message to me or with a slash:"
 HELP_MENU = "In a message's menu: {entries}"
 NO_WRITE_PERMISSION = "You don't have permission to write here."
 NO_READABLE_TEXT = "This message has no text that I can read."

@@ -132,9 +132,7 @@ async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
         monkeypatch.setattr(bot.channel, "read_message", broken)
         question = await ask(bot)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == [
-            words.ENGLISH.format_error_with_id("Something went wrong.", row.id)
-        ]
+        assert bot.texts(question)[1:] == [words.ENGLISH.format_error_with_id("Something went wrong.", row.id)]
         assert row.error == "ValueError"
         assert "ValueError" in caplog.text
         assert SECRET not in caplog.text

@@ -65,9 +65,9 @@ async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbo
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         took = r"\(\d+\.\d s\)"
         assert re.search(rf'Tool `forecast` {took}: `{{"day": "monday"}}`\n', told)
-        failed = rf'Tool `forecast` has failed {took}: `{{"day": "never"}}`; it said: `forecast failed: LookupError'
+        failed = rf'Tool `forecast` failed {took}: `{{"day": "never"}}`; error: `forecast failed: LookupError'
         assert re.search(failed, told)
-        assert "Time: the first word after" in told
+        assert "Time: first text after" in told
         assert "Model: `" in told
         assert re.search(r"\n- Cost: \$\d", told)
         ways = [await by_command(talk), await by_command(talk, turn=turn.id)]
@@ -175,7 +175,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         assert (name in terminal, name in line) == (True, True)
         assert report.tokens == status.used_tokens == inspector["tokens"]
         assert f"{report.tokens:,}" in line
-        read, written = (int(n.replace(",", "")) for n in re.findall(r"tokens: ([\d,]+) read, ([\d,]+)", chat)[0])
+        read, written = (int(n.replace(",", "")) for n in re.findall(r"tokens: ([\d,]+) input, ([\d,]+)", chat)[0])
         assert read + written == report.tokens
         took = f"{report.took:.1f} s"
         assert (took in chat, took in terminal, took in line) == (True, True, True)
@@ -233,11 +233,11 @@ def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
     assert told[1:] == [
         f"- {words.WHY_RETRY}",
         "- It answers 2 messages at once.",
-        "- It was begun 2 times, since I was interrupted.",
-        "- Messages of this conversation: 12; tokens: 3,400",
-        "- Older messages left out: 40, for there is room for 32,000 tokens",
-        "- Messages of others: 3; tokens: 120",
-        "- Messages of others left out: 2, for want of room",
+        "- Attempts: 2, because of interruptions.",
+        "- History: 12 messages, 3,400 tokens",
+        "- Older messages left out: 40, because of the limit of 32,000 tokens",
+        "- Context: 3 messages of others, 120 tokens",
+        "- Context messages left out: 2, because of the token limit",
         "- File `a.pdf`: read",
         "- File `b.zip`: not read; I cannot read files of its kind",
         "- Time: 3.2 s",
@@ -256,9 +256,9 @@ def test_the_turn_report_lists_models_and_fallbacks() -> None:
         account(**facts, cost=5 * UNITS_PER_DOLLAR // 1000, unpriced=11), words.ENGLISH
     ).splitlines()
     assert told[1:4] == [
-        "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 read, 25 written",
-        "- Model: `gemini-x` has failed (0.2 s); calls: 1",
-        "- Model: `openai/y`, in place of `gemini-x`; calls: 1; tokens: 10 read, 1 written",
+        "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 input, 25 output",
+        "- Model: `gemini-x` failed (0.2 s); calls: 1",
+        "- Model: `openai/y` instead of `gemini-x`; calls: 1; tokens: 10 input, 1 output",
     ]
     assert told[4:6] == ["- Cost: $0.0050", f"- {words.WHY_UNPRICED.format(tokens=11)}"]
     assert "Tokens" not in "".join(told)
@@ -277,10 +277,10 @@ def test_the_turn_report_names_missing_prices_and_summaries() -> None:
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
     told = render_report_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
     assert told[1:6] == [
-        "- Model: `m`; calls: 1; tokens: 9 read, 2 written",
-        "- Summed up afterwards by `n`; calls: 1; tokens: 7 read, 1 written",
+        "- Model: `m`; calls: 1; tokens: 9 input, 2 output",
+        "- Summarized by `n`; calls: 1; tokens: 7 input, 1 output",
         f"- {words.WHY_UNPRICED.format(tokens=19)}",
-        "- Messages of this conversation: 2; tokens: 90",
+        "- History: 2 messages, 90 tokens",
         f"- {words.WHY_SUMMARY}",
     ]
 
@@ -293,7 +293,7 @@ def test_the_turn_report_names_the_approver() -> None:
     )
     told = render_report_text(account(approvals=rulings), words.ENGLISH)
     assert "`pay`: ✅ Approved by Grace, 1970-01-01 00:00 (UTC)." in told
-    assert "`sell`: nobody has decided yet." in told
+    assert "`sell`: waits for a decision." in told
     assert f"`buy`: {words.EXPIRED}" in told
 
 

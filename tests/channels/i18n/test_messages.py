@@ -54,7 +54,7 @@ async def test_who_is_of_no_known_language_hears_the_one_that_is_preferred() -> 
 def test_sentences_are_said_in_the_language_with_what_belongs_into_them() -> None:
     korean = words.messages_for("ko")
     assert ENGLISH.format_error_with_id(ParleyError.public, "t1") == "⚠️ Something went wrong. (turn `t1`)"
-    assert korean.format_error_with_id(ParleyError.public, "t1") == "⚠️ 저에게 문제가 생겼습니다. (턴 `t1`)"
+    assert korean.format_error_with_id(ParleyError.public, "t1") == "⚠️ 문제가 발생했습니다. (턴 `t1`)"
     assert (ENGLISH.format_elapsed(15), korean.format_elapsed(15)) == (" (15 s)", " (15초)")
     assert (ENGLISH.format_tool("read_mail"), korean.format_tool("read_mail")) == (
         "_Using read mail…_",
