@@ -86,14 +86,14 @@ async def test_an_edit_of_an_old_message_or_an_earlier_mention_is_no_question(
 ) -> None:
     async with run_conversation(sandbox, tmp_path, echo) as talk:
         stopped = await talk.say("stop")
-        await says(talk, "You have no conversation with me here.")
+        await wait_for_answer(talk, "You have no conversation with me here.")
         await sandbox.edit_message("ada", stopped, f"{talk.bot.mention} stop now, please")
         monkeypatch.setattr(ear, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         monkeypatch.setattr(hearing, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         said = await sandbox.post_message("ada", "general", "is it green?")
         await sandbox.edit_message("ada", said, f"{talk.bot.mention} is it green?")
         await sandbox.post_message("grace", "general", f"{talk.bot.mention} last")
-        await says(talk, "You have no conversation with me here.", "heard last")
+        await wait_for_answer(talk, "You have no conversation with me here.", "heard last")
 
 
 @pytest.mark.parametrize("deletes", [False, True])

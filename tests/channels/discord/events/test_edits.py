@@ -89,7 +89,9 @@ async def test_an_edit_or_deletion_during_the_intake_is_applied(
         await wait_until(lambda: len(bot.channel._work._tasks) == 5)
         take_in.set()
         await bot.says(last, "heard: last")
-        await server.wait_for(lambda: any("two" in a.text or words.ANSWER_EDITED in a.buttons for a in bot.answers(first)))
+        await server.wait_for(
+            lambda: any("two" in a.text or words.ANSWER_EDITED in a.buttons for a in bot.answers(first))
+        )
         await bot.database.wait_until(bot.inbox_rows, lambda rows: "deleted" in [row.outcome for row in rows])
         assert "heard: Ada Lovelace: one" not in bot.texts(second)
 
