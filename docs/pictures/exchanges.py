@@ -2,7 +2,6 @@
 page that has a place for it.
 """
 
-import asyncio
 import contextlib
 import re
 import tempfile
@@ -10,10 +9,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from docs.pictures import elsewhere, everyday
-from docs.pictures.answers import script
+from docs.pictures import scenes
+from docs.pictures.answers import make_script
 from docs.pictures.events import EVENTS, WITHIN, World
-from docs.pictures.scene import CHANNEL, Scene, Setup
+from docs.pictures.scene import Scene, Setup
 from docs.pictures.stage import ROOT, bot, lay
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.platform import ClientLocation, ClientMessage
@@ -24,8 +23,6 @@ from sandbox.slack import SlackSandbox
 from sandbox.terminal.sessions import TerminalSessions
 
 PAGES = ROOT / "docs"
-
-SETUPS: tuple[Setup, ...] = (everyday.SETUP, *elsewhere.SETUPS)
 
 #: Where an exchange stands in a page, with the name of its scene.
 PLACE = re.compile(
@@ -42,7 +39,6 @@ CHANGING = {
     r"`[0-9a-f]{10}`": "`...`",
     r"\b[TCA]0[A-Z0-9]{9}\b": "...",
     r":\d{10}\.\d{6}\b": ":...",
-    r"@S0[A-Z0-9]{9}": "@oncall",
     r"\b\d+\.\d s\b": "1.2 s",
     r"((\b\w+ )\2{5})\2+\w+": r"\1...",
 }
@@ -51,7 +47,7 @@ CHANGING = {
 PASSING = re.compile(r": (✓ )?…$|\[ Stop \]|👀", re.M)
 
 #: Files that lie where one types, and one with a tool, where the bot runs.
-TYPED = {"plan.csv": "day;task\nMon;write\nTue;test\n", "b.zip": "PK"}
+TYPED = {"b.zip": "PK"}
 TOOL = '''\
 def report(day: str = "today") -> dict[str, object]:
     """Make the report."""
@@ -131,14 +127,12 @@ def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
 @asynccontextmanager
 async def _run_platforms(setup: Setup) -> AsyncIterator[World]:
     """The platforms with the channels of the scenes, and the bot."""
-    held = asyncio.Event()
     async with (
         SlackSandbox() as slack,
         SlackSandbox(name="Partner", primary=slack) as partner,
         DiscordSandbox() as discord,
-        ScriptedOpenAI(script(held)) as model,
+        ScriptedOpenAI(make_script()) as model,
     ):
-        slack.add_user("minji", locale="ko-KR")
         for scene in setup.scenes:
             sandbox = slack if scene.platform == "slack" else discord
             if scene.where and scene.where not in sandbox.channels:
@@ -147,18 +141,17 @@ async def _run_platforms(setup: Setup) -> AsyncIterator[World]:
         def meant(value: str) -> str:
             known = {"client-id": slack.oauth.client_id, "client-secret": slack.oauth.client_secret}
             known |= {"signing-secret": slack.signing_secret}
-            known |= {f"{CHANNEL}{name}": channel.id for name, channel in discord.channels.items()}
             return known.get(value, value)
 
         settings = {name: meant(value) for name, value in setup.settings.items()}
         async with bot(slack, discord, model, {"chart.py": TOOL}, TOOLS="chart:report", **settings) as process:
-            yield World(slack, partner, discord, model, held, process)
+            yield World(slack, partner, discord, process)
 
 
 async def main(names: Sequence[str] = ()) -> None:
     """Play the scenes, all or those of these names, and write what comes of them into the pages."""
     exchanges: dict[str, str] = {}
-    for setup in SETUPS:
+    for setup in scenes.SETUPS:
         wanted = [scene for scene in setup.scenes if not names or scene.name in names]
         if not wanted:
             continue

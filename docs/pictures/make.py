@@ -1,5 +1,5 @@
 """Makes the pictures of a reply, as it grows in Slack and as it stands in Discord, those of the sandbox's page, those
-that are drawn from the code, the exchanges of the page for those who use the bot, and the terminals of those on how it
+that are drawn from the code, the exchanges of the pages, and the terminals of those on how it
 is set up: `make docs-pictures`.
 
 The sandbox, its terminal and the bot are the real ones; only what the model says is scripted, so that it can be held

@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-#: Stands in a setting for the id of a channel of that name in Discord.
-CHANNEL = "channel:"
-
 
 @dataclass(frozen=True)
 class Scene:

@@ -76,9 +76,9 @@ class Bot:
 
     @property
     def address(self) -> str:
-        """Of its HTTP server."""
+        """The base URL of its HTTP server."""
         (line,) = self.told("/healthz")
-        return f"http://127.0.0.1:{line.rpartition(' ')[2]}"
+        return f"http://127.0.0.1:{line.partition('at port ')[2].split()[0]}"
 
 
 @asynccontextmanager

@@ -1,109 +1,38 @@
-"""The scenes that are played with the bot set up otherwise."""
+"""Scenes that the real bot plays for the pages, by its settings."""
 
-from docs.pictures.events import LOOP_LIMIT
 from docs.pictures.scene import Scene, Setup
 
-_QUIET = Setup(
+_DEFAULT = Setup(
     (
         Scene(
-            "discord-quiet",
-            "discord",
-            "library",
-            """
-            ada: @parley what are the seven wonders?
-            ~ The answer is there
-            =
-            + whom that notifies
-            """,
-        ),
-        Scene(
-            "discord-person",
-            "discord",
-            "bikes",
-            """
-            ada: @parley my bike is red
-            ~ I shall remember it.
-            ~ Regenerate
-            grace: @parley which colour has the bike?
-            ~ You have not told me.
-            =
-            + what the model read
-            """,
-        ),
-        Scene(
-            "slack-single",
+            "slack-why",
             "slack",
+            "figures",
+            """
+            grace: The numbers of Friday look odd.
+            grace: /thread last
+            ada: /file b.zip @parley make me a report of Friday
+            ~ There it is
+            ~ Regenerate
+            ada: /press why
+            ~ made of
+            =
+            """,
+        ),
+        Scene(
+            "invite",
+            "discord",
             "",
             """
-            ada: how do I undo a commit?
-            ~ Regenerate
-            ada: and what is a rebase?
-            ~ It moves commits
-            =
-            """,
-        ),
-        Scene(
-            "answer-file",
-            "discord",
-            "books",
-            """
-            ada: @parley read Moby Dick to me
-            ~ answer.md
-            =
-            """,
-        ),
-        Scene(
-            "restart",
-            "discord",
-            "harbour",
-            """
-            ada: @parley when do we set out?
-            ~ At dawn
-            ~ Regenerate
-            + the bot is stopped
-            + the bot is started
-            ada: /press regenerate
-            ~ At noon
-            =
+            $ .venv/bin/parley manifest discord
             """,
         ),
     ),
-    {
-        "DISCORD_CHANNEL_SESSIONS": "user",
-        "DISCORD_SILENT_MESSAGES": "1",
-        "DISCORD_PING_AFTER_SECONDS": "1",
-        "REPLY_MAX_MESSAGES": "1",
-        "SLACK_DM_SESSIONS": "single",
-    },
+    {},
 )
 
 _WIDE = Setup(
     (
-        Scene(
-            "auto-thread",
-            "discord",
-            "questions",
-            """
-            ada: @parley how do I undo a commit?
-            ~ git reset
-            ada: /thread last
-            ada: and what is a rebase?
-            ~ It moves commits
-            =
-            """,
-        ),
-        Scene(
-            "bot-loop",
-            "slack",
-            "robots",
-            """
-            ada: @parley say hello to the robot
-            ~ Hello
-            ~ Regenerate
-            + the robot answers each time
-            =
-            """,
-        ),
         Scene(
             "two-sockets",
             "slack",
@@ -143,8 +72,6 @@ _WIDE = Setup(
         ),
     ),
     {
-        "SLACK_ALLOW_BOTS": "1",
-        "SLACK_BOT_LOOP_LIMIT": str(LOOP_LIMIT),
         "DISCORD_AUTO_THREAD": "1",
         "DISCORD_SHARD_COUNT": "2",
         "SLACK_SOCKETS": "2",
@@ -214,4 +141,4 @@ _SEVERAL = Setup(
     },
 )
 
-SETUPS = (_QUIET, _WIDE, _HTTP, _SEVERAL)
+SETUPS: tuple[Setup, ...] = (_DEFAULT, _WIDE, _HTTP, _SEVERAL)
