@@ -63,7 +63,7 @@ async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() ->
     assert await first == "sent"
 
 
-async def test_what_is_of_use_soon_alone_is_not_waited_for_where_it_has_no_place_until_then() -> None:
+async def test_a_call_with_a_deadline_fails_at_once_if_no_slot_is_free_by_then() -> None:
     platform, time = Platform(), asyncio.get_running_loop().time
     budget = platform.caller.limiters.get("few", Window(calls=2, seconds=60))
     with deadline(4):
@@ -98,7 +98,7 @@ async def test_a_tick_is_tried_once_and_tells_whether_it_may_have_taken_effect()
     assert platform.calls == 1
 
 
-async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is_not_looked_for() -> None:
+async def test_a_call_that_took_effect_is_not_repeated_and_a_429_needs_no_lookup() -> None:
     platform = Platform(TransientError("later", retry_after=0.01), *passing(2))
     looks = ["", "", "there"]
 

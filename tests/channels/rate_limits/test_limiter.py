@@ -236,7 +236,7 @@ def test_who_waits_goes_by_importance_and_then_by_arrival() -> None:
     assert run(main) == ["first final", "second final", "error", "progress", "tick"]
 
 
-def test_a_look_goes_behind_all_others_and_leaves_a_call_for_the_final_of_each_live_reply() -> None:
+def test_a_backfill_call_comes_last_and_leaves_a_final_call_per_live_reply() -> None:
     async def main() -> list[str]:
         limiter, order = RateLimiter(Window(3, 10)), list[str]()
 
@@ -288,7 +288,7 @@ def test_a_place_that_is_given_back_is_free() -> None:
     st.lists(st.tuples(st.floats(0, 30), st.floats(0, 5), st.floats(0, 5)), max_size=40),
     st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0])),
 )
-def test_however_long_calls_are_under_way_no_window_of_the_platforms_holds_more_than_it_may(
+def test_slow_calls_never_exceed_a_window_of_the_platform(
     calls: list[tuple[float, float, float]], window: Window
 ) -> None:
     async def main() -> list[float]:
@@ -308,7 +308,7 @@ def test_however_long_calls_are_under_way_no_window_of_the_platforms_holds_more_
     assert most_in(run(main), window) <= window.calls
 
 
-def test_a_refusal_closes_the_limiter_and_teaches_it_to_ask_for_less_until_nothing_is_refused_any_more() -> None:
+def test_a_429_closes_the_limiter_and_lowers_its_rate_until_none_follows() -> None:
     async def main() -> list[float]:
         limiter, begun, sent = RateLimiter(Window(10, 10)), now(), list[float]()
         limiter.report_429(30)
@@ -326,7 +326,7 @@ def test_a_refusal_closes_the_limiter_and_teaches_it_to_ask_for_less_until_nothi
     assert most_in([at for at in sent if at > 120], Window(10, 10)) == 10
 
 
-def test_where_a_platform_allows_some_apps_far_less_a_limiter_keeps_to_that_and_tries_for_more_now_and_then() -> None:
+def test_a_limiter_keeps_to_a_lower_limit_and_probes_for_more() -> None:
     async def main() -> tuple[int, int]:
         limiter, taken, refused = RateLimiter(Window(50, 60.5)), [-60.0], 0
         while now() < 1_000 + 3_600:
@@ -344,7 +344,7 @@ def test_where_a_platform_allows_some_apps_far_less_a_limiter_keeps_to_that_and_
     assert refused <= 20
 
 
-def test_a_limiter_that_was_refused_for_what_others_had_asked_comes_to_all_of_it_again() -> None:
+def test_a_limiter_recovers_its_full_rate_after_429s_caused_by_others() -> None:
     async def main() -> int:
         limiter = RateLimiter(Window(50, 60))
         await limiter.acquire(Priority.PROGRESS)
@@ -405,7 +405,7 @@ def test_what_the_platform_tells_of_its_windows_is_used_up_and_never_exceeded(
         assert discord.refused == 0
 
 
-def test_in_the_last_moment_of_a_window_the_next_one_counts_with_all_that_is_still_under_way() -> None:
+def test_running_calls_at_the_end_of_a_window_count_in_the_next_one() -> None:
     async def main() -> int:
         limiter = RateLimiter(Window(5, 5.25))
         limiter.report_headers(remaining=2, reset_after=1.0)
@@ -423,7 +423,7 @@ def test_in_the_last_moment_of_a_window_the_next_one_counts_with_all_that_is_sti
     assert run(main) == 3
 
 
-def test_with_what_it_is_told_a_lone_reply_leaves_no_call_unused_and_a_final_waits_no_longer_than_a_moment() -> None:
+def test_a_lone_reply_uses_every_call_and_its_final_waits_briefly() -> None:
     async def main() -> tuple[int, float]:
         limiter, discord, worst = RateLimiter(Window(5, 5.25)), Discord(5, 5.0, 0.02), 0.0
         with replying(limiter):
@@ -440,7 +440,7 @@ def test_with_what_it_is_told_a_lone_reply_leaves_no_call_unused_and_a_final_wai
 
 @given(st.lists(st.floats(0, 90) | st.just(70.0), min_size=1, max_size=40))
 @example([70.0] * 40)
-def test_who_has_a_call_kept_back_finds_it_at_once_whatever_ticks_come_and_however_many_others_do(
+def test_a_reserved_call_is_free_at_once_under_any_load(
     ends: list[float],
 ) -> None:
     async def main() -> list[float]:
@@ -471,7 +471,7 @@ def test_who_has_a_call_kept_back_finds_it_at_once_whatever_ticks_come_and_howev
 
 
 @pytest.mark.parametrize("steps", range(4))
-def test_who_does_not_want_a_place_any_more_waits_no_longer_even_if_he_has_just_been_woken(steps: int) -> None:
+def test_a_cancelled_waiter_leaves_even_if_it_was_just_woken(steps: int) -> None:
     async def main() -> bool:
         limiter = RateLimiter(Window(1, 60))
         await limiter.acquire(Priority.FINAL)

@@ -43,9 +43,7 @@ async def test_a_slow_slack_holds_no_answer_up_for_a_name(slack: SlackSandbox, d
     assert await directory.names(slack.team_id, [ada]) == {ada: ada}
 
 
-async def test_a_group_of_people_is_read_by_its_name_and_where_the_app_may_not_know_that_by_its_id(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_user_group_is_named_or_has_its_id_without_the_scope(slack: SlackSandbox, tmp_path: Path) -> None:
     group = slack.add_user_group("oncall", ["ada", "grace"])
     async with running(slack, tmp_path, lambda asked: asked.text) as bot:
         question = await bot.mention_bot("ada", "general", f"who is in <!subteam^{group.id}>?")

@@ -21,7 +21,7 @@ from tests.channels.wiring import FALLBACK_MODEL
 ONE = "$0.0120 today (12 tokens), $0.0120 this month (12 tokens)"
 
 
-async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_until_the_day_is_over(
+async def test_usage_is_private_and_a_reached_limit_refuses_until_the_next_day(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     grace = slack.people["grace"].id

@@ -108,7 +108,7 @@ def answered(id_: str) -> Event:
     return Event(author="teller", content=types.Content(role="user", parts=[types.Part(function_response=answer)]))
 
 
-def test_of_what_was_done_before_the_calls_are_told_that_are_made_now_and_the_others_as_past() -> None:
+def test_calls_of_an_earlier_attempt_are_mapped_as_past() -> None:
     stored = [final("First."), called("c1"), answered("c1"), called("c2", "c3")]
     events = list(EventMapper().replay_events(stored))
     assert [(event.type, event.call_id) for event in events] == [

@@ -178,9 +178,7 @@ root_agent = LlmAgent(
     assert found["asked"].retry_seconds
 
 
-def test_an_agent_that_names_no_model_has_the_default_and_takes_the_one_that_is_chosen(
-    folder: Folder, choice: ModelRegistry
-) -> None:
+def test_an_agent_without_a_model_uses_the_default_or_the_chosen_one(folder: Folder, choice: ModelRegistry) -> None:
     (agent,) = list_llm_agents(load_app(str(folder(agent__py=PLAIN))))
     model = agent.canonical_model
     assert isinstance(model, ModelAdapter)

@@ -32,7 +32,7 @@ def shop(seen: list[Any]) -> Workflow:
     return Workflow(name="shop", edges=[("START", size, colour, order)])
 
 
-async def test_each_answer_goes_to_the_node_that_has_asked_and_the_next_message_begins_anew(converse: Converse) -> None:
+async def test_each_answer_goes_to_the_node_that_asked_for_it(converse: Converse) -> None:
     seen: list[Any] = []
     talk = await converse(root=shop(seen))
     told = [(await talk.events(said, run_id=said))[-1].text for said in ("a shirt", "XL", "red", "a hat", "S")]

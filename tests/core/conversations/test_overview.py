@@ -177,7 +177,7 @@ async def test_authors_have_their_last_known_names(inbox: InboxStore, turns: Tur
     assert report.authors == {"ada": "Ada"}
 
 
-async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that_is_reset_none(
+async def test_a_failed_turn_keeps_its_run_record_and_a_reset_one_does_not(
     inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     reports = TurnReports(database, Prices())

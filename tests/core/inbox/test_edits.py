@@ -47,9 +47,7 @@ async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: InboxS
     assert await inbox.accept(first) is AcceptResult.DUPLICATE
 
 
-async def test_an_edit_that_comes_while_the_message_is_claimed_is_in_the_turn_or_known_beside_it(
-    inbox: InboxStore, turns: TurnStore
-) -> None:
+async def test_an_edit_during_the_claim_is_in_the_turn_or_stored_beside_it(inbox: InboxStore, turns: TurnStore) -> None:
     for number in range(10):
         message = inbound("old", session=f"place:{number}")
         await inbox.accept(message)
@@ -135,7 +133,7 @@ async def test_what_is_deleted_while_it_waits_is_not_answered_however_often_it_i
     assert "secret" not in await all_that_is_kept(database)
 
 
-async def test_the_turn_that_answers_nothing_but_what_is_deleted_is_ended_by_whichever_worker_runs_it(
+async def test_a_turn_whose_messages_are_all_deleted_is_cancelled_on_any_worker(
     inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("a secret"))

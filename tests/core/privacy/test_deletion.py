@@ -188,9 +188,7 @@ def office(database: Faulty, inbox: InboxStore, turns: TurnStore, tmp_path: Path
     return Office(database, inbox, turns, SessionService(database, TokenCounter(tmp_path), agent="bot"))
 
 
-async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_nothing_brings_it_back(
-    office: Office, database: Faulty
-) -> None:
+async def test_a_session_is_deleted_from_every_table_and_from_the_file(office: Office, database: Faulty) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
     await office.sum_up(ALONE, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
@@ -229,9 +227,7 @@ async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_
         assert b"harmless teapot" in database.file.read_bytes()
 
 
-async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_these_can_be_sent_still(
-    office: Office, database: Faulty
-) -> None:
+async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(office: Office, database: Faulty) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     around = build_quote(
         "What others said here before",
@@ -336,7 +332,7 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
 
 
 @pytest.mark.parametrize("meanwhile", ["somebody speaks", "what was said long ago is delivered", "a turn runs"])
-async def test_a_conversation_that_was_old_and_is_spoken_in_meanwhile_stays_and_is_answered(
+async def test_an_old_session_with_a_new_message_stays_and_is_answered(
     office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
@@ -384,7 +380,7 @@ async def test_more_conversations_can_be_old_than_a_statement_takes_values(
     assert len(survey.whole) == 33_000
 
 
-async def test_what_was_said_since_a_conversation_became_old_is_not_taken_for_said_before_its_end(
+async def test_messages_after_the_retention_limit_are_not_deleted_with_the_old_ones(
     office: Office, database: Faulty
 ) -> None:
     await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
@@ -398,7 +394,7 @@ async def test_what_was_said_since_a_conversation_became_old_is_not_taken_for_sa
 
 
 @pytest.mark.parametrize("begins", [False, True], ids=["waits", "is being answered"])
-async def test_what_is_said_while_a_conversation_is_deleted_is_answered_in_one_that_begins_anew(
+async def test_a_message_during_a_deletion_is_answered_in_a_new_session(
     office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
@@ -428,7 +424,7 @@ async def test_what_is_said_while_a_conversation_is_deleted_is_answered_in_one_t
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_a_conversation_that_is_begun_while_what_is_left_of_it_is_deleted_stays_and_is_answered(
+async def test_a_session_that_starts_during_its_deletion_stays_and_is_answered(
     office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
@@ -468,7 +464,7 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     assert await office.holds("vermilion umbrella") == []
 
 
-async def test_where_somebody_else_speaks_meanwhile_a_person_is_forgotten_and_that_one_is_answered(
+async def test_a_user_is_deleted_while_another_one_gets_an_answer(
     office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
@@ -490,7 +486,7 @@ async def test_where_somebody_else_speaks_meanwhile_a_person_is_forgotten_and_th
 @pytest.mark.parametrize(
     "left", [{"owner": "a dead worker"}, {"owner": None, "state": "queued"}], ids=["dead", "stopped"]
 )
-async def test_what_a_worker_has_left_is_ended_first_by_one_who_takes_it_up_and_ends_its_reply(
+async def test_a_deletion_waits_until_an_abandoned_turn_has_ended(
     office: Office, database: Faulty, left: dict[str, Any]
 ) -> None:
     await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))

@@ -74,7 +74,7 @@ def service(database: Faulty, tmp_path: Path) -> SessionService:
     return SessionService(database, TokenCounter(tmp_path), agent="bot")
 
 
-async def test_people_read_who_said_what_with_which_tools_files_and_costs_and_a_summary_as_one(
+async def test_the_markdown_export_has_authors_tools_files_costs_and_summaries(
     conversation: str, database: Faulty
 ) -> None:
     text = await whole(database, "md")

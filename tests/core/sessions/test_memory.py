@@ -46,7 +46,7 @@ async def found(memories: MemoryService, query: str, **of: Any) -> list[str]:
     return [part.text or "" for entry in response.memories for part in entry.content.parts or ()]
 
 
-async def test_what_is_remembered_is_found_by_its_words_at_its_place_and_by_its_agent_alone(
+async def test_memory_is_found_by_words_in_its_place_and_by_its_agent(
     database: Faulty, service: SessionService
 ) -> None:
     memories = MemoryService(database)

@@ -14,9 +14,7 @@ ALL = AgentRouter("desk", {one.name: one for one in (DESK, LAW, OPEN)}, {"C1": "
     ("spots", "name"),
     [(("C1", "T1"), "law"), (("C2", "T1"), "open"), (("C2", "T2"), "desk"), (("D1", "dm", "T2"), "open"), ((), "desk")],
 )
-def test_the_narrowest_rule_on_a_place_says_who_answers_there_and_else_the_default_does(
-    spots: tuple[str, ...], name: str
-) -> None:
+def test_the_narrowest_rule_selects_the_agent_and_the_default_is_last(spots: tuple[str, ...], name: str) -> None:
     assert ALL.get_agent_at(spots) == ALL.resolve_agent(None, spots) == name
 
 

@@ -249,7 +249,7 @@ async def test_a_server_that_takes_no_connection_or_says_nothing_is_told_with_wh
     assert said[1].startswith("the database cannot be used (ConnectionRefusedError): nobody listens there")
 
 
-async def test_a_server_that_can_only_be_read_is_told_with_what_to_do_and_found_when_it_is_not(postgres: str) -> None:
+async def test_a_read_only_server_is_reported_with_a_remedy_and_recovers(postgres: str) -> None:
     name = sa.make_url(postgres).database
     switch = "SET default_transaction_read_only = off; ALTER DATABASE {} SET default_transaction_read_only = {}"
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()"

@@ -205,9 +205,7 @@ async def told(talk: Conversation) -> list[str]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_the_run_goes_on_where_it_was_with_other_messages_in_between_and_nothing_runs_twice(
-    begin: Begin, shape: Shape
-) -> None:
+async def test_a_run_resumes_after_other_messages_and_repeats_no_call(begin: Begin, shape: Shape) -> None:
     till = Till()
     talk = begin(shape(till))
     asks = asks_of(await talk.events("go", run_id="run-1"))

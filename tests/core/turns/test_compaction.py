@@ -182,7 +182,7 @@ async def talk(
         await provider.aclose()
 
 
-async def test_of_300_turns_the_names_and_decisions_of_the_first_are_known_at_the_end_and_none_costs_more(
+async def test_summaries_of_300_turns_keep_early_facts_at_a_constant_cost(
     talk: Talk,
 ) -> None:
     sizes, times = list[int](), list[float]()

@@ -212,9 +212,7 @@ async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_
     assert await turns.claim(10) == []
 
 
-async def test_a_reset_that_comes_late_drops_what_was_to_be_answered_anew_and_not_what_was_said_since(
-    inbox: InboxStore, turns: TurnStore
-) -> None:
+async def test_a_late_reset_drops_reruns_but_not_later_messages(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound("one"))
     failed = await claimed(turns)
     await turns.end(failed, "failed")

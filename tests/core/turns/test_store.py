@@ -30,9 +30,7 @@ async def column(database: Database, chosen: sa.Column[Any]) -> list[Any]:
         return list((await connection.execute(sa.select(chosen))).scalars())
 
 
-async def test_the_messages_of_a_session_are_taken_as_they_were_sent_and_while_none_is_under_way(
-    inbox: InboxStore, turns: TurnStore
-) -> None:
+async def test_messages_of_an_idle_session_are_claimed_in_their_order(inbox: InboxStore, turns: TurnStore) -> None:
     first, second, third = inbound(), inbound(), inbound()
     await inbox.accept(second)
     await inbox.accept(first)
@@ -295,7 +293,7 @@ async def test_a_passing_fault_of_the_database_loses_no_end(
     assert await column(database, turns_table.c.state) == ["done"]
 
 
-async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_taken_up_later(
+async def test_a_lasting_fault_is_raised_after_retries_and_the_turn_resumes_later(
     inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())

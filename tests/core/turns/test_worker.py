@@ -455,7 +455,7 @@ async def away(*_of: Any, **_more: Any) -> None:
     raise StoreError("out of reach")
 
 
-async def test_a_turn_that_fails_again_and_again_is_taken_up_after_longer_and_longer_pauses(
+async def test_a_turn_that_keeps_failing_is_retried_with_growing_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.02)

@@ -132,7 +132,7 @@ KINDS: dict[str, Callable[[], Event]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_the_former_owner_appends_is_refused_and_what_the_new_one_does_is_stored(
+async def test_writes_of_a_former_owner_are_refused(
     sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn, kind: str
 ) -> None:
     late = await loaded(sessions, turns, turn)
@@ -280,7 +280,7 @@ class Crew:
         assert await self.run(other, again) is None
 
 
-async def test_wherever_the_lease_ends_in_the_middle_the_history_is_one_run_and_the_tool_is_called_once(
+async def test_a_lease_that_ends_at_any_point_leaves_one_run_and_one_tool_call(
     sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
 ) -> None:
     met, place = list[str](), 0

@@ -62,7 +62,7 @@ async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket
     assert opened(slack) == 2
 
 
-async def test_who_hangs_up_waits_until_what_came_is_taken_and_gives_up_what_takes_too_long(
+async def test_a_close_waits_for_received_events_up_to_its_timeout(
     slack: SlackSandbox, web: AsyncWebClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, begun, go_on, ended = AsyncApp(client=web), asyncio.Event(), asyncio.Event(), list[str]()
@@ -118,9 +118,7 @@ async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
     await task
 
 
-async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_event_is_answered_once(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_one_of_two_sockets_stays_open_while_the_other_is_replaced(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
         await slack.wait_for(lambda: slack.connection_count == 2)
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]

@@ -174,7 +174,7 @@ async def test_another_key_ends_the_start_with_a_line_and_the_right_one_goes_on(
         await answered(bot, slack, "one")
 
 
-async def test_a_revoked_token_is_forgotten_by_all_processes_and_a_late_word_of_it_spares_a_newer_one(
+async def test_a_revoked_token_is_deleted_everywhere_but_a_newer_one_stays(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspaces, "TOKEN_SECONDS", 0.0)

@@ -130,7 +130,7 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
 
 
 @pytest.mark.parametrize(("word", "said"), [("reset", words.RESET_DONE), ("stop", words.NOTHING_TO_STOP)])
-async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_stays_unanswered(
+async def test_backfill_skips_messages_before_a_reset_or_stop(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, said: str
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
@@ -259,7 +259,7 @@ async def test_what_comes_by_all_paths_at_once_is_answered_once(
             assert all(len(answers(slack, message)) == 1 for message in said[::2])
 
 
-async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_the_next_process_if_need_be(
+async def test_messages_during_an_outage_are_answered_after_it_or_by_the_next_process(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accept, is_down = InboxStore.accept, False
@@ -336,7 +336,7 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
         assert [answers(slack, message) for message in said].count(["heard: back?"]) == 1
 
 
-async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its_other_workspaces_are_found_as_well(
+async def test_an_org_wide_app_finds_users_of_other_workspaces(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     slack.join_enterprise("E0ORG")

@@ -130,7 +130,7 @@ def looks(slack: SlackSandbox) -> list[str | None]:
     return [call.error for call in slack.calls if call.method == "conversations.replies" and "latest" in call.arguments]
 
 
-async def test_where_few_looks_are_left_only_threads_are_looked_into_in_which_others_were_heard_to_speak(
+async def test_with_few_calls_left_only_threads_with_other_authors_are_read(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(around, "HISTORY", Window(calls=around.MIN_SPARE_CALLS, seconds=60))
@@ -149,7 +149,7 @@ async def test_where_few_looks_are_left_only_threads_are_looked_into_in_which_ot
         assert looks(slack) == [None, None]
 
 
-async def test_where_it_is_not_kept_who_speaks_to_others_a_thread_is_looked_into_as_long_as_may_be(
+async def test_without_stored_authors_a_thread_is_read_within_the_rate_limit(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(around, "HISTORY", Window(calls=around.MIN_SPARE_CALLS, seconds=60))

@@ -163,9 +163,7 @@ async def test_stop_stops_what_one_has_asked(slack: SlackSandbox, tmp_path: Path
         assert row.state == "cancelled"
 
 
-async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long_one_into_ones_direct_messages(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, "Blue.", "So it is. " * 500) as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         await bot.wait_for_turns(1)
@@ -201,7 +199,7 @@ async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: Slack
         assert "one" in sent.files[0].data.decode()
 
 
-async def test_a_database_that_is_away_is_told_and_the_command_is_acknowledged_all_the_same(
+async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: Any, **__: Any) -> Any:
@@ -278,7 +276,7 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         assert [row.state for row in await bot.wait_for_turns(2)] == ["done", "done"]
 
 
-async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_asked_since_and_not_heard(
+async def test_an_orphaned_reset_keeps_later_messages_that_were_not_stored(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)

@@ -23,7 +23,7 @@ def echo(asked: Any) -> str:
 
 
 @BOTH_MODES
-async def test_a_question_about_a_message_is_shown_and_answered_in_its_thread_with_the_message_as_words_of_its_author(
+async def test_a_question_about_a_message_is_answered_in_its_thread_with_its_author(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:

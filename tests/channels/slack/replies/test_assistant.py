@@ -43,7 +43,7 @@ async def test_without_prompts_nothing_is_suggested_and_what_slack_refuses_is_no
 
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
-async def test_a_thread_is_at_work_while_a_reply_grows_and_has_the_first_words_for_its_title(
+async def test_a_thread_shows_a_status_while_a_reply_grows_and_gets_a_title(
     slack: SlackSandbox, tmp_path: Path, streaming: str
 ) -> None:
     go_on = asyncio.Event()

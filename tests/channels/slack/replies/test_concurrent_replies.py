@@ -74,7 +74,7 @@ async def unsaid(_address: Address) -> None:
 
 
 @pytest.mark.parametrize("step", [0.0, 0.6], ids=["together", "in turn"])
-def test_of_fifty_replies_in_one_workspace_no_final_waits_for_a_call_and_none_is_refused(step: float) -> None:
+def test_no_final_of_fifty_replies_in_a_workspace_waits_or_gets_a_429(step: float) -> None:
     async def main() -> tuple[Workspace, list[float]]:
         web = Workspace()
         api, receipts, streams = SlackApi(web), QueuedReactions(unsaid, unsaid), StreamPolicy()

@@ -209,7 +209,7 @@ async def test_another_text_in_mid_stream_takes_the_message_over(on: Streamed) -
     on.check_complete("I may not tell. Sorry.")
 
 
-async def test_a_text_that_is_taken_back_goes_at_once_even_if_it_is_the_start_of_what_stood(on: Streamed) -> None:
+async def test_retracted_text_is_removed_at_once_even_if_the_new_text_is_its_prefix(on: Streamed) -> None:
     await on.begin()
     await on.show("Yes, and the password is hunter2")
     await on.show("Yes")

@@ -70,7 +70,7 @@ async def test_memory_state_and_files_of_a_place_stay_there(converse: Converse, 
     assert "plan.txt" not in seen
 
 
-async def test_the_search_in_the_history_finds_nothing_of_another_session_of_the_same_place(
+async def test_history_search_finds_nothing_of_other_sessions_of_the_place(
     converse: Converse,
 ) -> None:
     provider = ScriptedProvider("noted", calls("search_history", query="secret"), "nothing")

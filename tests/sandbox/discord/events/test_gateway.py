@@ -128,7 +128,7 @@ async def test_handshakes_are_refused_on_request_and_tried_again(server: Discord
     assert server.connection_count == 1
 
 
-async def test_without_the_message_content_intent_words_are_told_only_to_whom_they_are_meant_for(
+async def test_without_the_content_intent_only_addressed_messages_have_text(
     server: DiscordSandbox, connect: Connect
 ) -> None:
     bot = await connect(server, intents=intents_of())

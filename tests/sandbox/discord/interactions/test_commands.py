@@ -80,7 +80,7 @@ async def test_an_interaction_tells_languages_and_what_the_person_may_do(
 
 
 @pytest.mark.parametrize("where", ["group", "abroad"])
-async def test_where_a_person_has_installed_it_the_app_has_its_interactions_and_nothing_else(
+async def test_a_user_installed_app_gets_interactions_only(
     server: DiscordSandbox, connect: Connect, where: str
 ) -> None:
     bot = Commanded()

@@ -73,7 +73,7 @@ async def test_syncing_again_keeps_the_ids_and_replaces_the_rest(server: Discord
     assert server.commands == []
 
 
-async def test_a_deferred_ephemeral_answer_is_seen_by_one_person_first_as_thinking_then_edited(
+async def test_a_deferred_ephemeral_answer_shows_thinking_and_is_then_edited(
     server: DiscordSandbox, connect: Connect
 ) -> None:
     go_on = asyncio.Event()
