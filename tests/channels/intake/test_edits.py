@@ -56,7 +56,7 @@ async def test_an_added_mention_in_a_thread_addresses_the_bot(sandbox: Any, tmp_
             await sandbox.post_message("ada", thread, f"{talk.bot.mention} three")
             await talk.bot.wait_for_turns(2)
             said = await sandbox.post_message("grace", thread, "and two?")
-        rows = await talk.bot.database.until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
+        rows = await talk.bot.database.wait_until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
         known = len(rows) - 1
         await sandbox.edit_message("grace", said, f"and two, {talk.bot.mention}?")
         await talk.bot.wait_for_turns(known + 1)
@@ -122,7 +122,7 @@ async def test_changes_during_storing_are_applied(
         await asyncio.sleep(0.2)  # the edit arrives meanwhile
         go_on.set()
         await changing
-        rows = await talk.bot.database.until(
+        rows = await talk.bot.database.wait_until(
             talk.bot.inbox_rows,
             lambda rows: rows and (rows[0].outcome == "deleted" if deletes else said_by(rows[0]) == "two"),
         )

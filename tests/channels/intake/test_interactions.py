@@ -126,7 +126,7 @@ async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
         await talk.bot.wait_for_turns(1)
         monkeypatch.setattr(handler, "_identify", hangs)
         giving = asyncio.create_task(choose(sandbox))
-        await talk.bot.database.until(partial(rows, talk.bot), lambda found: found)
+        await talk.bot.database.wait_until(partial(rows, talk.bot), lambda found: found)
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(handler, "_identify", identify)
@@ -232,4 +232,4 @@ async def _left(
 
 async def gone(bot: Any) -> None:
     """Return whether no interaction is pending."""
-    await bot.database.until(partial(rows, bot), lambda found: not found)
+    await bot.database.wait_until(partial(rows, bot), lambda found: not found)

@@ -142,7 +142,7 @@ async def ended(talk: Talk, count: int) -> Any:
     async def here() -> list[Any]:
         return [row for row in await talk.bot.turn_rows() if place in row.session]
 
-    rows = await talk.bot.database.until(
+    rows = await talk.bot.database.wait_until(
         here, lambda rows: len(rows) == count and all(row.finished_at for row in rows), seconds=10
     )
     return rows[-1]

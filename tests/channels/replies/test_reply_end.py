@@ -47,7 +47,7 @@ async def ended(talk: Talk, count: int = 1) -> list[Any]:
 
 async def answered(talk: Talk) -> None:
     """Wait until the model has finished an answer."""
-    await talk.bot.database.until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows))
+    await talk.bot.database.wait_until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows))
 
 
 def retries(talk: Talk) -> list[bool]:

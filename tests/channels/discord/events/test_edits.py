@@ -35,7 +35,7 @@ async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
 
 
 async def until_revised(bot: Any, text: str) -> None:
-    await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].message["text"] == text)
+    await bot.database.wait_until(bot.inbox_rows, lambda rows: rows[-1].message["text"] == text)
 
 
 async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tmp_path: Path) -> None:
