@@ -13,9 +13,10 @@ _DEFAULT = Setup(
             grace: /thread last
             ada: /file b.zip @parley make me a report of Friday
             ~ There it is
+            ~ [file report.csv]
             ~ Regenerate
             ada: /press why
-            ~ made of
+            ~ How this answer was made
             =
             """,
         ),
