@@ -37,7 +37,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page as the site is to have it."""
+    """Return the Markdown of a page for the site."""
     del config, files
     up = "../" * (len(PurePosixPath(page.file.src_uri).parts) - 1)
     linked = _OUTSIDE.sub(lambda found: f"]({up}{_along(found['path'])})", markdown)
@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def _with_items(text: str) -> str:
-    """The numbered lists as Python's Markdown reads them."""
+    """Indent numbered lists as Python's Markdown expects."""
     return _NEXT_ITEM.sub(r"\1\n", _IN_ITEM.sub("    ", text))
 
 

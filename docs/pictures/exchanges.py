@@ -1,6 +1,4 @@
-"""The exchanges of the pages: each scene is played with the real bot, and what people then see is written into the
-page that has a place for it.
-"""
+"""Plays the scenes of the pages with the real bot, and writes their messages into the pages: `make docs-pictures`."""
 
 import contextlib
 import re
@@ -79,7 +77,7 @@ class _Stage:
             elif sign == "$":
                 self._lines += [f"$ {rest}", *(await self._world.bot.run(rest)).splitlines()]
             elif sign == ">":
-                self._lines += self._world.bot.told(rest)
+                self._lines += self._world.bot.find_log_lines(rest)
             else:
                 await self._types(*line.split(": ", 1))
         text = "\n".join(line.rstrip() for line in self._lines).strip("\n")
@@ -126,7 +124,7 @@ def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
 
 @asynccontextmanager
 async def _run_platforms(setup: Setup) -> AsyncIterator[World]:
-    """The platforms with the channels of the scenes, and the bot."""
+    """Run the platforms with the channels of the scenes, and the bot."""
     async with (
         SlackSandbox() as slack,
         SlackSandbox(name="Partner", primary=slack) as partner,

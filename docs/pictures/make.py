@@ -1,9 +1,7 @@
-"""Makes the pictures of a reply, as it grows in Slack and as it stands in Discord, those of the sandbox's page, those
-that are drawn from the code, the exchanges of the pages, and the terminals of those on how it
-is set up: `make docs-pictures`.
+"""Makes all pictures of the docs: `make docs-pictures`.
 
-The sandbox, its terminal and the bot are the real ones; only what the model says is scripted, so that it can be held
-where a picture is to be taken.
+They show replies in Slack and Discord, the sandbox's page, drawings from the code, and terminals. The sandbox and the
+bot are real; only the model is scripted, so that it can pause for a picture.
 """
 
 import asyncio
@@ -103,7 +101,7 @@ def having(words: str, said: Callable[[], Sequence[str]]) -> Callable[[], bool]:
 
 
 async def picture(pilot: Pilot[None]) -> str:
-    """The screen as it stands once what has happened is painted."""
+    """Return a screenshot after all changes are painted."""
     for _ in range(5):
         await pilot.pause(0.1)
     # Rich names a font that a page would have to fetch from elsewhere; what is there does as well.
@@ -112,7 +110,7 @@ async def picture(pilot: Pilot[None]) -> str:
 
 
 def moving(pictures: Sequence[str]) -> str:
-    """The pictures one after the other, for ever; where nothing moves, the last one stands."""
+    """Write an animation that loops, or stops at its last picture if motion is reduced."""
     found = re.search(r'viewBox="([^"]+)"', pictures[0])
     assert found is not None
     share = 100 / len(pictures)

@@ -122,7 +122,7 @@ async def main() -> None:
 
 
 async def _reset(page: Page) -> None:
-    """A conversation that is started over, as it is told and with what was forgotten still to be read."""
+    """Take the picture of a reset conversation, with its old messages above."""
     await page.emulate_media(color_scheme="light")
     told = page.locator("#discord .message")
     before = await told.count()
@@ -168,7 +168,7 @@ async def _take(page: Page, name: str, clip: FloatRect | None = None) -> None:
 
 @asynccontextmanager
 async def _sandbox(answer: Callable[[ReceivedRequest], Turn]) -> AsyncIterator[str]:
-    """The sandbox in a folder of its own, with that model; the address of its page."""
+    """Run the sandbox with that model in a folder of its own, and yield the URL of its page."""
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     def say(line: str) -> None:

@@ -88,7 +88,7 @@ async def main() -> None:
 
 
 def _with(text: str, found: re.Match[str]) -> str:
-    """A place of the page, with what was said."""
+    """Return a section of the page with its terminal session."""
     return f"{found['begin']}{text}{found['end']}"
 
 

@@ -52,7 +52,7 @@ class Bot:
                 sys.executable, "-m", "bot", "run", cwd=self._folder, env=self._environment, stdout=log, stderr=log
             )
         async with asyncio.timeout(BEGIN_WITHIN):
-            while "ready" not in self.told("ready"):  # noqa: ASYNC110 - it is another process that writes it
+            while "ready" not in self.find_log_lines("ready"):  # noqa: ASYNC110 - it is another process that writes it
                 await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
@@ -70,14 +70,14 @@ class Bot:
         said, _ = await process.communicate()
         return said.decode()
 
-    def told(self, words: str) -> list[str]:
-        """The lines of its log that have these words, without time and place."""
+    def find_log_lines(self, words: str) -> list[str]:
+        """Return the log lines that contain this text, without time and logger."""
         return [_HEAD.sub("", line) for line in self._log.read_text().splitlines() if words in _HEAD.sub("", line)]
 
     @property
     def address(self) -> str:
         """The base URL of its HTTP server."""
-        (line,) = self.told("/healthz")
+        (line,) = self.find_log_lines("/healthz")
         return f"http://127.0.0.1:{line.partition('at port ')[2].split()[0]}"
 
 
@@ -89,7 +89,7 @@ async def bot(
     files: Mapping[str, str] | None = None,
     **settings: str,
 ) -> AsyncIterator[Bot]:
-    """The bot, connected to both, in a folder of its own that holds these files."""
+    """Run the bot on both platforms, in a folder of its own with these files."""
     address = "https://your-bot.example.com" if settings.get("SLACK_MODE") == "http" else ""
     slack.install(manifest(prompts=DEFAULT_PROMPTS, address=address))
     with tempfile.TemporaryDirectory() as folder:

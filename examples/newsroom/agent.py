@@ -6,7 +6,7 @@ STORIES = {"harbour": "The harbour opens on Monday.", "museum": "The museum is c
 
 
 def look_up(topic: str) -> dict[str, str]:
-    """What is known about a topic.
+    """Return the facts about a topic.
 
     Args:
         topic: one word.

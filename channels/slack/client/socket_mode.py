@@ -38,7 +38,7 @@ class SocketMode:
 
     def __init__(self, app: AsyncApp, app_token: str, *, count: int, on_reconnect: Callable[[float], None]) -> None:
         self._connections = [
-            SocketConnection(app, app_token, on_reconnect=lambda: on_reconnect(self.heard_at)) for _ in range(count)
+            SocketModeConnection(app, app_token, on_reconnect=lambda: on_reconnect(self.heard_at)) for _ in range(count)
         ]
 
     @property
@@ -58,7 +58,7 @@ class SocketMode:
         await asyncio.gather(*(connection.close() for connection in self._connections))
 
 
-class SocketConnection:
+class SocketModeConnection:
     """One connection of an app, which reconnects after failures.
 
     Args:

@@ -10,20 +10,20 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.client.socket_mode import SocketConnection, SocketMode
+from channels.slack.client.socket_mode import SocketMode, SocketModeConnection
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 from tests.channels.wiring import wait_until
 
 
 @pytest.fixture
-async def socket(slack: SlackSandbox, web: AsyncWebClient) -> AsyncIterator[SocketConnection]:
+async def socket(slack: SlackSandbox, web: AsyncWebClient) -> AsyncIterator[SocketModeConnection]:
     app = AsyncApp(client=web)
 
     @app.event("message")
     async def hear(body: dict[str, Any]) -> None: ...
 
-    socket = SocketConnection(app, slack.app_token, on_reconnect=lambda: None)
+    socket = SocketModeConnection(app, slack.app_token, on_reconnect=lambda: None)
     yield socket
     await socket.close()
 
@@ -33,7 +33,7 @@ def opened(slack: SlackSandbox) -> int:
 
 
 async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(
-    slack: SlackSandbox, socket: SocketConnection
+    slack: SlackSandbox, socket: SocketModeConnection
 ) -> None:
     slack.faults.refuse_handshakes(2)
     await socket.open()
@@ -42,7 +42,7 @@ async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(
 
 
 async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(
-    slack: SlackSandbox, socket: SocketConnection
+    slack: SlackSandbox, socket: SocketModeConnection
 ) -> None:
     await socket.open()
     await slack.wait_until_connected()
@@ -54,7 +54,7 @@ async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(
     await slack.wait_for(lambda: slack.envelopes[-1].acknowledged_at)
 
 
-async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket: SocketConnection) -> None:
+async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket: SocketModeConnection) -> None:
     await socket.open()
     await slack.wait_until_connected()
     await slack.refresh_sockets()
@@ -79,7 +79,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
         return BoltResponse(status=200)
 
     for expected in ("taken", "given up"):
-        socket = SocketConnection(app, slack.app_token, on_reconnect=lambda: None)
+        socket = SocketModeConnection(app, slack.app_token, on_reconnect=lambda: None)
         await socket.open()
         await slack.wait_until_connected()
         await slack.post_message("ada", "general", "one moment")
@@ -97,7 +97,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
 
 
 async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
-    slack: SlackSandbox, socket: SocketConnection, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSandbox, socket: SocketModeConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT", 0.05)
     released = asyncio.Event()
