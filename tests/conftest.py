@@ -20,19 +20,19 @@ from hypothesis import settings
 from sandbox.postgres import PostgresSandbox
 from tests.fixtures import empty_databases as tables
 from tests.processes import shared_setup as once
-from tests.processes.fork_server import Zygote, begun
+from tests.processes.fork_server import ForkServer, begun
 
 gc.disable()  # until collection ends: it releases no memory
 
 #: Python's default thresholds of the garbage collector.
 THRESHOLDS = gc.get_threshold()
 
-#: Mould of the unchanged program, and the running zygotes.
-MOULD = "tests.processes.fork_main"
-MOULDS = (MOULD, "tests.chaos.fork_main")
+#: Forked module of the unchanged program, and the running fork servers.
+FORKED_MODULE = "tests.processes.fork_main"
+FORKED_MODULES = (FORKED_MODULE, "tests.chaos.fork_main")
 
-#: Folders of the zygotes that xdist workers share, by mould.
-ZYGOTES = pytest.StashKey[dict[str, str]]()
+#: Folders of the fork servers that xdist workers share, by module.
+FORK_SERVERS = pytest.StashKey[dict[str, str]]()
 
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
@@ -119,36 +119,38 @@ def postgres(postgres_url: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Share the zygotes among xdist workers; the first user of each warms it up."""
+    """Share the fork servers among xdist workers; the first user of each warms it up."""
     config: pytest.Config = node.config
-    if ZYGOTES not in config.stash:
+    if FORK_SERVERS not in config.stash:
         stack = ExitStack()
         config.add_cleanup(stack.close)
-        config.stash[ZYGOTES] = {mould: str(stack.enter_context(begun(mould)).folder) for mould in MOULDS}
-    node.workerinput["zygotes"] = config.stash[ZYGOTES]
+        config.stash[FORK_SERVERS] = {
+            module: str(stack.enter_context(begun(module)).folder) for module in FORKED_MODULES
+        }
+    node.workerinput["fork_servers"] = config.stash[FORK_SERVERS]
 
 
 @contextmanager
-def zygote_of(config: pytest.Config, mould: str) -> Iterator[Zygote]:
-    """Return the zygote of a mould: the shared one, or one of this process."""
-    shared = getattr(config, "workerinput", {}).get("zygotes")
-    with nullcontext(Zygote(Path(shared[mould]))) if shared else begun(mould) as zygote:
-        zygote.warm()
-        yield zygote
+def run_fork_server(config: pytest.Config, module: str) -> Iterator[ForkServer]:
+    """Return the fork server of a module: the shared one, or one of this process."""
+    shared = getattr(config, "workerinput", {}).get("fork_servers")
+    with nullcontext(ForkServer(Path(shared[module]))) if shared else begun(module) as fork_server:
+        fork_server.warm()
+        yield fork_server
 
 
 @pytest.fixture(scope="session")
-def zygote(pytestconfig: pytest.Config) -> Iterator[Zygote]:
-    """Return the zygote that forks programs: their imports take seconds."""
-    with zygote_of(pytestconfig, MOULD) as process:
+def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
+    """Return the fork server that forks programs: their imports take seconds."""
+    with run_fork_server(pytestconfig, FORKED_MODULE) as process:
         yield process
 
 
 @pytest.fixture
-def python(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> Path:
+def python(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Replace `python` and `sys.executable` with a client that forks processes."""
-    monkeypatch.setattr(sys, "executable", str(zygote.python))
-    return zygote.python
+    monkeypatch.setattr(sys, "executable", str(fork_server.python))
+    return fork_server.python
 
 
 @pytest.fixture

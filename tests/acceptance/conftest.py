@@ -16,11 +16,11 @@ from sandbox.discord import DiscordSandbox
 from sandbox.environment import clean_environment
 from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
-from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
-from tests.processes.fork_server import Zygote
+from tests.acceptance.platforms import BotMessage, Discord, Platform, Slack, Talk
+from tests.processes.fork_server import ForkServer
 
 
-class Running(Protocol):
+class RunningProcess(Protocol):
     """A process."""
 
     @property
@@ -38,28 +38,28 @@ class Program:
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
-        self.logs = folder / "bot.log"
+        self.log_file = folder / "bot.log"
         self.settings = settings
-        self._process: Running | None = None
+        self._process: RunningProcess | None = None
         self._ending: asyncio.Task[int] | None = None
-        self._before = 0
+        self._log_offset = 0
 
     @property
     def log(self) -> str:
-        return self.logs.read_text(errors="replace") if self.logs.exists() else ""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     async def start(self, command: str = "run", *, typed: str = "") -> None:
-        self._before = len(self.log)
-        self._process = await self._begin(command, typed)
+        self._log_offset = len(self.log)
+        self._process = await self._start_process(command, typed)
         self._ending = asyncio.create_task(self._process.end())
 
-    async def _begin(self, command: str, typed: str) -> Running:
+    async def _start_process(self, command: str, typed: str) -> RunningProcess:
         """Start the process."""
-        with self.logs.open("ab") as log:
+        with self.log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "bot", *command.split()),
                 cwd=self.folder,
@@ -71,32 +71,32 @@ class Program:
         assert process.stdin is not None
         process.stdin.write(typed.encode())
         process.stdin.close()
-        return Started(process)
+        return SpawnedProcess(process)
 
-    async def ready(self, *, within: float = 100) -> None:
+    async def wait_until_ready(self, *, within: float = 100) -> None:
         """Wait until the process reports that it is ready."""
         async with asyncio.timeout(within):
-            while "bot.app: ready" not in self.log[self._before :]:  # noqa: ASYNC110 - a file tells nobody
+            while "bot.app: ready" not in self.log[self._log_offset :]:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
 
-    async def end(self, number: int = signal.SIGTERM, *, within: float = 60) -> int:
+    async def stop(self, number: int = signal.SIGTERM, *, within: float = 60) -> int:
         """Send a signal, wait for the exit, and return the exit code."""
         assert self._process is not None
         assert self._ending is not None
         if not self._ending.done():
             self._process.signal(number)
-        return await self.wait(within=within)
+        return await self.wait_for_exit(within=within)
 
-    async def wait(self, *, within: float = 60) -> int:
+    async def wait_for_exit(self, *, within: float = 60) -> int:
         """Wait until the process exits, and return the exit code."""
         assert self._ending is not None
         return await asyncio.wait_for(asyncio.shield(self._ending), within)
 
-    async def finish(self, command: str, *, typed: str = "", within: float = 60) -> tuple[int, str]:
+    async def run_command(self, command: str, *, typed: str = "", within: float = 60) -> tuple[int, str]:
         """Run a command, and return its exit code and output."""
         await self.start(command, typed=typed)
         try:
-            return await self.wait(within=within), self.log
+            return await self.wait_for_exit(within=within), self.log
         finally:
             await self.aclose()
 
@@ -107,7 +107,7 @@ class Program:
             await asyncio.wait([self._ending])
 
 
-class Started:
+class SpawnedProcess:
     """Process that starts with its own imports."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -128,19 +128,19 @@ class Started:
             self._process.kill()
 
 
-class Forked(Program):
+class ForkedProgram(Program):
     """Process that is forked with all imports done: see `tests.processes.fork_server`."""
 
-    def __init__(self, zygote: Zygote, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, fork_server: ForkServer, folder: Path, settings: Mapping[str, str]) -> None:
         super().__init__(folder, settings)
-        self._zygote = zygote
+        self._fork_server = fork_server
 
-    async def _begin(self, command: str, typed: str) -> Running:
-        order = {"folder": str(self.folder), "log": str(self.logs), "settings": dict(self.settings)}
-        return await self._zygote.live(command=command, typed=typed, **order)
+    async def _start_process(self, command: str, typed: str) -> RunningProcess:
+        order = {"folder": str(self.folder), "log": str(self.log_file), "settings": dict(self.settings)}
+        return await self._fork_server.live(command=command, typed=typed, **order)
 
 
-class Bot:
+class AcceptanceBot:
     """Bot on its platforms, with a scripted model.
 
     Attributes:
@@ -150,32 +150,32 @@ class Bot:
     def __init__(self, program: Program, platforms: Sequence[Platform]) -> None:
         self.program = program
         self.platforms = platforms
-        self.answer: Callable[[ReceivedRequest], Turn] = _nothing
+        self.answer: Callable[[ReceivedRequest], Turn] = _unscripted_answer
 
     async def start(self) -> None:
         await self.program.start()
-        await self.connected()
+        await self.wait_until_connected()
 
-    async def connected(self) -> None:
+    async def wait_until_connected(self) -> None:
         try:
-            await self.program.ready()
+            await self.program.wait_until_ready()
             for platform in self.platforms:
                 await platform.wait_for(partial(_is_connected, platform), timeout=60)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.program.log}") from None
 
-    async def disconnected(self) -> None:
+    async def wait_until_disconnected(self) -> None:
         for platform in self.platforms:
-            await platform.wait_for(partial(_is_gone, platform), timeout=60)
+            await platform.wait_for(partial(_is_disconnected, platform), timeout=60)
 
-    async def everywhere(self, scenario: Callable[[Platform], Awaitable[None]]) -> None:
+    async def run_on_all_platforms(self, scenario: Callable[[Platform], Awaitable[None]]) -> None:
         """Play a scenario on all platforms concurrently."""
         await asyncio.gather(*map(scenario, self.platforms))
 
-    async def reply(self, platform: Platform, talk: Talk, is_it: Callable[[str], bool]) -> Shown:
+    async def wait_for_reply(self, platform: Platform, talk: Talk, is_it: Callable[[str], bool]) -> BotMessage:
         """Wait until the newest reply satisfies a condition, and return it."""
 
-        def found() -> Shown | None:
+        def found() -> BotMessage | None:
             replies = talk.replies()
             return replies[-1] if replies and is_it(replies[-1].text) else None
 
@@ -186,28 +186,28 @@ class Bot:
         assert shown is not None
         return shown
 
-    async def ask(self, platform: Platform, talk: Talk, text: str, says: str, *, user: str = "ada") -> Shown:
+    async def ask(self, platform: Platform, talk: Talk, text: str, says: str, *, user: str = "ada") -> BotMessage:
         """Send `text` to the bot and wait until its reply is `says`."""
         before = len(talk.replies())
         await talk.say(text, user=user)
         await platform.wait_for(lambda: len(talk.replies()) > before, timeout=60)
-        return await self.reply(platform, talk, lambda shown: shown == says)
+        return await self.wait_for_reply(platform, talk, lambda shown: shown == says)
 
 
 def _is_connected(platform: Platform) -> bool:
     return platform.is_connected
 
 
-def _is_gone(platform: Platform) -> bool:
+def _is_disconnected(platform: Platform) -> bool:
     return not platform.is_connected
 
 
-def _nothing(_asked: ReceivedRequest) -> Turn:
+def _unscripted_answer(_asked: ReceivedRequest) -> Turn:
     return Fail(400, "no test has told the model what to say")
 
 
-Start = Callable[..., Awaitable[Bot]]
-With = Callable[[Mapping[str, str]], Program]
+StartBot = Callable[..., Awaitable[AcceptanceBot]]
+MakeProgram = Callable[[Mapping[str, str]], Program]
 
 
 @pytest.fixture
@@ -223,46 +223,48 @@ async def discord() -> AsyncIterator[DiscordSandbox]:
 
 
 @pytest.fixture
-def program(zygote: Zygote, tmp_path: Path) -> With:
+def program(fork_server: ForkServer, tmp_path: Path) -> MakeProgram:
     """Return a program with the settings of both platforms."""
-    return partial(Forked, zygote, tmp_path)
+    return partial(ForkedProgram, fork_server, tmp_path)
 
 
-async def _started(
+async def _start_bot(
     stack: AsyncExitStack,
-    zygote: Zygote,
+    fork_server: ForkServer,
     folder: Path,
     platforms: Sequence[Platform],
     settings: Mapping[str, str],
-) -> Bot:
+) -> AcceptanceBot:
     def answer(asked: ReceivedRequest) -> Turn:
         return bot.answer(asked)
 
     model = await stack.enter_async_context(ScriptedOpenAI(answer))
     places = {name: value for platform in platforms for name, value in platform.settings.items()}
     scripted = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
-    bot = Bot(Forked(zygote, folder, {**places, **scripted, **settings}), platforms)
+    bot = AcceptanceBot(ForkedProgram(fork_server, folder, {**places, **scripted, **settings}), platforms)
     stack.push_async_callback(bot.program.aclose)
     await bot.start()
     return bot
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def everyday(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bot]:
+async def shared_bot(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AcceptanceBot]:
     """Return one bot on both platforms for all scenarios that do not stop it."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(SlackSandbox())
         discord = await stack.enter_async_context(DiscordSandbox())
         folder = tmp_path_factory.mktemp("bot")
-        yield await _started(stack, zygote, folder, [Slack(slack), Discord(discord)], {})
+        yield await _start_bot(stack, fork_server, folder, [Slack(slack), Discord(discord)], {})
 
 
 @pytest.fixture
-async def start(zygote: Zygote, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path) -> AsyncIterator[Start]:
+async def start(
+    fork_server: ForkServer, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
+) -> AsyncIterator[StartBot]:
     """Return a function that starts a bot on both platforms for one scenario."""
     async with AsyncExitStack() as stack:
 
-        async def begin(*, folder: Path = tmp_path, **settings: str) -> Bot:
-            return await _started(stack, zygote, folder, [Slack(slack), Discord(discord)], settings)
+        async def begin(*, folder: Path = tmp_path, **settings: str) -> AcceptanceBot:
+            return await _start_bot(stack, fork_server, folder, [Slack(slack), Discord(discord)], settings)
 
         yield begin

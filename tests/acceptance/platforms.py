@@ -21,7 +21,7 @@ CONTENT = b"This is in the file."
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class BotMessage:
     """Message of the bot: the text of each version, and the users that they pinged."""
 
     versions: tuple[str, ...]
@@ -44,16 +44,16 @@ class Talk(Protocol):
     async def reset(self) -> str:
         """Run the reset command, and return its private answer."""
 
-    def replies(self) -> list[Shown]:
+    def replies(self) -> list[BotMessage]:
         """Return the bot's messages here, oldest first."""
 
-    def labels(self) -> list[str]:
+    def button_labels(self) -> list[str]:
         """Return the labels of the buttons under the newest reply."""
 
     async def press(self, label: str) -> bool:
         """Press a button on the newest reply that has it; return whether the bot acknowledged it."""
 
-    def receipts(self) -> int:
+    def count_reactions(self) -> int:
         """Return the number of reactions on the messages."""
 
 
@@ -69,20 +69,20 @@ class Platform(Protocol):
 
     def mention(self, user: str) -> str: ...
 
-    def talk(self) -> Talk:
+    def start_conversation(self) -> Talk:
         """Begin a conversation in a channel."""
 
-    def direct(self, user: str) -> Talk:
+    def start_dm(self, user: str) -> Talk:
         """Begin a conversation in direct messages."""
 
-    async def thread(self) -> Talk:
+    async def start_thread(self) -> Talk:
         """Begin a conversation in a thread."""
 
-    async def noise(self) -> None:
+    async def send_unrelated_messages(self) -> None:
         """Send messages that are not for the bot."""
 
     @property
-    def said_by_the_bot(self) -> int:
+    def bot_message_count(self) -> int:
         """Return the number of messages that the bot has posted."""
 
     @property
@@ -122,20 +122,20 @@ class SlackTalk:
             await self._slack.wait_for(lambda: not told.buttons)
         return told.text
 
-    def replies(self) -> list[Shown]:
-        return [_shown(message) for message in self._own()]
+    def replies(self) -> list[BotMessage]:
+        return [_bot_message(message) for message in self._bot_messages()]
 
-    def labels(self) -> list[str]:
-        return list(self._own()[-1].buttons)
+    def button_labels(self) -> list[str]:
+        return list(self._bot_messages()[-1].buttons)
 
     async def press(self, label: str) -> bool:
-        message, action = await wait_for_button(self._slack, label, self._own)
+        message, action = await wait_for_button(self._slack, label, self._bot_messages)
         return await self._slack.click_button("ada", message, action)
 
-    def receipts(self) -> int:
+    def count_reactions(self) -> int:
         return sum(len(message.reactions) for message in self._thread())
 
-    def _own(self) -> list[SlackMessage]:
+    def _bot_messages(self) -> list[SlackMessage]:
         return [message for message in self._thread() if message.user == self._slack.bot_user_id]
 
     def _thread(self) -> list[SlackMessage]:
@@ -161,17 +161,17 @@ class Slack:
     def mention(self, user: str) -> str:
         return f"<@{self.sandbox.people[user].id}>"
 
-    def talk(self) -> SlackTalk:
+    def start_conversation(self) -> SlackTalk:
         """Begin a thread in a new channel, so that conversations share no rate limits."""
         return SlackTalk(self.sandbox, self.sandbox.add_channel(f"talk-{next(_numbers)}").id)
 
-    def direct(self, user: str) -> SlackTalk:
+    def start_dm(self, user: str) -> SlackTalk:
         return SlackTalk(self.sandbox, self.sandbox.open_dm(user).id, direct=True)
 
-    async def thread(self) -> SlackTalk:
-        return self.talk()
+    async def start_thread(self) -> SlackTalk:
+        return self.start_conversation()
 
-    async def noise(self) -> None:
+    async def send_unrelated_messages(self) -> None:
         slack, mention = self.sandbox, f"<@{self.sandbox.bot_user_id}>"
         said = await slack.post_message("ada", "general", "good morning")
         await slack.post_message("grace", "general", "morning", thread_ts=said.ts)
@@ -179,7 +179,7 @@ class Slack:
         await slack.edit_message("ada", said, "good morning, all")
 
     @property
-    def said_by_the_bot(self) -> int:
+    def bot_message_count(self) -> int:
         return sum(call.method in ("chat.postMessage", "chat.startStream") for call in self.sandbox.calls)
 
     @property
@@ -208,25 +208,25 @@ class DiscordTalk:
         assert seen[0].ephemeral_to == self._discord.people["ada"]
         return seen[0].text
 
-    def replies(self) -> list[Shown]:
-        return [_shown(message) for message in self._own()]
+    def replies(self) -> list[BotMessage]:
+        return [_bot_message(message) for message in self._bot_messages()]
 
-    def labels(self) -> list[str]:
-        return list(self._own()[-1].buttons)
+    def button_labels(self) -> list[str]:
+        return list(self._bot_messages()[-1].buttons)
 
     async def press(self, label: str) -> bool:
-        message, action = await wait_for_button(self._discord, label, self._own)
+        message, action = await wait_for_button(self._discord, label, self._bot_messages)
         seen = await self._discord.click_button("ada", message, action)
         return all(told.author.id == self._discord.bot_id for told in seen)
 
-    def receipts(self) -> int:
+    def count_reactions(self) -> int:
         return sum(len(message.reactions) for message in self._discord.messages(self._place))
 
     @property
     def _mention(self) -> str:
         return "" if self._place.is_dm else f"<@{self._discord.bot_id}> "
 
-    def _own(self) -> list[DiscordMessage]:
+    def _bot_messages(self) -> list[DiscordMessage]:
         return [
             message
             for message in self._discord.messages(self._place)
@@ -248,17 +248,17 @@ class Discord:
     def mention(self, user: str) -> str:
         return f"<@{self.sandbox.people[user].id}>"
 
-    def talk(self) -> DiscordTalk:
+    def start_conversation(self) -> DiscordTalk:
         return DiscordTalk(self.sandbox, self.sandbox.add_channel(f"talk-{next(_numbers)}"))
 
-    def direct(self, user: str) -> DiscordTalk:
+    def start_dm(self, user: str) -> DiscordTalk:
         return DiscordTalk(self.sandbox, self.sandbox.open_dm(user))
 
-    async def thread(self) -> DiscordTalk:
+    async def start_thread(self) -> DiscordTalk:
         root = await self.sandbox.post_message("ada", "general", "a root")
         return DiscordTalk(self.sandbox, await self.sandbox.start_thread("ada", root, f"thread {next(_numbers)}"))
 
-    async def noise(self) -> None:
+    async def send_unrelated_messages(self) -> None:
         discord, mention = self.sandbox, f"<@{self.sandbox.bot_id}>"
         said = await discord.post_message("ada", "general", "good morning")
         await discord.post_message("grace", "general", "morning", reply_to=said)
@@ -270,7 +270,7 @@ class Discord:
         await discord.start_forum_post("ada", "ideas", f"post {next(_numbers)}", "what if")
 
     @property
-    def said_by_the_bot(self) -> int:
+    def bot_message_count(self) -> int:
         return sum(call.route == "POST /channels/{channel}/messages" for call in self.sandbox.calls)
 
     @property
@@ -278,12 +278,12 @@ class Discord:
         return bool(self.sandbox.connection_count)
 
 
-def _shown(message: SlackMessage | DiscordMessage) -> Shown:
+def _bot_message(message: SlackMessage | DiscordMessage) -> BotMessage:
     pings = frozenset[str]().union(*(version.pings for version in message.versions))
-    return Shown(tuple(map(_read, message.versions)), pings)
+    return BotMessage(tuple(map(_visible_text, message.versions)), pings)
 
 
-def _read(version: SlackVersion | DiscordVersion) -> str:
+def _visible_text(version: SlackVersion | DiscordVersion) -> str:
     """Return the visible text of a version; for a stream without text, that of its card."""
     if isinstance(version, SlackVersion) and version.tasks and not version.text:
         return version.tasks[-1].title

@@ -6,7 +6,7 @@ from typing import Any
 
 from channels.i18n import messages as words
 from sandbox.models import CallTool, ReceivedRequest, Say, Turn
-from tests.acceptance.conftest import Start
+from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 
 FILE = """
@@ -42,7 +42,7 @@ def answer(asked: ReceivedRequest) -> Turn:
     return Say(f"I am {who}, and heard {', '.join(seen) or 'nobody'}.")
 
 
-async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start: Start, tmp_path: Path) -> None:
+async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start: StartBot, tmp_path: Path) -> None:
     (tmp_path / "sky").mkdir()
     (tmp_path / "sky" / "agent.py").write_text(SKY)
     (tmp_path / "agents.toml").write_text(FILE)
@@ -51,37 +51,37 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
 
     async def scenario(platform: Platform) -> None:
         say = words.ENGLISH
-        talk = platform.talk()
+        talk = platform.start_conversation()
         await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard nobody.")
         await talk.say("agent")
-        told = await bot.reply(platform, talk, lambda text: "`desk`" in text)
+        told = await bot.wait_for_reply(platform, talk, lambda text: "`desk`" in text)
         assert "`weather`: Knows the weather." in told.text
         assert "payroll" not in told.text
         await bot.ask(platform, talk, "agent weather", say(words.AGENT_CHANGED, agent="weather"))
         await bot.ask(platform, talk, "Who is it?", "I am the sky, and heard the desk.")
         await bot.ask(platform, talk, "And now?", "I am the sky, and heard the desk, the sky.")
         await talk.say("status")
-        await bot.reply(platform, talk, lambda text: "Agent: `weather`" in text)
+        await bot.wait_for_reply(platform, talk, lambda text: "Agent: `weather`" in text)
         for wrong in ("payroll", "../sky", "nobody"):
             await talk.say(f"agent {wrong}")
-            await bot.reply(platform, talk, lambda text, wrong=wrong: f"No agent `{wrong}`" in text)  # type: ignore[misc]
+            await bot.wait_for_reply(platform, talk, lambda text, wrong=wrong: f"No agent `{wrong}`" in text)  # type: ignore[misc]
         await bot.ask(platform, talk, "agent desk", say(words.AGENT_CHANGED, agent="desk"))
         await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard the desk, the sky.")
         await talk.say("export")
         await platform.wait_for(lambda: "## sky (weather), " in exported(platform))
         assert "## desk, " in exported(platform)
 
-    await bot.everywhere(scenario)
-    assert await bot.program.end() == 0
+    await bot.run_on_all_platforms(scenario)
+    assert await bot.program.stop() == 0
     places = "".join(f'{place(platform)} = "payroll"\n' for platform in bot.platforms)
     (tmp_path / "agents.toml").write_text(FILE + f"choose = []\n[places]\n{places}")
     await bot.start()
 
     async def place_has_its_own(platform: Platform) -> None:
-        await bot.ask(platform, platform.talk(), "Who is it?", "I am payroll, and heard nobody.")
+        await bot.ask(platform, platform.start_conversation(), "Who is it?", "I am payroll, and heard nobody.")
 
-    await bot.everywhere(place_has_its_own)
-    assert await bot.program.end() == 0
+    await bot.run_on_all_platforms(place_has_its_own)
+    assert await bot.program.stop() == 0
     assert "Traceback" not in bot.program.log
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from channels.i18n import messages as words
 from sandbox.models import CallTool, Fail, ReceivedRequest, Say, Turn
-from tests.acceptance.conftest import Bot
+from tests.acceptance.conftest import AcceptanceBot
 from tests.acceptance.platforms import Platform
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -23,20 +23,20 @@ def memory(asked: ReceivedRequest) -> Turn:
 
 
 @pytest.fixture
-def bot(everyday: Bot) -> Iterator[Bot]:
-    answer = everyday.answer
-    yield everyday
-    everyday.answer = answer
+def bot(shared_bot: AcceptanceBot) -> Iterator[AcceptanceBot]:
+    answer = shared_bot.answer
+    yield shared_bot
+    shared_bot.answer = answer
 
 
 @pytest.fixture(params=["slack", "discord"])
-def platform(request: pytest.FixtureRequest, everyday: Bot) -> Platform:
-    return next(platform for platform in everyday.platforms if platform.name == request.param)
+def platform(request: pytest.FixtureRequest, shared_bot: AcceptanceBot) -> Platform:
+    return next(platform for platform in shared_bot.platforms if platform.name == request.param)
 
 
-async def test_a_mention_is_answered_by_a_growing_reply(bot: Bot, platform: Platform) -> None:
+async def test_a_mention_is_answered_by_a_growing_reply(bot: AcceptanceBot, platform: Platform) -> None:
     bot.answer = lambda _asked: Say("The quick brown fox jumps over the lazy dog.", pieces=20, pace=0.2)
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await bot.ask(platform, talk, "say it", "The quick brown fox jumps over the lazy dog.")
 
     (reply,) = talk.replies()
@@ -45,51 +45,53 @@ async def test_a_mention_is_answered_by_a_growing_reply(bot: Bot, platform: Plat
     assert all(later.startswith(earlier) for earlier, later in pairwise(reply.versions[1:]))
 
 
-async def test_a_direct_message_is_answered(bot: Bot, platform: Platform) -> None:
+async def test_a_direct_message_is_answered(bot: AcceptanceBot, platform: Platform) -> None:
     bot.answer = lambda asked: f"You said: {asked.text}"
-    await bot.ask(platform, platform.direct("ada"), "hi", "You said: hi")
+    await bot.ask(platform, platform.start_dm("ada"), "hi", "You said: hi")
 
 
-async def test_a_thread_with_the_bot_needs_no_further_mention(bot: Bot, platform: Platform) -> None:
+async def test_a_thread_with_the_bot_needs_no_further_mention(bot: AcceptanceBot, platform: Platform) -> None:
     bot.answer = memory
-    thread = await platform.thread()
+    thread = await platform.start_thread()
     await bot.ask(platform, thread, "remember red", "Noted.")
     await thread.say("what do you know?", called=False)
-    await bot.reply(platform, thread, lambda text: text == "I know: red")
+    await bot.wait_for_reply(platform, thread, lambda text: text == "I know: red")
 
 
-async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(bot: Bot, platform: Platform) -> None:
+async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(
+    bot: AcceptanceBot, platform: Platform
+) -> None:
     bot.answer = lambda asked: f"{asked.text.rpartition(': ')[2]}!"
-    thread = await platform.thread()
+    thread = await platform.start_thread()
     await bot.ask(platform, thread, "one", "one!")
     await thread.say("two", called=False)
-    await bot.reply(platform, thread, lambda text: text == "two!")
+    await bot.wait_for_reply(platform, thread, lambda text: text == "two!")
     await thread.say("lunch?", user="grace", called=False)
     await thread.say("yes, at noon", called=False)  # to Grace
     await bot.ask(platform, thread, "three", "three!", user="grace")
     await thread.say("four", user="grace", called=False)
-    await bot.reply(platform, thread, lambda text: text == "four!")
+    await bot.wait_for_reply(platform, thread, lambda text: text == "four!")
     await bot.ask(platform, thread, "mute", words.MUTED)
     await thread.say("all by myself", called=False)
     await bot.ask(platform, thread, "five", "five!")
     await bot.ask(platform, thread, "listen", words.UNMUTED)
     await thread.say("six", called=False)
-    await bot.reply(platform, thread, lambda text: text == "six!")
+    await bot.wait_for_reply(platform, thread, lambda text: text == "six!")
     said = [reply.text for reply in thread.replies()]
     assert said == ["one!", "two!", "three!", "four!", words.MUTED, "five!", words.UNMUTED, "six!"]
 
 
-async def test_messages_without_a_mention_start_no_turn(bot: Bot, platform: Platform) -> None:
+async def test_messages_without_a_mention_start_no_turn(bot: AcceptanceBot, platform: Platform) -> None:
     bot.answer = lambda _asked: "Yes?"
-    before = platform.said_by_the_bot
-    await platform.noise()
-    await bot.ask(platform, platform.talk(), "are you there?", "Yes?")
-    assert platform.said_by_the_bot == before + 1
+    before = platform.bot_message_count
+    await platform.send_unrelated_messages()
+    await bot.ask(platform, platform.start_conversation(), "are you there?", "Yes?")
+    assert platform.bot_message_count == before + 1
 
 
-async def test_a_reset_clears_the_history_of_one_session_only(bot: Bot, platform: Platform) -> None:
+async def test_a_reset_clears_the_history_of_one_session_only(bot: AcceptanceBot, platform: Platform) -> None:
     bot.answer = memory
-    first, second, third = platform.talk(), platform.talk(), await platform.thread()
+    first, second, third = platform.start_conversation(), platform.start_conversation(), await platform.start_thread()
     await bot.ask(platform, first, "remember red", "Noted.")
     await bot.ask(platform, second, "remember blue", "Noted.", user="grace")
     await bot.ask(platform, third, "remember green", "Noted.")
@@ -101,7 +103,9 @@ async def test_a_reset_clears_the_history_of_one_session_only(bot: Bot, platform
     await bot.ask(platform, second, "what do you know", "I know: blue")
 
 
-async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(bot: Bot, platform: Platform) -> None:
+async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
+    bot: AcceptanceBot, platform: Platform
+) -> None:
     steps = [f"Step {number}: " + " ".join(f"w{number}.{word}" for word in range(66)) for number in (1, 2, 3)]
 
     def script(asked: ReceivedRequest) -> Turn:
@@ -110,34 +114,36 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(bot: 
         return [said, CallTool("current_time", {"timezone": "UTC"}, id=f"call_{done}")] if done < 2 else [said]
 
     bot.answer = script
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await bot.ask(platform, talk, "work", "\n\n".join(steps))
     assert len(talk.replies()) == 1
 
 
-async def test_messages_sent_during_a_turn_share_the_next_turn(bot: Bot, platform: Platform) -> None:
+async def test_messages_sent_during_a_turn_share_the_next_turn(bot: AcceptanceBot, platform: Platform) -> None:
     def script(asked: ReceivedRequest) -> Turn:
         said = [line.rpartition(" ")[2] for line in asked.text.splitlines() if line]
         return Say(f"Re: {', '.join(said)}", pieces=4, pace=0.1)
 
     bot.answer = script
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await talk.say("one")
     await platform.wait_for(talk.replies)
     for text in ("two", "three"):
         await talk.say(text)
-    await platform.wait_for(lambda: talk.receipts() == 2)
-    await bot.reply(platform, talk, lambda text: text == "Re: two, three")
+    await platform.wait_for(lambda: talk.count_reactions() == 2)
+    await bot.wait_for_reply(platform, talk, lambda text: text == "Re: two, three")
     assert [reply.text for reply in talk.replies()] == ["Re: one", "Re: two, three"]
-    await platform.wait_for(lambda: not talk.receipts())
+    await platform.wait_for(lambda: not talk.count_reactions())
 
 
-async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(bot: Bot, platform: Platform) -> None:
+async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(
+    bot: AcceptanceBot, platform: Platform
+) -> None:
     secret = "sk-" + "z" * 30
     bot.answer = lambda asked: Fail(400, f"boom {secret}") if "hi" in asked.text else "Fine again."
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await talk.say("hi")
-    failed = await bot.reply(platform, talk, lambda text: text.startswith("⚠️"))
+    failed = await bot.wait_for_reply(platform, talk, lambda text: text.startswith("⚠️"))
     assert re.fullmatch(r"⚠️ The model did not accept this request\. \(turn `\w{10}`\)", failed.text)
     await bot.ask(platform, talk, "again", "Fine again.")
     assert secret not in bot.program.log
@@ -154,36 +160,38 @@ async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(bot: B
     ],
     ids=["only a file", "long", "nul", "half a surrogate pair", "marks"],
 )
-async def test_every_text_gets_an_answer(bot: Bot, platform: Platform, text: str, files: tuple[str, ...]) -> None:
+async def test_every_text_gets_an_answer(
+    bot: AcceptanceBot, platform: Platform, text: str, files: tuple[str, ...]
+) -> None:
     bot.answer = lambda _asked: "An answer."
-    talk = platform.direct("grace")
+    talk = platform.start_dm("grace")
     before = len(talk.replies())
     await talk.say(text, user="grace", files=files)
     await platform.wait_for(lambda: len(talk.replies()) > before and talk.replies()[-1].text == "An answer.")
 
 
-async def test_a_mention_without_text_gets_an_answer(bot: Bot, platform: Platform) -> None:
+async def test_a_mention_without_text_gets_an_answer(bot: AcceptanceBot, platform: Platform) -> None:
     bot.answer = lambda _asked: "Yes?"
-    await bot.ask(platform, platform.talk(), "", "Yes?")
+    await bot.ask(platform, platform.start_conversation(), "", "Yes?")
 
 
-async def test_a_long_answer_is_shown_completely_in_several_chunks(bot: Bot, platform: Platform) -> None:
+async def test_a_long_answer_is_shown_completely_in_several_chunks(bot: AcceptanceBot, platform: Platform) -> None:
     lines = [f"{number}. " + "lorem ipsum dolor " * 6 for number in range(60)]
     bot.answer = lambda _asked: Say("\n".join(lines), pieces=50)
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await talk.say("long")
-    await bot.reply(platform, talk, lambda text: lines[-1].strip() in text)
+    await bot.wait_for_reply(platform, talk, lambda text: lines[-1].strip() in text)
     assert len(talk.replies()) > 1
     shown = "\n".join(reply.text for reply in talk.replies())
     assert [line.strip() for line in shown.splitlines() if line.strip()] == [line.strip() for line in lines]
 
 
-async def test_model_text_pings_nobody(bot: Bot, platform: Platform) -> None:
+async def test_model_text_pings_nobody(bot: AcceptanceBot, platform: Platform) -> None:
     evil = (
         f"<!channel> <!here> @everyone @here {platform.mention('grace')} `<!everyone>`\n```\n<!channel> @everyone\n```"
     )
     bot.answer = lambda _asked: Say(evil, pieces=30, pace=0.05)
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await talk.say("go")
-    reply = await bot.reply(platform, talk, lambda text: "```" in text)
+    reply = await bot.wait_for_reply(platform, talk, lambda text: "```" in text)
     assert not reply.pings

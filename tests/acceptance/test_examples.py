@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.models import CallTool, ReceivedRequest, Say, Turn
-from tests.acceptance.conftest import Start
+from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -37,7 +37,7 @@ def clock(asked: ReceivedRequest) -> Turn:
     ],
 )
 async def test_an_example_answers_on_both_platforms(
-    start: Start, name: str, script: object, question: str, answer: str
+    start: StartBot, name: str, script: object, question: str, answer: str
 ) -> None:
     if name == "clock":
         pytest.importorskip("mcp_server_time")
@@ -46,14 +46,14 @@ async def test_an_example_answers_on_both_platforms(
     bot.answer = script
 
     async def scenario(platform: Platform) -> None:
-        await bot.ask(platform, platform.talk(), question, answer)
+        await bot.ask(platform, platform.start_conversation(), question, answer)
 
-    await bot.everywhere(scenario)
-    assert await bot.program.end() == 0
+    await bot.run_on_all_platforms(scenario)
+    assert await bot.program.stop() == 0
     assert "Traceback" not in bot.program.log
 
 
-async def test_a_tool_with_confirmation_is_not_called_without_a_decision(start: Start) -> None:
+async def test_a_tool_with_confirmation_is_not_called_without_a_decision(start: StartBot) -> None:
     bot = await start(AGENT=str(EXAMPLES / "gatekeeper"))
     asked_for: list[ReceivedRequest] = []
 
@@ -64,8 +64,8 @@ async def test_a_tool_with_confirmation_is_not_called_without_a_decision(start: 
     bot.answer = script
 
     async def scenario(platform: Platform) -> None:
-        await bot.ask(platform, platform.talk(), "Open the north gate.", "I have to ask.")
+        await bot.ask(platform, platform.start_conversation(), "Open the north gate.", "I have to ask.")
 
-    await bot.everywhere(scenario)
+    await bot.run_on_all_platforms(scenario)
     assert len(asked_for) == len(bot.platforms)
-    assert await bot.program.end() == 0
+    assert await bot.program.stop() == 0

@@ -11,14 +11,14 @@ from channels.slack.interactions.shortcuts import ASK
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import CallTool, ReceivedRequest, Turn
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Start
+from tests.acceptance.conftest import StartBot
 from tests.fixtures.buttons import wait_for_button
 
 CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
 
 #: Seconds by which Discord delays an acknowledgement; the stored row must be visible before.
-SLOW = 2.0
+SLOW_ACK_SECONDS = 2.0
 
 PAYING = """
 from pathlib import Path
@@ -38,7 +38,7 @@ def clerk(asked: ReceivedRequest) -> Turn:
 
 
 async def test_acknowledged_interactions_survive_the_process_and_run_once(
-    start: Start, discord: DiscordSandbox, tmp_path: Path
+    start: StartBot, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "paying.py").write_text(PAYING)
     file = tmp_path / ".parley" / "parley.db"
@@ -59,15 +59,15 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
     discord.faults.delay(ANSWER, 60, times=2)
     (asked,) = await discord.run_command("ada", "general", "ask", question="one two three")
     (about,) = await discord.run_message_command("ada", said, words.ASK_ABOUT)
-    discord.faults.delay(CALLBACK, SLOW)
+    discord.faults.delay(CALLBACK, SLOW_ACK_SECONDS)
     pressing = asyncio.create_task(discord.click_button("ada", request, request.buttons[words.APPROVE]))
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        await kept(database, 3)
+        await wait_for_pending(database, 3)
         database.execute("BEGIN IMMEDIATE")  # no other row is written before the process is gone
         assert await pressing == []
         assert (asked.loading, about.loading) == (True, True)
-        await bot.program.end(signal.SIGKILL)
-    await bot.disconnected()
+        await bot.program.stop(signal.SIGKILL)
+    await bot.wait_until_disconnected()
     assert not (tmp_path / "paid").exists()
 
     await bot.start()
@@ -78,11 +78,11 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
     assert about.text.startswith("> The sky is green.")
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT count(*) FROM inbox WHERE kind = 'message'").fetchone() == (3,)
-        await kept(database, 0)
+        await wait_for_pending(database, 0)
 
 
 async def test_slack_interactions_survive_sigkill_and_run_once(
-    start: Start, slack: SlackSandbox, tmp_path: Path
+    start: StartBot, slack: SlackSandbox, tmp_path: Path
 ) -> None:
     file = tmp_path / ".parley" / "parley.db"
     bot = await start()
@@ -98,10 +98,10 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
     told = await slack.run_command("ada", "general", "/model", "openai/scripted")
     assert await slack.submit_modal(form, question="one two three")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        await kept(database, 3)
+        await wait_for_pending(database, 3)
         await slack.wait_for(lambda: not slack.faults.has_pending("delay"), timeout=60)
-        await bot.program.end(signal.SIGKILL)
-    await bot.disconnected()
+        await bot.program.stop(signal.SIGKILL)
+    await bot.wait_until_disconnected()
     assert told == []
 
     await bot.start()
@@ -118,12 +118,12 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
     await slack.wait_for(lambda: texts()[-1].endswith("words."), timeout=60)
     assert texts()[1] == "**ada**: one two three"
     with closing(sqlite3.connect(file)) as database:
-        await kept(database, 0)
+        await wait_for_pending(database, 0)
     assert len(alone()) == 2
     assert len(texts()) == 3
 
 
-async def kept(database: sqlite3.Connection, count: int) -> None:
+async def wait_for_pending(database: sqlite3.Connection, count: int) -> None:
     """Wait until `count` pending interactions are stored."""
     async with asyncio.timeout(60):
         while database.execute("SELECT count(*) FROM interactions").fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)

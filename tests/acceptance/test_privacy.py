@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sandbox.models import ReceivedRequest, Turn
-from tests.acceptance.conftest import Forked, Program, Start
+from tests.acceptance.conftest import ForkedProgram, Program, StartBot
 from tests.acceptance.platforms import Platform
-from tests.processes.fork_server import Zygote
+from tests.processes.fork_server import ForkServer
 
 #: Words of the first turn, of old turns and of recent turns.
 SECRET, OLD, NEW = "falcon", "heron", "otter"
@@ -30,16 +30,16 @@ def memory(asked: ReceivedRequest) -> Turn:
     return ("In the summary." if "A summary of what was said" in said else "As it was said.") if SECRET in said else "?"
 
 
-async def parley(beside: Program, zygote: Zygote, command: str) -> str:
+async def run_beside(beside: Program, fork_server: ForkServer, command: str) -> str:
     """Run a command beside the running bot, and return its output."""
-    program = Forked(zygote, beside.folder, beside.settings)
-    program.logs = beside.folder / f"{abs(hash(command))}.log"
-    code, said = await program.finish(command)
+    program = ForkedProgram(fork_server, beside.folder, beside.settings)
+    program.log_file = beside.folder / f"{abs(hash(command))}.log"
+    code, said = await program.run_command(command)
     assert code == 0, said
     return said
 
 
-async def age(file: Path, word: str, *, days: float) -> None:
+async def backdate_sessions(file: Path, word: str, *, days: float) -> None:
     """Backdate all idle sessions that contain a word by `days`."""
     times = {"messages": ["created_at"], "inbox": ["sent_at", "accepted_at"], "turns": ["created_at", "finished_at"]}
     with sqlite3.connect(file) as database:
@@ -57,13 +57,15 @@ async def age(file: Path, word: str, *, days: float) -> None:
         database.execute(f"UPDATE sessions SET updated_at = updated_at - {days * DAY} WHERE id {here}", said_in)
 
 
-async def test_a_long_session_is_summarized_exported_and_deleted(start: Start, zygote: Zygote, tmp_path: Path) -> None:
+async def test_a_long_session_is_summarized_exported_and_deleted(
+    start: StartBot, fork_server: ForkServer, tmp_path: Path
+) -> None:
     bot = await start(HISTORY_MAX_TOKENS="1000", DATA_DIR=str(tmp_path / "data"))
     bot.answer = memory
     file = tmp_path / "data" / "parley.db"
 
     async def scenario(platform: Platform) -> None:
-        thread = await platform.thread()
+        thread = await platform.start_thread()
         await bot.ask(platform, thread, f"the code name is {SECRET}", "Noted.")
         with sqlite3.connect(file) as database:
             like = "SELECT id FROM sessions WHERE id LIKE ?"
@@ -74,17 +76,17 @@ async def test_a_long_session_is_summarized_exported_and_deleted(start: Start, z
             while not _summaries(file, session):  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.05)
         await bot.ask(platform, thread, "which name was it?", "In the summary.")
-        exported = json.loads(await parley(bot.program, zygote, f"export {session} --json"))
+        exported = json.loads(await run_beside(bot.program, fork_server, f"export {session} --json"))
         assert [run["kind"] for run in exported["runs"]].count("run") == 7
         assert SECRET in next(run["text"] for run in exported["runs"] if run["kind"] == "summary")
-        survey = json.loads(await parley(bot.program, zygote, f"forget --session {session} --dry-run --json"))
+        survey = json.loads(await run_beside(bot.program, fork_server, f"forget --session {session} --dry-run --json"))
         assert (survey["whole"], survey["is_deleted"]) == ([session], False)
-        assert "deleted" in await parley(bot.program, zygote, f"forget --session {session} --yes")
+        assert "deleted" in await run_beside(bot.program, fork_server, f"forget --session {session} --yes")
         await bot.ask(platform, thread, "which name was it?", "?")
 
-    await bot.everywhere(scenario)
-    went_on = {platform: platform.direct("ada") for platform in bot.platforms}
-    ended = {platform: platform.direct("grace") for platform in bot.platforms}
+    await bot.run_on_all_platforms(scenario)
+    went_on = {platform: platform.start_dm("ada") for platform in bot.platforms}
+    ended = {platform: platform.start_dm("grace") for platform in bot.platforms}
 
     async def long_ago(platform: Platform) -> None:
         await bot.ask(platform, went_on[platform], f"one is {OLD}", "Noted.")
@@ -98,12 +100,12 @@ async def test_a_long_session_is_summarized_exported_and_deleted(start: Start, z
         await bot.ask(platform, went_on[platform], "which of them do you know now?", "new")
         await bot.ask(platform, ended[platform], "which of them do you know now?", "None.", user="grace")
 
-    await bot.everywhere(long_ago)
-    await age(file, OLD, days=3)
-    await bot.everywhere(of_late)
+    await bot.run_on_all_platforms(long_ago)
+    await backdate_sessions(file, OLD, days=3)
+    await bot.run_on_all_platforms(of_late)
     yesterday = datetime.fromtimestamp(time.time() - DAY, UTC).date()
-    assert "deleted" in await parley(bot.program, zygote, f"forget --before {yesterday} --yes")
-    await bot.everywhere(now)
+    assert "deleted" in await run_beside(bot.program, fork_server, f"forget --before {yesterday} --yes")
+    await bot.run_on_all_platforms(now)
     kept = b"".join(part.read_bytes() for part in file.parent.glob("parley.db*"))
     assert [name.encode() in kept for name in (SECRET, OLD, NEW)] == [False, False, True]
 

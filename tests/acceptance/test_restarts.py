@@ -12,48 +12,48 @@ from channels.i18n import messages as words
 from core.errors import DamagedSessionError
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Bot, Start
+from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import Platform, Talk
 from tests.acceptance.test_conversation import memory
-from tests.acceptance.test_privacy import age
+from tests.acceptance.test_privacy import backdate_sessions
 
 
-def talks(bot: Bot) -> dict[Platform, Talk]:
-    return {platform: platform.talk() for platform in bot.platforms}
+def start_conversations(bot: AcceptanceBot) -> dict[Platform, Talk]:
+    return {platform: platform.start_conversation() for platform in bot.platforms}
 
 
-async def begun(bot: Bot) -> dict[Platform, Talk]:
+async def begin_answers(bot: AcceptanceBot) -> dict[Platform, Talk]:
     """Begin an answer that does not end on each platform."""
     bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
-    here = talks(bot)
+    here = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
         await here[platform].say("hi")
-        await bot.reply(platform, here[platform], lambda text: text.startswith("A beginning"))
+        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("A beginning"))
 
-    await bot.everywhere(scenario)
+    await bot.run_on_all_platforms(scenario)
     return here
 
 
-async def goes_on(bot: Bot, here: Mapping[Platform, Talk]) -> None:
+async def check_resumption(bot: AcceptanceBot, here: Mapping[Platform, Talk]) -> None:
     """Check that the next process completes the same reply with one model call."""
 
     async def after(platform: Platform) -> None:
-        await bot.reply(platform, here[platform], lambda text: text == "All of it.")
+        await bot.wait_for_reply(platform, here[platform], lambda text: text == "All of it.")
         assert len(here[platform].replies()) == 1
 
     bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
     await bot.start()
-    await bot.everywhere(after)
+    await bot.run_on_all_platforms(after)
 
 
 async def test_history_resets_and_missed_messages_survive_a_restart(
-    start: Start, slack: SlackSandbox, tmp_path: Path
+    start: StartBot, slack: SlackSandbox, tmp_path: Path
 ) -> None:
     bot = await start(RETENTION_DAYS="30", DATA_DIR=str(tmp_path / "data"))
     bot.answer = memory
-    kept, forgotten = talks(bot), talks(bot)
-    old = {platform: platform.direct("ada") for platform in bot.platforms}
+    kept, forgotten = start_conversations(bot), start_conversations(bot)
+    old = {platform: platform.start_dm("ada") for platform in bot.platforms}
     file = tmp_path / "data" / "parley.db"
 
     async def before(platform: Platform) -> None:
@@ -72,43 +72,43 @@ async def test_history_resets_and_missed_messages_survive_a_restart(
         await platform.wait_for(lambda: "retention: deleted 2 sessions" in bot.program.log)
         await bot.ask(platform, old[platform], "what do you know", "I know: nothing")
 
-    await bot.everywhere(before)
-    assert await bot.program.end(signal.SIGTERM) == 0
-    await age(file, "heron", days=40)
-    await bot.everywhere(meanwhile)
+    await bot.run_on_all_platforms(before)
+    assert await bot.program.stop(signal.SIGTERM) == 0
+    await backdate_sessions(file, "heron", days=40)
+    await bot.run_on_all_platforms(meanwhile)
     await slack.discard_pending()
     await bot.start()
-    await bot.everywhere(after)
+    await bot.run_on_all_platforms(after)
     with sqlite3.connect(file) as database:
         assert "heron" not in "\n".join(database.iterdump())
 
 
-async def test_a_shutdown_lets_running_answers_finish(start: Start) -> None:
+async def test_a_shutdown_lets_running_answers_finish(start: StartBot) -> None:
     bot = await start()
     bot.answer = lambda _asked: Say("It takes a moment to say all of this.", pieces=10, pace=0.2)
-    here = talks(bot)
+    here = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
         await here[platform].say("hi")
-        await bot.reply(platform, here[platform], lambda text: text.startswith("It"))
+        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("It"))
 
-    await bot.everywhere(scenario)
-    assert await bot.program.end(signal.SIGTERM) == 0
+    await bot.run_on_all_platforms(scenario)
+    assert await bot.program.stop(signal.SIGTERM) == 0
     for talk in here.values():
         assert [reply.text for reply in talk.replies()] == ["It takes a moment to say all of this."]
 
 
-async def test_turns_cut_off_by_a_shutdown_are_resumed_by_the_next_process(start: Start) -> None:
+async def test_turns_cut_off_by_a_shutdown_are_resumed_by_the_next_process(start: StartBot) -> None:
     bot = await start(SHUTDOWN_TIMEOUT_SECONDS="1")
-    here = await begun(bot)
-    assert await bot.program.end(signal.SIGINT) == 0
+    here = await begin_answers(bot)
+    assert await bot.program.stop(signal.SIGINT) == 0
     for talk in here.values():
         assert [reply.text for reply in talk.replies()] == [f"A beginning\n\n{words.RESTARTING}"]
 
-    await goes_on(bot, here)
+    await check_resumption(bot, here)
 
 
-async def test_a_hanging_tool_blocks_neither_other_turns_nor_shutdown(start: Start, tmp_path: Path) -> None:
+async def test_a_hanging_tool_blocks_neither_other_turns_nor_shutdown(start: StartBot, tmp_path: Path) -> None:
     source = """
 import time
 from core.tools import Tool
@@ -120,66 +120,66 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
     (tmp_path / "endless.py").write_text(source)
     bot = await start(TOOLS="endless:function,endless:handler", SHUTDOWN_TIMEOUT_SECONDS="1")
     bot.answer = lambda asked: [CallTool("function"), CallTool("handler")] if "go" in asked.text else "Here."
-    here = talks(bot)
+    here = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
         await here[platform].say("go")
-        await bot.reply(platform, here[platform], lambda text: text.strip("_").startswith("Using"))
-        await bot.ask(platform, platform.talk(), "still there?", "Here.")
+        await bot.wait_for_reply(platform, here[platform], lambda text: text.strip("_").startswith("Using"))
+        await bot.ask(platform, platform.start_conversation(), "still there?", "Here.")
 
-    await bot.everywhere(scenario)
-    assert await bot.program.end(signal.SIGTERM, within=60) == 0
+    await bot.run_on_all_platforms(scenario)
+    assert await bot.program.stop(signal.SIGTERM, within=60) == 0
     for talk in here.values():
         assert [reply.text for reply in talk.replies()] == [words.RESTARTING]
 
 
-async def test_a_second_ctrl_c_exits_at_once_and_loses_nothing(start: Start) -> None:
+async def test_a_second_ctrl_c_exits_at_once_and_loses_nothing(start: StartBot) -> None:
     bot = await start()
-    here = await begun(bot)
-    ending = asyncio.create_task(bot.program.end(signal.SIGINT))
-    await bot.disconnected()
-    await bot.program.end(signal.SIGINT, within=5)
+    here = await begin_answers(bot)
+    ending = asyncio.create_task(bot.program.stop(signal.SIGINT))
+    await bot.wait_until_disconnected()
+    await bot.program.stop(signal.SIGINT, within=5)
     await ending
 
-    await goes_on(bot, here)
+    await check_resumption(bot, here)
 
 
 async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
-    start: Start,
+    start: StartBot,
 ) -> None:
     bot = await start(TURN_MAX_ATTEMPTS="2")
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
-    here = talks(bot)
+    here = start_conversations(bot)
     for talk in here.values():
         await talk.say("first")
     for _ in range(2):
-        begun = {platform: sum(len(reply.versions) for reply in here[platform].replies()) for platform in here}
+        version_counts = {platform: sum(len(reply.versions) for reply in here[platform].replies()) for platform in here}
 
-        async def goes_on(platform: Platform, begun: Mapping[Platform, int] = begun) -> None:
-            await platform.wait_for(lambda: sum(len(r.versions) for r in here[platform].replies()) > begun[platform])
-            await bot.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
+        async def wait_for_growth(platform: Platform, counts: Mapping[Platform, int] = version_counts) -> None:
+            await platform.wait_for(lambda: sum(len(r.versions) for r in here[platform].replies()) > counts[platform])
+            await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Beginning"))
 
-        await bot.everywhere(goes_on)
-        await bot.program.end(signal.SIGKILL)
-        await bot.disconnected()
+        await bot.run_on_all_platforms(wait_for_growth)
+        await bot.program.stop(signal.SIGKILL)
+        await bot.wait_until_disconnected()
         await bot.start()
 
     async def after(platform: Platform) -> None:
         talk = here[platform]
-        await bot.reply(platform, talk, lambda text: text.startswith(f"⚠️ {words.TOO_MANY_ATTEMPTS}"))
-        await platform.wait_for(lambda: talk.labels() == [words.RETRY])
+        await bot.wait_for_reply(platform, talk, lambda text: text.startswith(f"⚠️ {words.TOO_MANY_ATTEMPTS}"))
+        await platform.wait_for(lambda: talk.button_labels() == [words.RETRY])
         await talk.press(words.RETRY)
-        await bot.reply(platform, talk, lambda text: text == "All of it.")
+        await bot.wait_for_reply(platform, talk, lambda text: text == "All of it.")
         assert len(talk.replies()) == 1
 
     bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
-    await bot.everywhere(after)
+    await bot.run_on_all_platforms(after)
 
 
-async def test_an_unreadable_message_blocks_no_other(start: Start, tmp_path: Path) -> None:
+async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: Path) -> None:
     bot = await start(DATA_DIR=str(tmp_path / "data"))
     bot.answer = lambda asked: "Here." if "before" in asked.text else [Say("Beginning"), Pause(60.0)]
-    here, others, known = talks(bot), talks(bot), talks(bot)
+    here, others, known = start_conversations(bot), start_conversations(bot), start_conversations(bot)
 
     async def before(platform: Platform) -> None:
         await bot.ask(platform, here[platform], "before", "Here.")
@@ -187,13 +187,13 @@ async def test_an_unreadable_message_blocks_no_other(start: Start, tmp_path: Pat
         await here[platform].say("first")
         await others[platform].say("other")
         for talk in (here[platform], others[platform]):
-            await bot.reply(platform, talk, lambda text: text.startswith("Beginning"))
+            await bot.wait_for_reply(platform, talk, lambda text: text.startswith("Beginning"))
         await here[platform].say("waits")
-        await platform.wait_for(lambda: here[platform].receipts() == 1)
+        await platform.wait_for(lambda: here[platform].count_reactions() == 1)
 
-    await bot.everywhere(before)
-    await bot.program.end(signal.SIGKILL)
-    await bot.disconnected()
+    await bot.run_on_all_platforms(before)
+    await bot.program.stop(signal.SIGKILL)
+    await bot.wait_until_disconnected()
     with sqlite3.connect(tmp_path / "data" / "parley.db") as database:
         said = "session IN (SELECT session FROM inbox WHERE json_extract(message, '$.text') LIKE '%waits')"
         database.execute(f"UPDATE turns SET attempt = 'many', chunks = '7' WHERE state = 'running' AND {said}")
@@ -203,41 +203,41 @@ async def test_an_unreadable_message_blocks_no_other(start: Start, tmp_path: Pat
 
     async def after(platform: Platform) -> None:
         talk = here[platform]
-        await bot.reply(platform, others[platform], lambda text: text == "All of it.")
+        await bot.wait_for_reply(platform, others[platform], lambda text: text == "All of it.")
         await bot.ask(platform, talk, "again", "All of it.")
         await known[platform].say("and?")
-        await bot.reply(platform, known[platform], lambda text: DamagedSessionError.public in text)
+        await bot.wait_for_reply(platform, known[platform], lambda text: DamagedSessionError.public in text)
         for each in (talk, known[platform]):
             await bot.ask(platform, each, "reset", words.RESET_DONE)
             await bot.ask(platform, each, "anew", "All of it.")
 
     bot.answer = lambda _asked: "All of it."
     await bot.start()
-    await bot.everywhere(after)
+    await bot.run_on_all_platforms(after)
 
 
-async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Start) -> None:
+async def test_the_next_process_answers_the_turns_of_a_killed_process(start: StartBot) -> None:
     bot = await start()
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
-    here = talks(bot)
+    here = start_conversations(bot)
 
     async def before(platform: Platform) -> None:
         await here[platform].say("first")
-        await bot.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
+        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Beginning"))
         for text in ("second", "third"):
             await here[platform].say(text)
-        await platform.wait_for(lambda: here[platform].receipts() == 2)
+        await platform.wait_for(lambda: here[platform].count_reactions() == 2)
 
     async def after(platform: Platform) -> None:
         talk = here[platform]
         await platform.wait_for(lambda: [r.text for r in talk.replies()] == ["The first.", "Second and third."])
 
-    await bot.everywhere(before)
-    await bot.program.end(signal.SIGKILL)
-    await bot.disconnected()
+    await bot.run_on_all_platforms(before)
+    await bot.program.stop(signal.SIGKILL)
+    await bot.wait_until_disconnected()
     bot.answer = first_and_others
     await bot.start()
-    await bot.everywhere(after)
+    await bot.run_on_all_platforms(after)
 
 
 def first_and_others(asked: ReceivedRequest) -> Turn:
@@ -255,7 +255,7 @@ def first_and_others(asked: ReceivedRequest) -> Turn:
     [(ScriptedGemini, "GOOGLE", "gemini-test"), (ScriptedAnthropic, "ANTHROPIC", "anthropic/test")],
 )
 async def test_each_vendor_answers_over_its_own_api(
-    start: Start, server: type[ScriptedGemini | ScriptedAnthropic], vendor: str, model: str
+    start: StartBot, server: type[ScriptedGemini | ScriptedAnthropic], vendor: str, model: str
 ) -> None:
     def script(asked: ReceivedRequest) -> Turn:
         call = CallTool("current_time", {"timezone": "Asia/Seoul"}, id="call_1")
@@ -266,6 +266,6 @@ async def test_each_vendor_answers_over_its_own_api(
         bot = await start(MODEL=model, **address)
 
         async def scenario(platform: Platform) -> None:
-            await bot.ask(platform, platform.talk(), "what time is it?", "Let me look. \n\nIt is late.")
+            await bot.ask(platform, platform.start_conversation(), "what time is it?", "Let me look. \n\nIt is late.")
 
-        await bot.everywhere(scenario)
+        await bot.run_on_all_platforms(scenario)

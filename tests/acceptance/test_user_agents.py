@@ -6,7 +6,7 @@ from pathlib import Path
 from channels.i18n import messages as words
 from core.tools.results import MAX_RESULT_CHARACTERS
 from sandbox.models import CallTool, ReceivedRequest, Say, Turn
-from tests.acceptance.conftest import Start
+from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 
 AGENT = '''
@@ -142,9 +142,9 @@ def front(asked: ReceivedRequest) -> Turn:
         return Say(str(SECRET in str(asked.tool_results[0].content)))
     if SECRET in asked.text:
         return Say("Noted.")
-    wish = next(word for word in (*TO, "trouble", "weather", "order", "rights") if f"{word}!" in asked.text)
-    if wish in TO and not asked.tool_results:
-        return CallTool("transfer_to_agent", {"agent_name": TO[wish]}, id="t1")
+    wish = next(word for word in (*REQUESTS, "trouble", "weather", "order", "rights") if f"{word}!" in asked.text)
+    if wish in REQUESTS and not asked.tool_results:
+        return CallTool("transfer_to_agent", {"agent_name": REQUESTS[wish]}, id="t1")
     if not asked.tool_results:
         calls = {"trouble": TROUBLE, "rights": ("keeper",)}.get(wish, (wish,))
         given = {"keeper": {"request": "erase it"}, "order": {"what": "tea"}}
@@ -161,10 +161,10 @@ def front(asked: ReceivedRequest) -> Turn:
 SECRET = "falcon"
 
 #: Requests, and the agents that handle them.
-TO = {"code": "coder", "plan": "planner", "form": "clerk"}
+REQUESTS = {"code": "coder", "plan": "planner", "form": "clerk"}
 
 
-async def test_features_of_adk_agents_work_on_both_platforms(start: Start, tmp_path: Path) -> None:
+async def test_features_of_adk_agents_work_on_both_platforms(start: StartBot, tmp_path: Path) -> None:
     (tmp_path / "brought").mkdir()
     (tmp_path / "brought" / "agent.py").write_text(AGENT)
     bot = await start(AGENT=str(tmp_path / "brought"))
@@ -182,22 +182,24 @@ async def test_features_of_adk_agents_work_on_both_platforms(start: Start, tmp_p
     }
 
     async def told(platform: Platform, question: str, answer: str) -> None:
-        talk = platform.talk()
+        talk = platform.start_conversation()
         await talk.say(question)
-        await platform.wait_for(lambda: squeezed(answer) in [squeezed(reply.text) for reply in talk.replies()])
+        await platform.wait_for(
+            lambda: drop_empty_lines(answer) in [drop_empty_lines(reply.text) for reply in talk.replies()]
+        )
 
     async def scenario(platform: Platform) -> None:
         await asyncio.gather(*(told(platform, question, answer) for question, answer in cases.items()))
-        await bot.ask(platform, platform.direct("ada"), f"the code name is {SECRET}", "Noted.")
-        await bot.ask(platform, platform.direct("ada"), "recall!", "True")
-        await bot.ask(platform, platform.talk(), "recall!", "False")
-        await bot.ask(platform, platform.direct("grace"), "recall!", "False", user="grace")
+        await bot.ask(platform, platform.start_dm("ada"), f"the code name is {SECRET}", "Noted.")
+        await bot.ask(platform, platform.start_dm("ada"), "recall!", "True")
+        await bot.ask(platform, platform.start_conversation(), "recall!", "False")
+        await bot.ask(platform, platform.start_dm("grace"), "recall!", "False", user="grace")
 
-    await bot.everywhere(scenario)
-    assert await bot.program.end() == 0
+    await bot.run_on_all_platforms(scenario)
+    assert await bot.program.stop() == 0
 
 
-def squeezed(text: str) -> str:
+def drop_empty_lines(text: str) -> str:
     """Return a text without empty lines."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
@@ -220,11 +222,11 @@ root_agent = Workflow(name="shop", edges=[("START", ask, order)])
 """
 
 
-async def test_the_next_message_answers_a_workflow_question_until_a_reset(start: Start, tmp_path: Path) -> None:
+async def test_the_next_message_answers_a_workflow_question_until_a_reset(start: StartBot, tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "agent.py").write_text(SHOP)
     bot = await start(AGENT=str(tmp_path / "shop"))
-    here, there = ({platform: platform.talk() for platform in bot.platforms} for _ in range(2))
+    here, there = ({platform: platform.start_conversation() for platform in bot.platforms} for _ in range(2))
 
     async def asked(platform: Platform) -> None:
         await bot.ask(platform, here[platform], "a shirt, please", "Which size?")
@@ -233,21 +235,23 @@ async def test_the_next_message_answers_a_workflow_question_until_a_reset(start:
 
     async def answered(platform: Platform) -> None:
         said = await here[platform].say("XL")
-        await bot.reply(platform, here[platform], lambda text: text == "Ordered in XL.")
+        await bot.wait_for_reply(platform, here[platform], lambda text: text == "Ordered in XL.")
         await here[platform].edit(said, "L")
-        await platform.wait_for(lambda: words.ANSWER_EDITED in here[platform].labels())
+        await platform.wait_for(lambda: words.ANSWER_EDITED in here[platform].button_labels())
         assert await here[platform].press(words.ANSWER_EDITED)
-        await bot.reply(platform, here[platform], lambda text: text == "Ordered in L.")
+        await bot.wait_for_reply(platform, here[platform], lambda text: text == "Ordered in L.")
         await bot.ask(platform, here[platform], "another one", "Which size?")
         await bot.ask(platform, here[platform], "S", "Ordered in S.", user="grace")
         await bot.ask(platform, here[platform], "one more", "Which size?")
-        await platform.wait_for(lambda: words.STOP not in here[platform].labels())  # else the stop would end this turn
+        await platform.wait_for(
+            lambda: words.STOP not in here[platform].button_labels()
+        )  # else the stop would end this turn
         await bot.ask(platform, here[platform], "stop", words.STOPPING)
         await bot.ask(platform, here[platform], "M", "Which size?")
         await bot.ask(platform, there[platform], "M", "Which size?")
 
-    await bot.everywhere(asked)
-    assert await bot.program.end() == 0
+    await bot.run_on_all_platforms(asked)
+    assert await bot.program.stop() == 0
     await bot.start()
-    await bot.everywhere(answered)
-    assert await bot.program.end() == 0
+    await bot.run_on_all_platforms(answered)
+    assert await bot.program.stop() == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import Tried
-from tests.chaos.platforms import MOULD, Stage
+from tests.chaos.platforms import FORKED_MODULE, Stage
 from tests.chaos.report import table
 from tests.processes.fork_server import begun
 
@@ -45,9 +45,9 @@ async def _run(database: str, given: argparse.Namespace) -> int:
             lend = await databases.sqlite(folder)
         else:
             lend = await databases.postgres(stack.enter_context(PostgresSandbox()))
-        zygote = stack.enter_context(begun(MOULD))
-        zygote.warm()
-        stage = Stage(zygote, lend, folder)
+        fork_server = stack.enter_context(begun(FORKED_MODULE))
+        fork_server.warm()
+        stage = Stage(fork_server, lend, folder)
         plan = await campaign.plan(stage)
         cases = [case for case in (*plan.once, *plan.twice) if case[-1].point.startswith(given.at)]
         if given.cases is not None:

@@ -51,7 +51,7 @@ async def postgres(server: PostgresSandbox) -> LendDatabase:
 
 
 async def rehearsed(server: PostgresSandbox) -> str:
-    """Return the setting of a database for the rehearsal of a zygote."""
+    """Return the setting of a database for the rehearsal of a fork server."""
     url = await asyncio.to_thread(server.create_database, f"rehearsed_{uuid.uuid4().hex}")
     await tables.migrate_database(driven(url))
     return url

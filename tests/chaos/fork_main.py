@@ -1,4 +1,4 @@
-"""Module that the zygote forks as crashing processes; importing it instruments all later imports."""
+"""Module that the fork server forks as crashing processes; importing it instruments all later imports."""
 
 from tests.chaos import crash_points as points
 from tests.chaos.crashing_process import live

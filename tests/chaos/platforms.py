@@ -21,15 +21,15 @@ from core.store.schema import channels
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.platforms import Discord, DiscordTalk, Platform, Shown, Slack, Talk
+from tests.acceptance.platforms import BotMessage, Discord, DiscordTalk, Platform, Slack, Talk
 from tests.chaos import evidence, scenario, verdict
 from tests.chaos.crashing_process import LOG, PASSAGES, Crash
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import Model, converse
-from tests.processes.fork_server import Life, Zygote
+from tests.processes.fork_server import ForkServer, Life
 
 #: Module that the processes are forked from: see `tests.processes.fork_server`.
-MOULD = "tests.chaos.fork_main"
+FORKED_MODULE = "tests.chaos.fork_main"
 
 #: Limit from the start of the last process to the last answer, in seconds.
 SETTLE_TIMEOUT = 60.0
@@ -68,8 +68,8 @@ class Stage:
         settings: additional settings of the program.
     """
 
-    def __init__(self, zygote: Zygote, lend_database: LendDatabase, folder: Path, **settings: str) -> None:
-        self._zygote = zygote
+    def __init__(self, fork_server: ForkServer, lend_database: LendDatabase, folder: Path, **settings: str) -> None:
+        self._fork_server = fork_server
         self._lend_database = lend_database
         self._folder = folder
         self._settings = settings
@@ -95,22 +95,25 @@ class Stage:
             }
             place = discord.sandbox.add_channel("talk")
             await _have_spoken_at(f"discord:{discord.sandbox.guild_id}:{place.id}", database)
-            talks: dict[Platform, Talk] = {slack: slack.talk(), discord: DiscordTalk(discord.sandbox, place)}
-            scene = _Scene(self._zygote, folder, settings, database, model, talks)
+            talks: dict[Platform, Talk] = {
+                slack: slack.start_conversation(),
+                discord: DiscordTalk(discord.sandbox, place),
+            }
+            scene = _Scene(self._fork_server, folder, settings, database, model, talks)
             return await scene.play(crashes)
 
 
 class _Scene:
     def __init__(
         self,
-        zygote: Zygote,
+        fork_server: ForkServer,
         folder: Path,
         settings: Mapping[str, str],
         database: Database,
         model: Model,
         talks: Mapping[Platform, Talk],
     ) -> None:
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._folder = folder
         self._settings = settings
         self._database = database
@@ -161,7 +164,7 @@ class _Scene:
     async def _live(self, crash: Crash | None, people: Sequence[asyncio.Task[None]]) -> int:
         """Run one process until it crashes or all is done; return its exit code."""
         fatal = astuple(crash) if crash else None
-        life = await self._zygote.live(folder=str(self._folder), settings=self._settings, crash=fatal)
+        life = await self._fork_server.live(folder=str(self._folder), settings=self._settings, crash=fatal)
         done = asyncio.create_task(self._done(people))
         end = asyncio.create_task(life.end())
         try:
@@ -209,12 +212,12 @@ def _is_answered(platform: Platform, talk: Talk) -> bool:
 
 def _grows(talk: Talk) -> bool:
     """Return whether the newest reply has a Stop button."""
-    return bool(talk.replies()) and words.STOP in talk.labels()
+    return bool(talk.replies()) and words.STOP in talk.button_labels()
 
 
 def _is_gone(platform: Platform) -> bool:
     return not platform.is_connected
 
 
-def _texts(replies: Sequence[Shown]) -> list[str]:
+def _texts(replies: Sequence[BotMessage]) -> list[str]:
     return [reply.text for reply in replies]

@@ -111,7 +111,7 @@ async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answ
         await talk.say("lunch?", user="grace", called=False)
         second = await talk.say(SECOND)
         with suppress(TimeoutError):
-            await platform.wait_for(lambda: talk.receipts() or not platform.is_connected, timeout=HEARD_TIMEOUT)
+            await platform.wait_for(lambda: talk.count_reactions() or not platform.is_connected, timeout=HEARD_TIMEOUT)
         await talk.edit(second, EDITED)
     finally:
         heard.set()
@@ -123,7 +123,7 @@ async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answ
 
 def _again(talk: Talk) -> list[str]:
     """Return the Regenerate button of the newest answer."""
-    return [label for label in talk.labels() if label in (words.REGENERATE, words.ANSWER_EDITED)]
+    return [label for label in talk.button_labels() if label in (words.REGENERATE, words.ANSWER_EDITED)]
 
 
 async def _ask_once_more(platform: Platform, talk: Talk) -> None:

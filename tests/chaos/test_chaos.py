@@ -12,11 +12,11 @@ import pytest
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import Tried
-from tests.chaos.platforms import MOULD, LendDatabase, Stage
+from tests.chaos.platforms import FORKED_MODULE, LendDatabase, Stage
 from tests.chaos.report import table
 from tests.chaos.verdict import judge
-from tests.conftest import zygote_of
-from tests.processes.fork_server import Zygote
+from tests.conftest import run_fork_server
+from tests.processes.fork_server import ForkServer
 
 #: Number of cases per database: with one crash, and with two.
 ONCE, TWICE = 25, 5
@@ -26,24 +26,24 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on an overloaded ma
 
 
 @pytest.fixture(scope="module")
-def zygote(pytestconfig: pytest.Config) -> Iterator[Zygote]:
-    with zygote_of(pytestconfig, MOULD) as process:
+def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
+    with run_fork_server(pytestconfig, FORKED_MODULE) as process:
         yield process
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def lend(request: pytest.FixtureRequest, zygote: Zygote, tmp_path: Path) -> LendDatabase:
+async def lend(request: pytest.FixtureRequest, fork_server: ForkServer, tmp_path: Path) -> LendDatabase:
     if request.param == "sqlite":
         return await databases.sqlite(tmp_path)
     server: PostgresSandbox = request.getfixturevalue("postgres_server")
-    await asyncio.to_thread(zygote.warm, await databases.rehearsed(server))
+    await asyncio.to_thread(fork_server.warm, await databases.rehearsed(server))
     return await databases.postgres(server)
 
 
 async def test_each_message_has_one_outcome_at_every_crash_point(
-    zygote: Zygote, lend: LendDatabase, tmp_path: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, lend: LendDatabase, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    stage = Stage(zygote, lend, tmp_path)
+    stage = Stage(fork_server, lend, tmp_path)
     plan = await campaign.plan(stage)
     tried: list[Tried] = []
     for cases, size in ((plan.once, ONCE), (plan.twice, TWICE)):
@@ -54,9 +54,9 @@ async def test_each_message_has_one_outcome_at_every_crash_point(
 
 
 async def test_a_turn_out_of_attempts_ends_in_an_apology_and_the_next_one_is_answered(
-    zygote: Zygote, tmp_path: Path
+    fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    stage = Stage(zygote, await databases.sqlite(tmp_path), tmp_path, TURN_MAX_ATTEMPTS="1")
+    stage = Stage(fork_server, await databases.sqlite(tmp_path), tmp_path, TURN_MAX_ATTEMPTS="1")
     outcome = await stage.play(campaign.midst(await campaign.count(stage)))
     verdict = judge(outcome.evidence)
     assert verdict.findings == []

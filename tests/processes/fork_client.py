@@ -1,7 +1,7 @@
 """Client that runs `python -m MODULE ARGUMENT...` in a forked process.
 
-Usage: `python -IS tests/processes/fork_client.py SOCKET -m MODULE ...`. It requests the process from the zygote at the
-socket, forwards signals, and exits with its exit code.
+Usage: `python -IS tests/processes/fork_client.py SOCKET -m MODULE ...`. It requests the process from the fork server at
+the socket, forwards signals, and exits with its exit code.
 """
 
 import json

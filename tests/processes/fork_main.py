@@ -1,4 +1,4 @@
-"""Forked process of a zygote: runs `python -m bot COMMAND` or another module."""
+"""Forked process of a fork server: runs `python -m bot COMMAND` or another module."""
 
 import os
 import runpy

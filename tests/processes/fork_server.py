@@ -81,7 +81,7 @@ class Life:
             self._writer.write_eof()
 
 
-class Zygote:
+class ForkServer:
     """Client of a fork server.
 
     Args:
@@ -108,7 +108,7 @@ class Zygote:
             connection.connect(str(self.folder / WARMTH))
             connection.sendall(json.dumps(databases).encode() + b"\n")
             if not (select([connection], [], [], WARM_TIMEOUT)[0] and connection.recv(1)):
-                raise RuntimeError("the zygote is not warm")
+                raise RuntimeError("the fork server is not warm")
 
     async def live(self, **order: Any) -> Life:
         """Start a process that calls `live` with this order."""
@@ -118,24 +118,24 @@ class Zygote:
 
 
 @contextmanager
-def begun(mould: str) -> Iterator[Zygote]:
+def begun(module: str) -> Iterator[ForkServer]:
     """Start a fork server, which its first user warms up.
 
     Args:
-        mould: module whose function `live` the forked process calls; it is imported before the program.
+        module: module whose function `live` the forked process calls; it is imported before the program.
     """
-    with tempfile.TemporaryDirectory(prefix="parley-zygote-") as name, ExitStack() as stack:
-        zygote = Zygote(Path(name))
-        own, words = shlex.quote(sys.executable), shlex.join(["-IS", str(FORKED), str(zygote.folder / ORDERS)])
-        zygote.python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {own} "$@"\nexec {own} {words} "$@"\n')
-        zygote.python.chmod(0o755)
+    with tempfile.TemporaryDirectory(prefix="parley-fork-") as name, ExitStack() as stack:
+        fork_server = ForkServer(Path(name))
+        own, words = shlex.quote(sys.executable), shlex.join(["-IS", str(FORKED), str(fork_server.folder / ORDERS)])
+        fork_server.python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {own} "$@"\nexec {own} {words} "$@"\n')
+        fork_server.python.chmod(0o755)
         listeners = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2)]
         for listener, at in zip(listeners, (ORDERS, WARMTH), strict=True):
-            listener.bind(str(zygote.folder / at))
+            listener.bind(str(fork_server.folder / at))
             listener.listen()
         files = [listener.fileno() for listener in listeners]
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, *map(str, files), str(zygote.python), mould],
+            [sys.executable, "-m", __name__, *map(str, files), str(fork_server.python), module],
             pass_fds=files,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -143,16 +143,16 @@ def begun(mould: str) -> Iterator[Zygote]:
         )
         stack.close()
         try:
-            yield zygote
+            yield fork_server
         finally:
             process.kill()
             process.communicate()
 
 
-def _import(mould: str) -> Callable[..., None]:
+def _import(module: str) -> Callable[..., None]:
     """Import the program's modules, and return the function to fork."""
-    live: Callable[..., None] = import_module(mould).live
-    # after the import hooks of the mould
+    live: Callable[..., None] = import_module(module).live
+    # after the import hooks of the module
     from core.agents.runtime import warm_up  # noqa: PLC0415
 
     for module in LATE:
@@ -178,7 +178,7 @@ def _rehearse(database: str) -> None:
     assert threading.active_count() == 1, "a thread would not be there in what is forked"
 
 
-def _serve(orders: socket.socket, warmth: socket.socket, python: str, mould: str) -> None:
+def _serve(orders: socket.socket, warmth: socket.socket, python: str, module: str) -> None:
     """Serve connections until standard input closes."""
     live: Callable[..., None] | None = None
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no wait
@@ -189,7 +189,7 @@ def _serve(orders: socket.socket, warmth: socket.socket, python: str, mould: str
             with connection:
                 databases = json.loads(connection.makefile().readline())
                 if live is None:
-                    live, databases = _import(mould), ["", *databases]
+                    live, databases = _import(module), ["", *databases]
                 for database in databases:
                     _rehearse(database)
                 sys.executable = python  # processes that the program starts are forked, too

@@ -33,7 +33,7 @@ async def rehearse(database: str = "") -> None:
             stop = asyncio.Event()
             running = asyncio.create_task(app.run(load_settings(), stop))
             try:
-                await asyncio.gather(*(_talk(platform, platform.talk(), model) for platform in platforms))
+                await asyncio.gather(*(_talk(platform, platform.start_conversation(), model) for platform in platforms))
             finally:
                 stop.set()
                 await running

@@ -11,9 +11,9 @@ import pytest
 
 from sandbox.models import Pause, ReceivedRequest, Say, Turn
 from sandbox.postgres import PostgresSandbox
-from tests.acceptance.conftest import Start
+from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
-from tests.acceptance.test_restarts import talks
+from tests.acceptance.test_restarts import start_conversations
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -50,7 +50,7 @@ def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
 
 
 async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
-    url: str, start: Start, postgres_server: PostgresSandbox, tmp_path: Path
+    url: str, start: StartBot, postgres_server: PostgresSandbox, tmp_path: Path
 ) -> None:
     go_on, copy = asyncio.Event(), tmp_path / "backup.db"
     asked: list[str] = []
@@ -62,15 +62,15 @@ async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
 
     bot = await start(DATABASE_URL=url)
     bot.answer = answer
-    here = talks(bot)
+    here = start_conversations(bot)
 
     async def before(platform: Platform) -> None:
         await bot.ask(platform, here[platform], "say one", "Answer: one")
         await here[platform].say("say two")
-        await bot.reply(platform, here[platform], lambda text: text.startswith("Begun."))
+        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Begun."))
 
     async def after(platform: Platform) -> None:
-        await bot.reply(platform, here[platform], lambda text: text == "Begun. Ended.")
+        await bot.wait_for_reply(platform, here[platform], lambda text: text == "Begun. Ended.")
         await bot.ask(platform, here[platform], "say three", "Answer: three")
 
     async def restored(platform: Platform) -> None:
@@ -78,13 +78,13 @@ async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
         said = [reply.text for reply in here[platform].replies()]
         assert said == ["Answer: one", "Begun. Ended.", "Answer: three", "Answer: four"]
 
-    await bot.everywhere(before)
+    await bot.run_on_all_platforms(before)
     await asyncio.to_thread(back_up, url, copy, postgres_server)
     go_on.set()
-    await bot.everywhere(after)
-    assert await bot.program.end(signal.SIGTERM) == 0
+    await bot.run_on_all_platforms(after)
+    assert await bot.program.stop(signal.SIGTERM) == 0
     there = await asyncio.to_thread(restore, url, copy, postgres_server)
     bot.program.settings = {**bot.program.settings, "DATABASE_URL": there, "BACKFILL_HOURS": "0"}
     await bot.start()
-    await bot.everywhere(restored)
+    await bot.run_on_all_platforms(restored)
     assert sorted(asked) == sorted(2 * ["one", "two", "two", "three", "four"])

@@ -12,7 +12,7 @@ import pytest
 from channels.i18n import messages as words
 from core.errors import ProviderRequestError
 from sandbox.models import Fail, Pause, Say
-from tests.acceptance.conftest import Bot, Start, With
+from tests.acceptance.conftest import AcceptanceBot, MakeProgram, StartBot
 
 _numbers = count(1)
 
@@ -20,20 +20,20 @@ _numbers = count(1)
 class Operator:
     """Runs commands with the settings of the bot."""
 
-    def __init__(self, program: With, bot: Bot, folder: Path) -> None:
+    def __init__(self, program: MakeProgram, bot: AcceptanceBot, folder: Path) -> None:
         self._program = program
         self._bot = bot
         self._folder = folder
 
-    async def types(self, command: str) -> tuple[int, str]:
+    async def run(self, command: str) -> tuple[int, str]:
         """Run a command, and return its exit code and output."""
         terminal = self._program(self._bot.program.settings)
-        terminal.logs = self._folder / f"terminal-{next(_numbers)}.log"
-        return await terminal.finish(command)
+        terminal.log_file = self._folder / f"terminal-{next(_numbers)}.log"
+        return await terminal.run_command(command)
 
-    async def reads(self, command: str, code: int = 0) -> Any:
+    async def run_json(self, command: str, code: int = 0) -> Any:
         """Run a command with `--json`, and return the parsed output."""
-        ended, said = await self.types(f"{command} --json")
+        ended, said = await self.run(f"{command} --json")
         assert ended == code, said
         return json.loads(said)
 
@@ -44,115 +44,117 @@ def database(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 async def test_operator_commands_list_retry_and_cancel_turns(
-    start: Start, program: With, database: dict[str, str], tmp_path: Path
+    start: StartBot, program: MakeProgram, database: dict[str, str], tmp_path: Path
 ) -> None:
     bot = await start(**database)
     operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
 
     # a healthy bot
     bot.answer = lambda _asked: "Hello."
-    await bot.ask(platform, platform.talk(), "hi", "Hello.")
-    (turn,) = await operator.reads("turns --since 1h")
+    await bot.ask(platform, platform.start_conversation(), "hi", "Hello.")
+    (turn,) = await operator.run_json("turns --since 1h")
     assert (turn["state"], turn["kind"], turn["error"]) == ("done", "message", None)
     assert turn["tokens"] > 0
-    (session,) = await operator.reads("sessions")
+    (session,) = await operator.run_json("sessions")
     assert (session["id"], session["messages"], session["running"]) == (turn["session"], 1, None)
-    seen = await operator.reads("status")
+    seen = await operator.run_json("status")
     assert seen["is_well"]
     assert [worker["is_alive"] for worker in seen["workers"]] == [True]
     assert {channel["name"] for channel in seen["channels"]} <= {"slack", "discord"}
-    code, said = await operator.types("status")
+    code, said = await operator.run("status")
     assert (code, said.splitlines()[-1]) == (0, "No problems.")
-    account = await operator.reads(f"why {turn['id'][:7]}")
+    account = await operator.run_json(f"why {turn['id'][:7]}")
     assert (account["id"], account["receipt"]["history"]["messages"]) == (turn["id"], 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", account["created_at"])
-    assert turn["session"] in (await operator.types("turns"))[1]
-    assert turn["session"] in (await operator.types("sessions"))[1]
+    assert turn["session"] in (await operator.run("turns"))[1]
+    assert turn["session"] in (await operator.run("sessions"))[1]
 
     # a failed turn, its report and its retry
     bot.answer = lambda _asked: Fail(400, "no")
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await talk.say("hi again")
-    apology = await bot.reply(platform, talk, lambda text: ProviderRequestError.public in text)
+    apology = await bot.wait_for_reply(platform, talk, lambda text: ProviderRequestError.public in text)
     failed = re.search(r"turn `(\w+)`", apology.text)
     assert failed is not None
-    seen = await operator.reads("status", 1)
+    seen = await operator.run_json("status", 1)
     assert [(one["kind"], one["subject"]) for one in seen["findings"]] == [("failing", failed[1])]
-    code, said = await operator.types("status")
+    code, said = await operator.run("status")
     assert code == 1
     assert "1 turns failed in the last hour with ProviderRequestError" in said
-    code, said = await operator.types(f"why (turn`{failed[1]}`)")
+    code, said = await operator.run(f"why (turn`{failed[1]}`)")
     assert code == 0
     assert "ProviderRequestError: " in said
     bot.answer = lambda _asked: "Here I am."
-    asked = await operator.reads(f"retry {failed[1]}")
+    asked = await operator.run_json(f"retry {failed[1]}")
     assert (asked["turn"], asked["is_done"], asked["has_worker"]) == (failed[1], True, True)
     assert asked["newest"] != failed[1]
-    await bot.reply(platform, talk, lambda text: text == "Here I am.")
-    code, said = await operator.types(f"retry {failed[1]}")
+    await bot.wait_for_reply(platform, talk, lambda text: text == "Here I am.")
+    code, said = await operator.run(f"retry {failed[1]}")
     assert (code, "was already retried" in said) == (1, True)
-    code, said = await operator.types(f"retry {turn['id']}")
+    code, said = await operator.run(f"retry {turn['id']}")
     assert (code, "is done: only failed turns can be retried" in said) == (1, True)
 
     # a running turn is cancelled
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await talk.say("a long story")
-    await bot.reply(platform, talk, lambda text: text.startswith("Beginning"))
-    (runs,) = await operator.reads("turns --state running")
-    code, said = await operator.types(f"cancel {runs['id']}")
+    await bot.wait_for_reply(platform, talk, lambda text: text.startswith("Beginning"))
+    (runs,) = await operator.run_json("turns --state running")
+    code, said = await operator.run(f"cancel {runs['id']}")
     assert code == 0, said
-    await bot.reply(platform, talk, lambda text: text == f"Beginning\n\n{words.STOPPED}")
-    code, said = await operator.types(f"cancel {runs['id']}")
+    await bot.wait_for_reply(platform, talk, lambda text: text == f"Beginning\n\n{words.STOPPED}")
+    code, said = await operator.run(f"cancel {runs['id']}")
     assert (code, "is cancelled: only active turns can be cancelled" in said) == (1, True)
 
     # unknown ids
     for given, why in (("xyz", "is not the id of a turn"), ("0123456789", "there is no turn 0123456789")):
-        code, said = await operator.types(f"why {given}")
+        code, said = await operator.run(f"why {given}")
         assert (code, why in said, "`parley turns`" in said) == (1, True, True)
-    assert (await operator.types("turns --since soon"))[0] == 2
+    assert (await operator.run("turns --since soon"))[0] == 2
 
     # without a running bot, requests are stored
     bot.answer = lambda _asked: Fail(400, "no")
-    await (talk := platform.talk()).say("hi")
-    apology = await bot.reply(platform, talk, lambda text: ProviderRequestError.public in text)
-    assert await bot.program.end(signal.SIGTERM) == 0
-    seen = await operator.reads("status", 1)
+    await (talk := platform.start_conversation()).say("hi")
+    apology = await bot.wait_for_reply(platform, talk, lambda text: ProviderRequestError.public in text)
+    assert await bot.program.stop(signal.SIGTERM) == 0
+    seen = await operator.run_json("status", 1)
     assert "dead" in {one["kind"] for one in seen["findings"]}
-    (newest, *_) = await operator.reads("turns --limit 1")
-    code, said = await operator.types(f"retry {newest['id']}")
+    (newest, *_) = await operator.run_json("turns --limit 1")
+    code, said = await operator.run(f"retry {newest['id']}")
     assert (code, "no worker is alive" in said) == (0, True)
     bot.answer = lambda _asked: "At last."
     await bot.start()
-    await bot.reply(platform, talk, lambda text: text == "At last.")
+    await bot.wait_for_reply(platform, talk, lambda text: text == "At last.")
 
 
-async def test_commands_without_a_database_say_so_and_create_none(program: With, tmp_path: Path) -> None:
-    code, said = await program({"DATABASE_URL": f"sqlite:///{tmp_path / 'none.db'}"}).finish("status")
+async def test_commands_without_a_database_say_so_and_create_none(program: MakeProgram, tmp_path: Path) -> None:
+    code, said = await program({"DATABASE_URL": f"sqlite:///{tmp_path / 'none.db'}"}).run_command("status")
     assert code == 1
     assert "none.db: no such database yet" in said
     assert not (tmp_path / "none.db").exists()
 
 
-async def test_forget_deletes_by_id_and_prints_the_counts(start: Start, program: With, tmp_path: Path) -> None:
+async def test_forget_deletes_by_id_and_prints_the_counts(
+    start: StartBot, program: MakeProgram, tmp_path: Path
+) -> None:
     bot = await start()
     operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
     bot.answer = lambda _asked: "Hello."
-    await bot.ask(platform, platform.direct("ada"), "hi", "Hello.")
-    (session,) = await operator.reads("sessions")
-    code, said = await operator.types("forget --user ada --yes")
+    await bot.ask(platform, platform.start_dm("ada"), "hi", "Hello.")
+    (session,) = await operator.run_json("sessions")
+    code, said = await operator.run("forget --user ada --yes")
     assert code == 1
     assert "nothing was deleted" in said
     (user,) = re.findall(r"^  (\w+)  .*ada.*$", said, re.M | re.I)
-    code, said = await operator.types("forget --user bob --yes")
+    code, said = await operator.run("forget --user bob --yes")
     assert (code, said.strip()) == (1, "nothing is stored of a user with the id bob, so nothing was deleted")
-    assert (await operator.reads("sessions")) == [session]
+    assert (await operator.run_json("sessions")) == [session]
 
-    code, said = await operator.types(f"forget --user {user} --yes")
+    code, said = await operator.run(f"forget --user {user} --yes")
     assert code == 0
     assert "deleted 1 conversations, 2 messages and 0 files" in said
-    assert await operator.reads("sessions") == []
+    assert await operator.run_json("sessions") == []
     for command in (f"forget --user {user} --yes", f"forget --session {session['id']} --yes"):
-        code, said = await operator.types(command)
+        code, said = await operator.run(command)
         assert code == 1
         assert "nothing is stored" in said

@@ -12,13 +12,13 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ReceivedRequest, Say, ScriptedOpenAI, Turn
 from sandbox.procfile import Dyno, Foreman, find_free_port
 from sandbox.slack import EnvelopeRecord, SlackSandbox
-from tests.acceptance.conftest import Program, With
+from tests.acceptance.conftest import MakeProgram, Program
 from tests.acceptance.platforms import Discord, Platform, Slack
 
 ROOT = Path(__file__).parents[3]
 
 
-def says_it_again(asked: ReceivedRequest) -> Turn:
+def answer_slowly(asked: ReceivedRequest) -> Turn:
     """Answer slowly, so that a restart interrupts the answer."""
     return Say(f"You said {re.findall(r'word-[a-z]+-[0-9]+-[0-9]+', asked.text)[-1]} to me.", pieces=8, pace=0.15)
 
@@ -28,7 +28,7 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
     slack: SlackSandbox, discord: DiscordSandbox, postgres: str, python: Path, tmp_path: Path
 ) -> None:
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
-    async with ScriptedOpenAI(says_it_again) as model:
+    async with ScriptedOpenAI(answer_slowly) as model:
         settings = {
             **{name: value for platform in platforms for name, value in platform.settings.items()},
             "MODEL": "openai/scripted",
@@ -46,7 +46,7 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
             asked: list[asyncio.Task[None]] = []
             for platform in platforms:
                 for number in range(3):
-                    asked.append(asyncio.create_task(_talk(platform, number)))
+                    asked.append(asyncio.create_task(_send_messages(platform, number)))
             for _ in range(2):
                 await asyncio.sleep(2.0)  # during running answers
                 assert await dyno.terminate() == 0, foreman.log.read_text()[-4000:]
@@ -69,9 +69,9 @@ async def _start(foreman: Foreman) -> Dyno:
     return dyno
 
 
-async def _talk(platform: Platform, number: int) -> None:
+async def _send_messages(platform: Platform, number: int) -> None:
     """Send three messages, each after the answer to the one before; each gets one answer."""
-    talk, expected = platform.talk(), list[str]()
+    talk, expected = platform.start_conversation(), list[str]()
     for question in range(3):
         word = f"word-{platform.name}-{number}-{question}"
         await talk.say(word)
@@ -80,10 +80,10 @@ async def _talk(platform: Platform, number: int) -> None:
 
 
 async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
-    program: With,
+    program: MakeProgram,
 ) -> None:
     """Heroku: an eco dyno sleeps after 30 minutes without a request; the next request starts it."""
-    async with ScriptedOpenAI(says_it_again) as model, SlackSandbox(speed=30) as slack:
+    async with ScriptedOpenAI(answer_slowly) as model, SlackSandbox(speed=30) as slack:
         port = find_free_port()
         slack.socket_mode = False
         slack.request_url.url = f"http://127.0.0.1:{port}{PATH}"
@@ -98,10 +98,10 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
         }
         bot = program(settings)
         for number in range(2):
-            await _wakes(bot, slack, f"word-slack-0-{number}")
+            await _wake_bot(bot, slack, f"word-slack-0-{number}")
 
 
-async def _wakes(bot: Program, slack: SlackSandbox, word: str) -> None:
+async def _wake_bot(bot: Program, slack: SlackSandbox, word: str) -> None:
     """Send a message to a sleeping bot: it starts, answers once, and sleeps again."""
     said = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> {word}")
 
@@ -115,10 +115,10 @@ async def _wakes(bot: Program, slack: SlackSandbox, word: str) -> None:
     await slack.wait_for(lambda: any(envelope.reason == "connection_failed" for envelope in sent()))
     await bot.start()
     try:
-        await bot.ready()
+        await bot.wait_until_ready()
         await slack.wait_for(shown, timeout=30)
         await slack.wait_for(lambda: any(envelope.acknowledged_at for envelope in sent()), timeout=30)
-        assert await bot.end() == 0
+        assert await bot.stop() == 0
     finally:
         await bot.aclose()
     assert shown()

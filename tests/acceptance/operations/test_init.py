@@ -14,15 +14,15 @@ from docs.pictures.typist import Typist
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import With
+from tests.acceptance.conftest import MakeProgram
 from tests.fixtures.full_disk import fill_disk, make_read_only
-from tests.processes.fork_server import Life, Zygote
+from tests.processes.fork_server import ForkServer, Life
 
 #: Keys that interrupt a program and end its input.
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 #: Unrelated settings in a file that other users may read.
-THEIRS = """\
+EXISTING_SETTINGS = """\
 # of ours
 export SLACK_BOT_TOKEN="xoxb-the-one-of-last-year"  # ask Grace
 ODD LINE
@@ -33,7 +33,7 @@ LOG_LEVEL=DEBUG
 """
 
 
-class Seat:
+class TerminalSession:
     """Terminal with a running program."""
 
     def __init__(self, typist: Typist, life: Life) -> None:
@@ -54,20 +54,24 @@ def settings(slack: SlackSandbox, discord: DiscordSandbox) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def seated(zygote: Zygote, folder: Path, command: str, settings: Mapping[str, str]) -> AsyncIterator[Seat]:
+async def run_in_terminal(
+    fork_server: ForkServer, folder: Path, command: str, settings: Mapping[str, str]
+) -> AsyncIterator[TerminalSession]:
     with Typist() as typist:
-        life = await zygote.live(command=command, folder=str(folder), settings=dict(settings), terminal=typist.device)
+        life = await fork_server.live(
+            command=command, folder=str(folder), settings=dict(settings), terminal=typist.device
+        )
         try:
-            yield Seat(typist, life)
+            yield TerminalSession(typist, life)
         finally:
             await life.aclose()
 
 
 @pytest.mark.parametrize("name", setup.SCENES)
-async def test_the_docs_show_the_output_of_init(name: str, zygote: Zygote, tmp_path: Path) -> None:
+async def test_the_docs_show_the_output_of_init(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
     async def start(typist: Typist, command: str, settings: Mapping[str, str]) -> Callable[[], Awaitable[int]]:
         order = {"folder": str(tmp_path), "settings": {"TERM": "xterm", **settings}, "terminal": typist.device}
-        life = await zygote.live(command=command, **order)
+        life = await fork_server.live(command=command, **order)
         return life.end
 
     said = await setup.SCENES[name](start)
@@ -77,15 +81,15 @@ async def test_the_docs_show_the_output_of_init(name: str, zygote: Zygote, tmp_p
 
 
 async def test_init_reports_mistakes_and_resumes_after_an_interruption(
-    zygote: Zygote, slack: SlackSandbox, discord: DiscordSandbox, settings: dict[str, str], tmp_path: Path
+    fork_server: ForkServer, slack: SlackSandbox, discord: DiscordSandbox, settings: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / ".env"
-    file.write_text(THEIRS)
+    file.write_text(EXISTING_SETTINGS)
     file.chmod(0o644)
 
     # current values are masked; a wrong answer is explained and not saved
     slack.scopes.discard("im:history")
-    async with seated(zygote, tmp_path, "init", settings) as seat:
+    async with run_in_terminal(fork_server, tmp_path, "init", settings) as seat:
         await seat.answers("[both]: ", "everywhere")
         await seat.sees("Write slack, discord, both, or Enter.")
         await seat.answers("[both]: ", "slack")
@@ -95,7 +99,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await seat.sees("it contains a space or another invalid character")
         await seat.answers("goes on without: ", f"SLACK_BOT_TOKEN='{slack.bot_token}'")
         await seat.sees("the app lacks the scopes im:history")
-        assert file.read_text() == THEIRS
+        assert file.read_text() == EXISTING_SETTINGS
         slack.scopes.add("im:history")
         await seat.answers("goes on without: ", "")  # the same after the correction
         await seat.sees("ok   Slack: parley in Sandbox")
@@ -104,13 +108,16 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await seat.sees("Stopped. The answers so far are saved")
         assert await seat.ends() == 130
         assert slack.bot_token not in seat.screen
-    kept = THEIRS.replace('"xoxb-the-one-of-last-year"', slack.bot_token)
+    kept = EXISTING_SETTINGS.replace('"xoxb-the-one-of-last-year"', slack.bot_token)
     assert file.read_text() == kept
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert os.listdir(tmp_path) == [".env"]
 
     # again: Enter keeps a good value, and an unreachable service may be saved unchecked
-    async with ScriptedOpenAI(["ok"] * 9, models=["real"]) as model, seated(zygote, tmp_path, "init", settings) as seat:
+    async with (
+        ScriptedOpenAI(["ok"] * 9, models=["real"]) as model,
+        run_in_terminal(fork_server, tmp_path, "init", settings) as seat,
+    ):
         await seat.answers("[both]: ", "")
         await seat.answers(f"SLACK_BOT_TOKEN [xoxb-…{slack.bot_token[-4:]}]: ", "")
         slack.faults.fail("apps.connections.open", status=503)
@@ -147,11 +154,11 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
 
 
 async def test_init_checks_environment_settings_without_a_question(
-    zygote: Zygote, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
+    fork_server: ForkServer, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
 ) -> None:
     said = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": "xapp-wrong", "AGENT": "brought"}
     slack.faults.delay("auth.test", 2.0)
-    async with seated(zygote, tmp_path, "init --platform slack", {**settings, **said}) as seat:
+    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", {**settings, **said}) as seat:
         await seat.sees("SLACK_BOT_TOKEN is set in the environment")
         await seat.sees("asking Slack …")  # the check takes time
         await seat.sees("FAIL SLACK_APP_TOKEN: Slack says invalid_auth.")
@@ -164,11 +171,11 @@ async def test_init_checks_environment_settings_without_a_question(
 
 
 async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_nothing(
-    zygote: Zygote, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
+    fork_server: ForkServer, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / ".env").write_text("SLACK_MODE=http\n")
     slack.faults.delay("auth.test", 30.0)
-    async with seated(zygote, tmp_path, "init --platform slack", settings) as seat:
+    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", settings) as seat:
         await seat.sees("https://your-bot.example.com/slack/events")
         await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
         await seat.sees("asking Slack …")
@@ -177,7 +184,7 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
         assert await seat.ends() == 130
     assert (tmp_path / ".env").read_text() == "SLACK_MODE=http\n"
     slack.faults.clear()
-    async with seated(zygote, tmp_path, "init --platform slack", settings) as seat:
+    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", settings) as seat:
         await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
         await seat.answers("SLACK_SIGNING_SECRET: ", "")
         await seat.sees("FAIL SLACK_SIGNING_SECRET: the answer is empty")
@@ -191,21 +198,21 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
 
 
 async def test_init_without_a_writable_file_or_terminal_prints_one_line(
-    zygote: Zygote, program: With, slack: SlackSandbox, settings: dict[str, str], disk: Path
+    fork_server: ForkServer, program: MakeProgram, slack: SlackSandbox, settings: dict[str, str], disk: Path
 ) -> None:
-    code, said = await program(settings).finish("init", typed="slack\n")
+    code, said = await program(settings).run_command("init", typed="slack\n")
     assert (code, len(said.splitlines())) == (2, 1)
     assert "init needs a terminal" in said
 
-    (disk / ".env").write_text(THEIRS)
+    (disk / ".env").write_text(EXISTING_SETTINGS)
     with fill_disk(disk):
-        async with seated(zygote, disk, "init --platform slack", settings) as seat:
+        async with run_in_terminal(fork_server, disk, "init --platform slack", settings) as seat:
             await seat.answers("SLACK_BOT_TOKEN [", slack.bot_token)
             await seat.sees(".env: it cannot be written (No space left on device); it is unchanged")
             assert await seat.ends() == 2
-    assert (disk / ".env").read_text() == THEIRS
+    assert (disk / ".env").read_text() == EXISTING_SETTINGS
     make_read_only(disk)
-    async with seated(zygote, disk, "init", settings) as seat:
+    async with run_in_terminal(fork_server, disk, "init", settings) as seat:
         await seat.sees("this folder is not writable: change to another one")
         assert await seat.ends() == 2
     assert os.listdir(disk) == [".env"]

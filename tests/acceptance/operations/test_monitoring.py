@@ -17,17 +17,17 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from bot.connections import raise_open_files_limit
 from sandbox.models import Fail, Pause, Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Bot, Program, Start, With
+from tests.acceptance.conftest import AcceptanceBot, MakeProgram, Program, StartBot
 from tests.acceptance.platforms import Platform, Slack, Talk
-from tests.acceptance.test_restarts import talks
+from tests.acceptance.test_restarts import start_conversations
 
 #: API call that posts a reply.
-OPENS = {"slack": "chat.startStream", "discord": "POST /channels/{channel}/messages"}
+POST_CALLS = {"slack": "chat.startStream", "discord": "POST /channels/{channel}/messages"}
 
 _PORT = re.compile(r"are at port (\d+)")
 
 
-async def asked(program: Program, path: str, **headers: str) -> tuple[int, str]:
+async def fetch(program: Program, path: str, **headers: str) -> tuple[int, str]:
     (port,) = _PORT.findall(program.log)[-1:]
     async with (
         aiohttp.ClientSession() as session,
@@ -36,7 +36,7 @@ async def asked(program: Program, path: str, **headers: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-class Collector:
+class TraceCollector:
     """Server that receives the traces."""
 
     def __init__(self) -> None:
@@ -57,8 +57,8 @@ class Collector:
 
 
 @asynccontextmanager
-async def collecting() -> AsyncIterator[tuple[Collector, str]]:
-    collector, app = Collector(), web.Application()
+async def run_collector() -> AsyncIterator[tuple[TraceCollector, str]]:
+    collector, app = TraceCollector(), web.Application()
     app.add_routes([web.post("/v1/traces", collector.take)])
     runner = web.AppRunner(app)
     await runner.setup()
@@ -73,28 +73,28 @@ def attributes(span: Span) -> dict[str, str]:
     return {each.key: each.value.string_value for each in span.attributes}
 
 
-async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Start, tmp_path: Path) -> None:
+async def test_health_metrics_and_traces_show_the_life_of_the_process(start: StartBot, tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     money = {
         "PRICES_FILE": str(tmp_path / "prices.toml"),
         "DAILY_SPENDING_LIMIT_USD": "1000",
     }  # with a spending limit each turn is counted at once
-    async with collecting() as (collector, address):
+    async with run_collector() as (collector, address):
         bot = await start(
             OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_SCHEDULE_DELAY="200", SHUTDOWN_TIMEOUT_SECONDS="1", **money
         )
-        program, places = bot.program, talks(bot)
-        assert await asked(program, "/healthz") == (200, "alive\n")
-        assert await asked(program, "/readyz") == (200, "ready\n")
-        assert (await asked(program, "/else"))[0] == 404
+        program, places = bot.program, start_conversations(bot)
+        assert await fetch(program, "/healthz") == (200, "alive\n")
+        assert await fetch(program, "/readyz") == (200, "ready\n")
+        assert (await fetch(program, "/else"))[0] == 404
 
         bot.answer = lambda _asked: "The answer of forty-two."
         for platform in bot.platforms:
-            platform.sandbox.faults.rate_limit(OPENS[platform.name], 1)
-        await bot.everywhere(lambda platform: said(bot, platform, places[platform]))
-        await ended(program, 2)
+            platform.sandbox.faults.rate_limit(POST_CALLS[platform.name], 1)
+        await bot.run_on_all_platforms(lambda platform: send_and_wait(bot, platform, places[platform]))
+        await wait_for_turns(program, 2)
 
-        _, told = await asked(program, "/metrics")
+        _, told = await fetch(program, "/metrics")
         for channel in ("slack", "discord"):
             assert f'parley_turns_total{{channel="{channel}",kind="message",state="done"}} 1.0' in told
             for until in ("placeholder", "first_word", "final"):
@@ -104,21 +104,21 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
             assert f'parley_platform_budget_left{{channel="{channel}"}} ' in told
         assert 'parley_model_calls_total{model="openai/scripted",outcome="ok"} 2.0' in told
         assert 'parley_model_tokens_total{kind="input",model="openai/scripted"} ' in told
-        await tells(program, 'parley_model_cost_total{model="openai/scripted"} 0.02')
-        await tells(program, "parley_ready 1.0", "parley_turns_running 0.0", "parley_messages_waiting 0.0")
+        await wait_for_metrics(program, 'parley_model_cost_total{model="openai/scripted"} 0.02')
+        await wait_for_metrics(program, "parley_ready 1.0", "parley_turns_running 0.0", "parley_messages_waiting 0.0")
         assert "process_resident_memory_bytes" in told
         for secret in ("forty-two", "question", "gen_ai", "U0", "C0"):
             assert secret not in told
 
         for name in ("X-Forwarded-For", "X-Real-IP", "Via", "Forwarded", "CF-Connecting-IP"):
-            assert (await asked(program, "/metrics", **{name: "198.51.100.7"}))[0] == 403
+            assert (await fetch(program, "/metrics", **{name: "198.51.100.7"}))[0] == 403
 
         async with asyncio.timeout(60):
             while len(turns := [span for span in collector.spans if span.name == "parley.turn"]) < 2:
                 collector.came.clear()
                 await collector.came.wait()
         async with asyncio.timeout(60):  # the health check runs every few seconds
-            while "parley_loop_lag_seconds_bucket" not in (await asked(program, "/metrics"))[1]:  # noqa: ASYNC110 - as a scraper does
+            while "parley_loop_lag_seconds_bucket" not in (await fetch(program, "/metrics"))[1]:  # noqa: ASYNC110 - as a scraper does
                 await asyncio.sleep(0.5)
         assert {attributes(turn)["parley.outcome"] for turn in turns} == {"done"}
         assert {attributes(turn)["parley.channel"] for turn in turns} == {"slack", "discord"}
@@ -137,46 +137,46 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
         bot.answer = lambda _asked: Fail(400, "no")
         await places[platform].say("and that?")
         failed = 'parley_turns_total{channel="slack",kind="message",state="failed"} 1.0'
-        await tells(program, failed, 'outcome="ProviderRequestError"} 1.0')
+        await wait_for_metrics(program, failed, 'outcome="ProviderRequestError"} 1.0')
 
         bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
         await places[platform].say("and this?")
-        await bot.reply(platform, places[platform], lambda text: text.startswith("Beginning"))
+        await bot.wait_for_reply(platform, places[platform], lambda text: text.startswith("Beginning"))
         await places[platform].say("and whatever else")
-        await tells(program, "parley_turns_running 1.0", "parley_messages_waiting 1.0")
-        ending = asyncio.create_task(program.end())
+        await wait_for_metrics(program, "parley_turns_running 1.0", "parley_messages_waiting 1.0")
+        ending = asyncio.create_task(program.stop())
         async with asyncio.timeout(60):
-            while (answer := await asked(program, "/readyz"))[0] != 503:  # noqa: ASYNC110 - a probe is asked
+            while (answer := await fetch(program, "/readyz"))[0] != 503:  # noqa: ASYNC110 - a probe is asked
                 await asyncio.sleep(0.01)
         assert answer[1] == "stopping\n"
-        assert (await asked(program, "/healthz"))[0] == 200
+        assert (await fetch(program, "/healthz"))[0] == 200
         assert await ending == 0
         about = re.search(r"handed|cancelled.* \[turn=\w+ session=slack:\S+ trace=[0-9a-f]{32}\]", program.log)
         assert about, program.log[-3000:]
 
 
-async def said(bot: Bot, platform: Platform, talk: Talk) -> None:
+async def send_and_wait(bot: AcceptanceBot, platform: Platform, talk: Talk) -> None:
     await bot.ask(platform, talk, "What is the question?", "The answer of forty-two.")
 
 
-async def ended(program: Program, count: int) -> None:
+async def wait_for_turns(program: Program, count: int) -> None:
     """Wait until `count` turns have ended: the platform shows the answer shortly before."""
     async with asyncio.timeout(60):
-        while (await asked(program, "/metrics"))[1].count('state="done"} 1.0') < count:  # noqa: ASYNC110 - as above
+        while (await fetch(program, "/metrics"))[1].count('state="done"} 1.0') < count:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.02)
 
 
-async def tells(program: Program, *lines: str) -> None:
+async def wait_for_metrics(program: Program, *lines: str) -> None:
     """Wait until the metrics contain all of these lines."""
     async with asyncio.timeout(60):
         while True:
-            _, told = await asked(program, "/metrics")
+            _, told = await fetch(program, "/metrics")
             if all(line in told for line in lines):
                 return
             await asyncio.sleep(0.05)
 
 
-async def test_1060_idle_connections_do_not_disturb_the_bot(start: Start) -> None:
+async def test_1060_idle_connections_do_not_disturb_the_bot(start: StartBot) -> None:
     raise_open_files_limit()  # the test process holds the other ends of the connections
     bot = await start()
     assert bot.program.pid is not None
@@ -186,18 +186,18 @@ async def test_1060_idle_connections_do_not_disturb_the_bot(start: Start) -> Non
         first = stack.enter_context(socket.create_connection(("127.0.0.1", int(port))))
         for _ in range(1_059):
             stack.enter_context(socket.create_connection(("127.0.0.1", int(port))))
-        assert await asked(bot.program, "/healthz") == (200, "alive\n")
+        assert await fetch(bot.program, "/healthz") == (200, "alive\n")
         bot.answer = lambda _asked: "Hello."
-        await bot.everywhere(lambda platform: greeted(bot, platform))
+        await bot.run_on_all_platforms(lambda platform: wait_for_greeting(bot, platform))
         assert await asyncio.to_thread(first.recv, 1) == b""  # the bot closed the oldest one
     assert "Too many open files" not in bot.program.log
 
 
-async def greeted(bot: Bot, platform: Platform) -> None:
-    await bot.ask(platform, platform.talk(), "hi", "Hello.")
+async def wait_for_greeting(bot: AcceptanceBot, platform: Platform) -> None:
+    await bot.ask(platform, platform.start_conversation(), "hi", "Hello.")
 
 
-async def test_an_occupied_port_stops_only_a_bot_that_receives_http_events(program: With) -> None:
+async def test_an_occupied_port_stops_only_a_bot_that_receives_http_events(program: MakeProgram) -> None:
     async with ScriptedOpenAI() as model, SlackSandbox() as slack:
         with socket.socket() as taken:
             taken.bind(("", 0))
@@ -212,27 +212,27 @@ async def test_an_occupied_port_stops_only_a_bot_that_receives_http_events(progr
             }
             bot = program(settings)
             await bot.start()
-            await bot.ready()
+            await bot.wait_until_ready()
             assert f"PORT={port}: the bot cannot listen there" in bot.log
             assert "0 takes any" in bot.log
-            assert await bot.end() == 0
+            assert await bot.stop() == 0
             by_http = {"SLACK_MODE": "http", "SLACK_APP_TOKEN": "", "SLACK_SIGNING_SECRET": "s" * 32}
             called = program({**settings, **by_http})
-            code, log = await called.finish("run")
+            code, log = await called.run_command("run")
             assert code == 2
             assert f"PORT={port}: the bot cannot listen there" in log
         guarded = program({**settings, "PORT": "0"})
         await guarded.start()
-        await guarded.ready()
-        assert (await asked(guarded, "/metrics"))[0] == 401
-        assert (await asked(guarded, "/metrics", Authorization="Bearer letmein12345"))[0] == 200
-        assert await guarded.end() == 0
+        await guarded.wait_until_ready()
+        assert (await fetch(guarded, "/metrics"))[0] == 401
+        assert (await fetch(guarded, "/metrics", Authorization="Bearer letmein12345"))[0] == 200
+        assert await guarded.stop() == 0
         silent = program({**settings, "PORT": "0", "METRICS": "off", "LOG_FORMAT": "json"})
-        silent.logs = silent.folder / "silent.log"
+        silent.log_file = silent.folder / "silent.log"
         await silent.start()
         await slack.wait_until_connected(30)
-        assert (await asked(silent, "/metrics"))[0] == 404
-        assert await silent.end() == 0
+        assert (await fetch(silent, "/metrics"))[0] == 404
+        assert await silent.stop() == 0
         entries = [json.loads(line) for line in silent.log.splitlines()]
         stopping = {"level": "INFO", "logger": "bot.app", "message": "stopping"}
         assert any(stopping.items() <= entry.items() for entry in entries)

@@ -20,20 +20,20 @@ from core.store.schema import inbox, messages, turns
 from sandbox.models import ReceivedRequest, Say
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Start, With
+from tests.acceptance.conftest import MakeProgram, StartBot
 from tests.acceptance.platforms import Platform, Slack
-from tests.acceptance.test_restarts import begun, goes_on, talks
+from tests.acceptance.test_restarts import begin_answers, check_resumption, start_conversations
 
 STORY = " ".join(f"word-{number}" for number in range(200))
 
 #: Seconds until the bot has recovered: it retries failed writes every 30 s at the latest.
-SETTLED = 60.0
+RECOVERY_SECONDS = 60.0
 
 pytestmark = pytest.mark.timeout(300)
 
 
 async def test_a_database_outage_delays_replies_and_loses_none(
-    start: Start, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str, outage: float
+    start: StartBot, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str, outage: float
 ) -> None:
     def answer(asked: ReceivedRequest) -> Say:
         said = [text for role, text in asked.messages if role == "user"][-1]
@@ -42,20 +42,20 @@ async def test_a_database_outage_delays_replies_and_loses_none(
 
     bot = await start(DATABASE_URL=postgres)
     bot.answer = answer
-    here = {platform: await platform.thread() for platform in bot.platforms}
-    elsewhere = talks(bot)
+    here = {platform: await platform.start_thread() for platform in bot.platforms}
+    elsewhere = start_conversations(bot)
 
     async def before(platform: Platform) -> None:
         await here[platform].say("tell me a story")
-        await bot.reply(platform, here[platform], lambda text: text.startswith("word-0"))
+        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("word-0"))
         await here[platform].say("second")
-        await platform.wait_for(lambda: here[platform].receipts() == 1)
+        await platform.wait_for(lambda: here[platform].count_reactions() == 1)
 
     async def meanwhile(platform: Platform) -> None:
         await here[platform].say("third", called=False)
         await elsewhere[platform].say("elsewhere")
         shown = here[platform].replies()[-1]
-        await bot.reply(platform, here[platform], lambda text: len(text) > len(shown.text))
+        await bot.wait_for_reply(platform, here[platform], lambda text: len(text) > len(shown.text))
 
     async def after(platform: Platform) -> None:
         def heard() -> list[str]:
@@ -63,30 +63,30 @@ async def test_a_database_outage_delays_replies_and_loses_none(
             answers = " ".join(text.removeprefix("Heard: ") for text in replies[1:]).split()
             return [*replies[:1], *answers]
 
-        await platform.wait_for(lambda: heard() == [STORY, "second", "third"], timeout=outage + SETTLED)
+        await platform.wait_for(lambda: heard() == [STORY, "second", "third"], timeout=outage + RECOVERY_SECONDS)
         await platform.wait_for(lambda: [reply.text for reply in elsewhere[platform].replies()] == ["Heard: elsewhere"])
-        await platform.wait_for(lambda: here[platform].receipts() == 0)
+        await platform.wait_for(lambda: here[platform].count_reactions() == 0)
 
-    await bot.everywhere(before)
+    await bot.run_on_all_platforms(before)
     told = len(slack.envelopes)
     await asyncio.to_thread(postgres_server.stop)
     until = monotonic() + outage
     try:
-        await bot.everywhere(meanwhile)
+        await bot.run_on_all_platforms(meanwhile)
         await asyncio.sleep(until - monotonic())
         assert not any(envelope.acknowledged_at for envelope in slack.envelopes[told:])
     finally:
         await asyncio.to_thread(postgres_server.start)
-    await bot.everywhere(after)
-    async with asyncio.timeout(SETTLED):
+    await bot.run_on_all_platforms(after)
+    async with asyncio.timeout(RECOVERY_SECONDS):
         while "ready again" not in bot.program.log:  # noqa: ASYNC110 - a file tells nobody
             await asyncio.sleep(0.1)
     assert "not ready: the database cannot be used" in bot.program.log
-    assert await bot.program.end(signal.SIGTERM) == 0
-    assert await ends(postgres) == (8, {"done"}, 2)
+    assert await bot.program.stop(signal.SIGTERM) == 0
+    assert await count_outcomes(postgres) == (8, {"done"}, 2)
 
 
-async def ends(url: str) -> tuple[int, set[str], int]:
+async def count_outcomes(url: str) -> tuple[int, set[str], int]:
     """Return the number of messages, the states of their turns, and how often the story is stored."""
     database = Database(url)
     ended = sa.select(turns.c.state).join(inbox, inbox.c.turn == turns.c.id)
@@ -98,7 +98,7 @@ async def ends(url: str) -> tuple[int, set[str], int]:
 
 
 async def test_a_start_waits_for_a_database_that_is_starting(
-    program: With, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str
+    program: MakeProgram, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str
 ) -> None:
     platform = Slack(slack)
     addresses = {"DATABASE_URL": postgres, "MODEL": "openai/m", "OPENAI_BASE_URL": "http://127.0.0.1:1"}
@@ -113,12 +113,12 @@ async def test_a_start_waits_for_a_database_that_is_starting(
         await asyncio.to_thread(postgres_server.start)
     try:
         await platform.wait_for(lambda: platform.is_connected, timeout=60)
-        assert await bot.end() == 0
+        assert await bot.stop() == 0
     finally:
         await bot.aclose()
 
 
-class Wire:
+class DatabaseProxy:
     """Proxy between the bot and a server that can swallow all traffic."""
 
     def __init__(self, url: str) -> None:
@@ -127,7 +127,7 @@ class Wire:
         self._flows.set()
 
     @asynccontextmanager
-    async def laid(self) -> AsyncIterator[str]:
+    async def run(self) -> AsyncIterator[str]:
         """Run the proxy, and return its URL."""
         carrying = set[asyncio.Task[None]]()
 
@@ -143,7 +143,7 @@ class Wire:
             await asyncio.gather(*carrying, return_exceptions=True)
 
     @asynccontextmanager
-    async def swallowing(self) -> AsyncIterator[None]:
+    async def swallow_traffic(self) -> AsyncIterator[None]:
         """Swallow all traffic and keep the connections open."""
         self._flows.clear()
         yield
@@ -158,7 +158,7 @@ class Wire:
 
 
 @asynccontextmanager
-async def locked(file: Path) -> AsyncIterator[None]:
+async def lock_file(file: Path) -> AsyncIterator[None]:
     """Hold the write lock of the file in another process."""
     with sqlite3.connect(file, isolation_level=None) as database:
         database.execute("BEGIN EXCLUSIVE")
@@ -167,26 +167,28 @@ async def locked(file: Path) -> AsyncIterator[None]:
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
-def wire(request: pytest.FixtureRequest) -> Wire | None:
+def wire(request: pytest.FixtureRequest) -> DatabaseProxy | None:
     """Return a proxy to the server; None for a file."""
-    return Wire(request.getfixturevalue("postgres")) if request.param == "postgres" else None
+    return DatabaseProxy(request.getfixturevalue("postgres")) if request.param == "postgres" else None
 
 
-async def test_a_hanging_database_does_not_block_shutdown(start: Start, tmp_path: Path, wire: Wire | None) -> None:
+async def test_a_hanging_database_does_not_block_shutdown(
+    start: StartBot, tmp_path: Path, wire: DatabaseProxy | None
+) -> None:
     settings = {"SHUTDOWN_TIMEOUT_SECONDS": "1", "LEASE_SECONDS": "2", "DATA_DIR": str(tmp_path)}
     async with AsyncExitStack() as stack:
-        hanging: AbstractAsyncContextManager[None] = locked(tmp_path / "parley.db")
+        hanging: AbstractAsyncContextManager[None] = lock_file(tmp_path / "parley.db")
         if wire is not None:
-            settings["DATABASE_URL"], hanging = await stack.enter_async_context(wire.laid()), wire.swallowing()
+            settings["DATABASE_URL"], hanging = await stack.enter_async_context(wire.run()), wire.swallow_traffic()
         bot = await start(**settings)
-        here = await begun(bot)
+        here = await begin_answers(bot)
         async with hanging:
             until = monotonic() + 1 + SHUTDOWN_GRACE_SECONDS + 15
-            ending = asyncio.create_task(bot.program.end())
-            await bot.disconnected()
+            ending = asyncio.create_task(bot.program.stop())
+            await bot.wait_until_disconnected()
             assert not ending.done(), "the platforms are hung up on, and not by the death of the process"
             assert await ending == 1
             assert monotonic() < until
             assert "left to whoever works next: the turns" in bot.program.log
             assert bot.program.log.splitlines()[-1].startswith("the shutdown took longer than 9 s")
-        await goes_on(bot, here)
+        await check_resumption(bot, here)

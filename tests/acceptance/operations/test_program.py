@@ -13,7 +13,7 @@ import pytest
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Program, Start, With
+from tests.acceptance.conftest import MakeProgram, Program, StartBot
 from tests.acceptance.platforms import Discord, Slack
 
 
@@ -37,9 +37,9 @@ from tests.acceptance.platforms import Discord, Slack
     ],
 )
 async def test_a_failed_start_prints_only_the_wrong_settings(
-    program: With, settings: dict[str, str], named: list[str]
+    program: MakeProgram, settings: dict[str, str], named: list[str]
 ) -> None:
-    code, said = await program(settings).finish("run")
+    code, said = await program(settings).run_command("run")
     assert code == 2
     assert "Traceback" not in said
     for words in named:
@@ -51,18 +51,18 @@ async def test_a_failed_start_prints_only_the_wrong_settings(
     [("run", True), ("migrate", False), ("check", True)],
     ids=["run: no database", "migrate: no folder", "check: no database"],
 )
-async def test_an_invalid_database_is_named(program: With, tmp_path: Path, command: str, is_there: bool) -> None:
+async def test_an_invalid_database_is_named(program: MakeProgram, tmp_path: Path, command: str, is_there: bool) -> None:
     path = tmp_path / "other.db" if is_there else Path("/dev/null/data/x.db")
     if is_there:
         path.write_bytes(b"something else altogether" * 100)
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_API_URL": "http://127.0.0.1:1"}
-    code, said = await program({**tokens, "DATABASE_URL": f"sqlite:///{path}"}).finish(command)
+    code, said = await program({**tokens, "DATABASE_URL": f"sqlite:///{path}"}).run_command(command)
     assert code == 1
     assert f"the database cannot be used ({'SQLITE_NOTADB' if is_there else 'NotADirectoryError'})" in said
     assert "Traceback" not in said
 
 
-async def test_a_token_that_slack_rejects_stops_the_start(program: With, slack: SlackSandbox) -> None:
+async def test_a_token_that_slack_rejects_stops_the_start(program: MakeProgram, slack: SlackSandbox) -> None:
     async with ScriptedOpenAI() as model:
         settings = {
             "SLACK_API_URL": slack.api_url,
@@ -71,14 +71,14 @@ async def test_a_token_that_slack_rejects_stops_the_start(program: With, slack: 
             "MODEL": "openai/m",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await program(settings).finish("run")
+        code, said = await program(settings).run_command("run")
     assert code == 2
     assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
     assert "SLACK_APP_TOKEN: Slack says invalid_auth." in said
     assert "Traceback" not in said
 
 
-async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program: With) -> None:
+async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program: MakeProgram) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -98,7 +98,7 @@ async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program
         bot = program(settings)
         await bot.start()
         try:
-            await bot.ready()
+            await bot.wait_until_ready()
             await slack.request_url.verify(f"{address}/slack/events")
             async with aiohttp.ClientSession() as session:
                 async with session.get(f"{address}/slack/install", allow_redirects=False) as page:
@@ -109,40 +109,40 @@ async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program
             question = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
             thread = question.ts
             await slack.wait_for(lambda: slack.messages("general", thread_ts=thread)[-1].text == "Hello by HTTP.")
-            assert await bot.end() == 0
+            assert await bot.stop() == 0
             assert not any(word in bot.log for word in (slack.bot_token, query, slack.signing_secret))
         finally:
             await bot.aclose()
 
 
-def modes(folder: Path) -> dict[str, int]:
+def list_permissions(folder: Path) -> dict[str, int]:
     """Return the permissions of a folder and of the files in it."""
     paths = [folder, *(path for path in folder.iterdir() if path.is_file())]
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in paths}
 
 
-async def test_other_users_of_the_machine_cannot_read_what_is_stored(start: Start, tmp_path: Path) -> None:
+async def test_other_users_of_the_machine_cannot_read_what_is_stored(start: StartBot, tmp_path: Path) -> None:
     data = tmp_path / ".parley"
     data.mkdir(mode=0o755)
     sqlite3.connect(data / "parley.db").execute("VACUUM").close()  # as an older version creates it
     (data / "bot.log").touch(mode=0o644)
     bot = await start()
     bot.answer = lambda _asked: "Hello."
-    await bot.ask(bot.platforms[0], bot.platforms[0].talk(), "hi", "Hello.")
-    found = modes(data)
+    await bot.ask(bot.platforms[0], bot.platforms[0].start_conversation(), "hi", "Hello.")
+    found = list_permissions(data)
     assert {".parley", "bot.log", "parley.db", "parley.db-wal", "parley.db-shm"} <= found.keys()
     assert found == {name: 0o700 if name == ".parley" else 0o600 for name in found}
 
 
-async def test_without_tokens_the_sandbox_answers_typed_messages(program: With, tmp_path: Path) -> None:
+async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakeProgram, tmp_path: Path) -> None:
     async with ScriptedOpenAI(
         [[Say(f"Hello from the {n} model.", pieces=4, pace=0.5)] for n in ("one", "two")]
     ) as model:
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "DISCORD_GUILD_IDS": "1"}
         typed = "hello\n/wait\n/discord\n/channel general\n@parley hello again\n"
-        code, said = await program(settings).finish("run", typed=typed, within=60)
+        code, said = await program(settings).run_command("run", typed=typed, within=60)
     assert code == 0, said
-    assert set(modes(tmp_path / ".parley").values()) == {0o700, 0o600}
+    assert set(list_permissions(tmp_path / ".parley").values()) == {0o700, 0o600}
     first, _, _, _, *lines = said.splitlines()
     assert first.endswith("starting the sandbox, a local Slack and Discord.")
     slack = [line for line in lines if line.startswith("[Slack dm ada")]
@@ -156,7 +156,9 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: With, 
 
 @pytest.mark.local_model
 async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
-    code, said = await Program(tmp_path, {}).finish("run", typed="What is the capital of South Korea?\n", within=120)
+    code, said = await Program(tmp_path, {}).run_command(
+        "run", typed="What is the capital of South Korea?\n", within=120
+    )
     assert code == 0, said
     assert "Model: local/smollm2-135m (tiny and often wrong" in said
     answer = said.splitlines()[-1].partition("parley updated] ")[2]
@@ -164,15 +166,17 @@ async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
     assert "⚠️" not in answer
 
 
-async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_error(program: With) -> None:
-    code, said = await program({"MODEL": "martian/m1"}).finish("sandbox", typed="hello\n", within=60)
+async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_error(program: MakeProgram) -> None:
+    code, said = await program({"MODEL": "martian/m1"}).run_command("sandbox", typed="hello\n", within=60)
     assert code == 1
     assert "the bot exited: " in said
     assert "MODEL=martian/m1: there is no such provider" in said
     assert "Traceback" not in said
 
 
-async def test_check_reports_each_working_setting(program: With, slack: SlackSandbox, discord: DiscordSandbox) -> None:
+async def test_check_reports_each_working_setting(
+    program: MakeProgram, slack: SlackSandbox, discord: DiscordSandbox
+) -> None:
     async with ScriptedOpenAI(["ok"]) as model:
         settings = {
             **Slack(slack).settings,
@@ -180,7 +184,7 @@ async def test_check_reports_each_working_setting(program: With, slack: SlackSan
             "MODEL": "openai/m",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await program(settings).finish("check")
+        code, said = await program(settings).run_command("check")
     assert code == 0, said
     before, told = said, [line.partition(":")[0] for line in said.splitlines()]
     assert told[:-1] == [
@@ -192,13 +196,13 @@ async def test_check_reports_each_working_setting(program: With, slack: SlackSan
         "ok   agent",
     ]
     assert told[-1] in ("ok   tokens", "note tokens")
-    code, said = await program({"SLACK_BOT_TOKEN": "xoxb-1"}).finish("check --json")
+    code, said = await program({"SLACK_BOT_TOKEN": "xoxb-1"}).run_command("check --json")
     found = [(one["verdict"], one["line"].partition(" ")[0]) for one in json.loads(said.removeprefix(before))]
     assert (code, found) == (1, [("fail", "SLACK_APP_TOKEN"), ("fail", "GOOGLE_API_KEY")])
 
 
 async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_model(
-    program: With, slack: SlackSandbox, discord: DiscordSandbox
+    program: MakeProgram, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     async with ScriptedOpenAI(models=["gpt-real"]) as model:
         settings = {
@@ -210,7 +214,7 @@ async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_
             "MODEL": "openai/gpt-invented",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await program(settings).finish("check")
+        code, said = await program(settings).run_command("check")
     assert code == 1
     assert "FAIL SLACK_BOT_TOKEN: Slack says invalid_auth." in said
     assert "FAIL DISCORD_BOT_TOKEN: Discord does not take it." in said
@@ -232,10 +236,10 @@ async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_
     ids=lambda settings: next(iter(settings)),
 )
 async def test_a_secret_in_the_wrong_setting_is_not_printed(
-    program: With, command: str, settings: dict[str, str]
+    program: MakeProgram, command: str, settings: dict[str, str]
 ) -> None:
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_API_URL": "http://127.0.0.1:1"}
-    _, said = await program({**tokens, **settings}).finish(command)
+    _, said = await program({**tokens, **settings}).run_command(command)
     ((name, secret),) = settings.items()
     assert name in said
     assert "[redacted]" in said
@@ -243,11 +247,11 @@ async def test_a_secret_in_the_wrong_setting_is_not_printed(
 
 
 async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
-    program: With, discord: DiscordSandbox
+    program: MakeProgram, discord: DiscordSandbox
 ) -> None:
     discord.privileged_intents.discard("message_content")
     settings = {**Discord(discord).settings, "DISCORD_GUILD_IDS": f"{discord.guild_id}, 42"}
-    code, said = await program(settings).finish("check")
+    code, said = await program(settings).run_command("check")
     assert code == 1
     assert "note Discord: the message content intent is off" in said
     (fault,) = [line for line in said.splitlines() if line.startswith("FAIL DISCORD")]
@@ -257,44 +261,44 @@ async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
 
 
 async def test_check_reports_the_faults_of_both_platforms_together(
-    program: With, slack: SlackSandbox, discord: DiscordSandbox
+    program: MakeProgram, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     wrong = {"SLACK_BOT_TOKEN": "xoxb-wrong", "DISCORD_BOT_TOKEN": "not.the.one"}
     async with ScriptedOpenAI() as model:
         places = {**Slack(slack).settings, **Discord(discord).settings, **wrong}
         settings = {**places, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
-        code, said = await program(settings).finish("run")
+        code, said = await program(settings).run_command("run")
     assert code == 2
     assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
     assert "DISCORD_BOT_TOKEN: Discord does not take it." in said
     assert "Traceback" not in said
 
 
-async def test_check_names_a_missing_scope(program: With, slack: SlackSandbox) -> None:
+async def test_check_names_a_missing_scope(program: MakeProgram, slack: SlackSandbox) -> None:
     slack.scopes.discard("im:history")
     settings = {
         "SLACK_API_URL": slack.api_url,
         "SLACK_BOT_TOKEN": slack.bot_token,
         "SLACK_APP_TOKEN": slack.app_token,
     }
-    code, said = await program(settings).finish("check")
+    code, said = await program(settings).run_command("check")
     assert code == 1
     assert "FAIL SLACK_BOT_TOKEN: the app lacks the scopes im:history." in said
 
 
-async def test_migrate_creates_a_database_and_is_idempotent(program: With, tmp_path: Path) -> None:
+async def test_migrate_creates_a_database_and_is_idempotent(program: MakeProgram, tmp_path: Path) -> None:
     migrating = program({"DATABASE_URL": f"sqlite:///{tmp_path / 'new.db'}"})
-    assert await migrating.finish("migrate") == (0, migrating.log)
+    assert await migrating.run_command("migrate") == (0, migrating.log)
     assert "applied" in migrating.log
-    await migrating.finish("migrate")
+    await migrating.run_command("migrate")
     assert migrating.log.splitlines()[-1] == "nothing to do"
 
 
-async def test_an_unknown_tool_is_named(program: With, slack: SlackSandbox) -> None:
-    code, said = await program({"TOOLS": "nowhere:nothing"}).finish("check")
+async def test_an_unknown_tool_is_named(program: MakeProgram, slack: SlackSandbox) -> None:
+    code, said = await program({"TOOLS": "nowhere:nothing"}).run_command("check")
     assert code == 1
     assert "FAIL TOOLS: nowhere:nothing: there is no module nowhere" in said
 
 
-async def test_the_version_is_printed(program: With, slack: SlackSandbox) -> None:
-    assert await program({}).finish("--version") == (0, f"parley {version('parley')}\n")
+async def test_the_version_is_printed(program: MakeProgram, slack: SlackSandbox) -> None:
+    assert await program({}).run_command("--version") == (0, f"parley {version('parley')}\n")

@@ -13,13 +13,13 @@ from tests.acceptance.conftest import Program
 from tests.acceptance.platforms import Discord, Platform, Slack, Talk
 
 #: Prints the imported modules at exit: Python runs a module of this name at startup.
-TELLTALE = """
+IMPORT_RECORDER = """
 import atexit, sys
 atexit.register(lambda: open("modules", "w").write("\\n".join(sys.modules)))
 """
 
 #: Modules with a slow or large import.
-HEAVY = {
+HEAVY_MODULES = {
     "aiosqlite",
     "alembic",
     "anthropic",
@@ -40,10 +40,10 @@ HEAVY = {
 }
 
 #: Modules of ADK that sessions need for events.
-ADK = {"google.adk", "google.genai"}
+ADK_MODULES = {"google.adk", "google.genai"}
 
 #: Blocks the import of the agent until a file exists.
-HELD = """
+BLOCKED_AGENT = """
 import sys, time
 from pathlib import Path
 
@@ -69,14 +69,14 @@ root_agent = LlmAgent(name="slow")
 """
 
 
-def anew(folder: Path, settings: Mapping[str, str], first: str = TELLTALE) -> Program:
+def make_fresh_program(folder: Path, settings: Mapping[str, str], first: str = IMPORT_RECORDER) -> Program:
     """Return a process with its own imports that runs `first` before them."""
     (folder / "sitecustomize.py").write_text(first)
     return Program(folder, {**settings, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH') or os.getcwd()}"})
 
 
-def loaded(folder: Path) -> set[str]:
-    return HEAVY & set((folder / "modules").read_text().split())
+def list_imports(folder: Path) -> set[str]:
+    return HEAVY_MODULES & set((folder / "modules").read_text().split())
 
 
 async def test_a_command_imports_only_its_dependencies(tmp_path: Path) -> None:
@@ -85,15 +85,15 @@ async def test_a_command_imports_only_its_dependencies(tmp_path: Path) -> None:
     async def ran(command: str, code: int, needs: set[str]) -> None:
         folder = tmp_path / command.replace(" ", "_")
         folder.mkdir()
-        assert (await anew(folder, tokens).finish(command, within=100))[0] == code
-        assert loaded(folder) - {"sqlalchemy"} == needs, command
+        assert (await make_fresh_program(folder, tokens).run_command(command, within=100))[0] == code
+        assert list_imports(folder) - {"sqlalchemy"} == needs, command
 
     await asyncio.gather(
         ran("--help", 0, set()),
-        ran("manifest slack", 0, {"slack_bolt", "slack_sdk", *ADK}),
+        ran("manifest slack", 0, {"slack_bolt", "slack_sdk", *ADK_MODULES}),
         ran("manifest discord", 0, {"discord"}),
         ran("migrate", 0, {"aiosqlite", "alembic"}),
-        ran("status", 1, {"aiosqlite", "alembic", *ADK}),
+        ran("status", 1, {"aiosqlite", "alembic", *ADK_MODULES}),
     )
 
 
@@ -106,17 +106,19 @@ async def test_unconfigured_platforms_and_models_are_not_imported(
     async def ran(platform: Platform, more: Mapping[str, str], also: set[str]) -> None:
         folder = tmp_path / platform.name
         folder.mkdir()
-        program = anew(folder, {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url, **more})
+        program = make_fresh_program(
+            folder, {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url, **more}
+        )
         await program.start()
         try:
             await platform.wait_for(lambda: platform.is_connected, timeout=100)
-            talk = platform.direct("ada")
+            talk = platform.start_dm("ada")
             await talk.say("hello")
             await platform.wait_for(lambda: [shown.text for shown in talk.replies()] == ["Heard: hello"], timeout=100)
-            assert await program.end() == 0
+            assert await program.stop() == 0
         finally:
             await program.aclose()
-        assert loaded(folder) == needs | also
+        assert list_imports(folder) == needs | also
         assert ("discord" if platform.name == "slack" else "slack") not in program.log.lower()
 
     async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
@@ -134,16 +136,16 @@ async def test_a_message_sent_during_startup_is_answered(
     agent.mkdir()
     (agent / "agent.py").write_text(AGENT)
     how = tmp_path / "is"
-    talks = {platform: platform.talk() for platform in platforms}
+    talks = {platform: platform.start_conversation() for platform in platforms}
 
     async def answered(*texts: str) -> None:
         for platform, talk in talks.items():
-            await platform.wait_for(lambda: told(talk) == [*texts], timeout=100)  # noqa: B023 - it is waited for here
+            await platform.wait_for(lambda: quoted_messages(talk) == [*texts], timeout=100)  # noqa: B023 - it is waited for here
 
     async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
         places = {name: value for platform in platforms for name, value in platform.settings.items()}
         model_of = {"MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
-        bot = anew(tmp_path, {**places, **model_of, "AGENT": "slow"}, HELD)
+        bot = make_fresh_program(tmp_path, {**places, **model_of, "AGENT": "slow"}, BLOCKED_AGENT)
         try:
             how.write_text("good")
             await bot.start()
@@ -151,14 +153,14 @@ async def test_a_message_sent_during_startup_is_answered(
                 await platform.wait_for(lambda: platform.is_connected, timeout=100)  # noqa: B023
                 await talk.say("first")
             await answered("first")
-            assert await bot.end() == 0
+            assert await bot.stop() == 0
             how.unlink()
             await bot.start()
             for talk in talks.values():
                 await talk.say("second")
             how.write_text("good")
             await answered("first", "second")
-            assert await bot.end() == 0
+            assert await bot.stop() == 0
         finally:
             await bot.aclose()
 
@@ -169,11 +171,11 @@ async def test_an_agent_with_an_import_error_stops_the_start_with_that_error(tmp
     (agent / "agent.py").write_text(AGENT)
     (tmp_path / "is").write_text("bad")
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
-    code, log = await anew(tmp_path, {**tokens, "AGENT": "slow"}).finish("run", within=100)
+    code, log = await make_fresh_program(tmp_path, {**tokens, "AGENT": "slow"}).run_command("run", within=100)
     assert code == 2
     assert log.splitlines()[-1] == "AGENT=slow: agent.py, line 8, raises AssertionError"
 
 
-def told(talk: Talk) -> list[str]:
+def quoted_messages(talk: Talk) -> list[str]:
     """Return the messages that the bot's answers quote."""
     return re.findall("first|second", " ".join(shown.text for shown in talk.replies()))

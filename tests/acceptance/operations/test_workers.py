@@ -8,50 +8,50 @@ from pathlib import Path
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ReceivedRequest, Turn
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Bot, Start, With
+from tests.acceptance.conftest import AcceptanceBot, MakeProgram, StartBot
 from tests.acceptance.platforms import Platform, Talk
-from tests.acceptance.test_restarts import begun, talks
+from tests.acceptance.test_restarts import begin_answers, start_conversations
 
 
-async def in_mid_answer(
-    start: Start, folder: Path, settings: Mapping[str, str]
-) -> tuple[Bot, Bot, dict[Platform, Talk]]:
+async def start_two_workers(
+    start: StartBot, folder: Path, settings: Mapping[str, str]
+) -> tuple[AcceptanceBot, AcceptanceBot, dict[Platform, Talk]]:
     """Start a worker with a running answer on each platform, and a second worker that can finish it."""
     one = await start(**settings)
-    here = await begun(one)
+    here = await begin_answers(one)
     (folder / "other").mkdir()
     other = await start(folder=folder / "other", **settings)
-    other.answer = whole
+    other.answer = check_history
     return one, other, here
 
 
-async def taken_up(one: Bot, here: Mapping[Platform, Talk]) -> None:
+async def check_takeover(one: AcceptanceBot, here: Mapping[Platform, Talk]) -> None:
     """Check that the second worker finished the answer in the same reply."""
 
     async def after(platform: Platform) -> None:
-        await one.reply(platform, here[platform], lambda text: text == "The whole answer.")
+        await one.wait_for_reply(platform, here[platform], lambda text: text == "The whole answer.")
         assert len(here[platform].replies()) == 1
 
-    await one.everywhere(after)
+    await one.run_on_all_platforms(after)
 
 
 async def test_another_worker_resumes_the_turns_of_a_killed_worker_within_its_lease(
-    start: Start, postgres: str, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
+    start: StartBot, postgres: str, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
-    one, _other, here = await in_mid_answer(start, tmp_path, settings)
+    one, _other, here = await start_two_workers(start, tmp_path, settings)
     (tmp_path / "third").mkdir()
     third = await start(folder=tmp_path / "third", **settings)
-    third.answer = whole
+    third.answer = check_history
     assert (slack.connection_count, discord.connection_count) == (3, 1)
-    await one.program.end(signal.SIGKILL)
+    await one.program.stop(signal.SIGKILL)
     async with asyncio.timeout(30):
-        await taken_up(one, here)
+        await check_takeover(one, here)
     await slack.wait_for(lambda: slack.connection_count == 2)
 
 
 async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_worker(
-    start: Start, postgres: str, discord: DiscordSandbox, tmp_path: Path
+    start: StartBot, postgres: str, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
     prices = tmp_path / "prices.toml"
@@ -60,61 +60,61 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     settings |= {"PRICES_FILE": str(prices), "DAILY_SPENDING_LIMIT_PER_USER_USD": "0.01"}  # less than one answer costs
     one = await start(**settings)
     one.answer = lambda _asked: "Here."
-    here = talks(one)
+    here = start_conversations(one)
 
     async def before(platform: Platform) -> None:
         await one.ask(platform, here[platform], "hello?", "Here.")
 
-    await one.everywhere(before)
+    await one.run_on_all_platforms(before)
     other = await start(folder=tmp_path / "other", **settings)
     other.answer = lambda _asked: "The other one says it."
     assert discord.connection_count == 1
     assert "another worker connects to the gateway" in other.program.log
-    await one.program.end(signal.SIGKILL)
+    await one.program.stop(signal.SIGKILL)
     await one.platforms[0].wait_for(lambda: one.platforms[0].sandbox.connection_count == 1)
     await discord.wait_for(lambda: not discord.connection_count)
 
     async def after(platform: Platform) -> None:
         await here[platform].say("anybody there?")
-        await one.reply(platform, here[platform], lambda text: "with me in a day ($0.0100) is used up" in text)
+        await one.wait_for_reply(platform, here[platform], lambda text: "with me in a day ($0.0100) is used up" in text)
         await one.ask(platform, here[platform], "and for me?", "The other one says it.", user="grace")
 
     async with asyncio.timeout(30):
-        await one.everywhere(after)
+        await one.run_on_all_platforms(after)
 
 
-async def test_a_stopped_worker_hands_its_turns_over_at_once(start: Start, postgres: str, tmp_path: Path) -> None:
+async def test_a_stopped_worker_hands_its_turns_over_at_once(start: StartBot, postgres: str, tmp_path: Path) -> None:
     settings = {"DATABASE_URL": postgres, "SHUTDOWN_TIMEOUT_SECONDS": "1"}
-    one, _other, here = await in_mid_answer(start, tmp_path, settings)
-    assert await one.program.end(signal.SIGTERM) == 0
-    await taken_up(one, here)
+    one, _other, here = await start_two_workers(start, tmp_path, settings)
+    assert await one.program.stop(signal.SIGTERM) == 0
+    await check_takeover(one, here)
 
 
-def whole(asked: ReceivedRequest) -> Turn:
+def check_history(asked: ReceivedRequest) -> Turn:
     """Check that the request has no partial answer and the question once."""
     said = [text for role, text in asked.messages if role == "user"]
     return "The whole answer." if len(asked.messages) == len(said) == 1 else f"What? {asked.messages}"
 
 
 async def test_a_second_process_on_a_sqlite_file_names_the_owner_and_stops(
-    start: Start, program: With, tmp_path: Path
+    start: StartBot, program: MakeProgram, tmp_path: Path
 ) -> None:
     bot = await start()
     platform = bot.platforms[0]
     settings = {**platform.settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": "http://localhost:1"}
     for command in ("run", "migrate"):
         second = program(settings)
-        second.logs = tmp_path / f"{command}.log"
-        code, said = await second.finish(command)
+        second.log_file = tmp_path / f"{command}.log"
+        code, said = await second.run_command(command)
         assert code == 1
         assert f"parley.db is in use by process {bot.program.pid}: stop that one first" in said
         assert "DATABASE_URL" in said
     bot.answer = lambda _asked: "Still here."
-    await bot.ask(platform, platform.talk(), "hello?", "Still here.")
+    await bot.ask(platform, platform.start_conversation(), "hello?", "Still here.")
 
 
 async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
-    start: Start, postgres: str, discord: DiscordSandbox, tmp_path: Path
+    start: StartBot, postgres: str, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     discord.recommend_shards(2, max_concurrency=2)
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
@@ -127,10 +127,10 @@ async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
     number = (int(discord.guild_id) >> 22) % 2
     hears = next(bot for bot in (one, other) if f"this worker connects the shards {number} of 2" in bot.program.log)
     platform = next(platform for platform in one.platforms if platform.name == "discord")
-    talk = platform.talk()
+    talk = platform.start_conversation()
     await one.ask(platform, talk, "hello?", "Here.")
-    await platform.wait_for(lambda: "Regenerate" in talk.labels())
-    await hears.program.end(signal.SIGKILL)
+    await platform.wait_for(lambda: "Regenerate" in talk.button_labels())
+    await hears.program.stop(signal.SIGKILL)
     await platform.wait_for(lambda: discord.connection_count == 1)
     await talk.say("anybody there?")
     await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == ["Here.", "Here."], timeout=30)

@@ -18,7 +18,7 @@ from bot.sandbox import command as sandbox
 from bot.settings import load_settings
 from sandbox.environment import clean_environment
 from sandbox.models import ReceivedRequest, ScriptedOpenAI, Turn
-from tests.processes.fork_server import Zygote
+from tests.processes.fork_server import ForkServer
 
 ROOT = Path(__file__).parents[3]
 
@@ -114,7 +114,7 @@ async def sandboxed(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> AsyncIterator[Stage]:
+async def stage(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> AsyncIterator[Stage]:
     chromium()
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "shop.py").write_text(TOOLS)
@@ -127,7 +127,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Asy
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - clean_environment().keys():
             patch.delenv(name)
-        patch.setattr(sys, "executable", str(zygote.python))
+        patch.setattr(sys, "executable", str(fork_server.python))
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{folder}")
         async with ScriptedOpenAI(answer) as model:
             settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "TOOLS": "shop:refund"}
