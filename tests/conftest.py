@@ -20,7 +20,7 @@ from hypothesis import settings
 from sandbox.postgres import PostgresSandbox
 from tests.fixtures import empty_databases as tables
 from tests.processes import shared_setup as once
-from tests.processes.fork_server import ForkServer, begun
+from tests.processes.fork_server import ForkServer, start_fork_server
 
 gc.disable()  # until collection ends: it releases no memory
 
@@ -125,7 +125,7 @@ def pytest_configure_node(node: Any) -> None:
         stack = ExitStack()
         config.add_cleanup(stack.close)
         config.stash[FORK_SERVERS] = {
-            module: str(stack.enter_context(begun(module)).folder) for module in FORKED_MODULES
+            module: str(stack.enter_context(start_fork_server(module)).folder) for module in FORKED_MODULES
         }
     node.workerinput["fork_servers"] = config.stash[FORK_SERVERS]
 
@@ -134,8 +134,8 @@ def pytest_configure_node(node: Any) -> None:
 def run_fork_server(config: pytest.Config, module: str) -> Iterator[ForkServer]:
     """Return the fork server of a module: the shared one, or one of this process."""
     shared = getattr(config, "workerinput", {}).get("fork_servers")
-    with nullcontext(ForkServer(Path(shared[module]))) if shared else begun(module) as fork_server:
-        fork_server.warm()
+    with nullcontext(ForkServer(Path(shared[module]))) if shared else start_fork_server(module) as fork_server:
+        fork_server.warm_up()
         yield fork_server
 
 

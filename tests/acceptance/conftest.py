@@ -137,7 +137,7 @@ class ForkedProgram(Program):
 
     async def _start_process(self, command: str, typed: str) -> RunningProcess:
         order = {"folder": str(self.folder), "log": str(self.log_file), "settings": dict(self.settings)}
-        return await self._fork_server.live(command=command, typed=typed, **order)
+        return await self._fork_server.start_process(command=command, typed=typed, **order)
 
 
 class AcceptanceBot:

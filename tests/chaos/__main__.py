@@ -11,13 +11,13 @@ from pathlib import Path
 
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
-from tests.chaos.campaign import Tried
-from tests.chaos.platforms import FORKED_MODULE, Stage
+from tests.chaos.campaign import CaseResult
+from tests.chaos.platforms import FORKED_MODULE, ScenarioRunner
 from tests.chaos.report import table
-from tests.processes.fork_server import begun
+from tests.processes.fork_server import start_fork_server
 
 #: Number of cases between two progress lines.
-TOLD_EVERY = 100
+PROGRESS_INTERVAL = 100
 
 
 def main() -> int:
@@ -26,7 +26,9 @@ def main() -> int:
     parser.add_argument("--cases", type=int, help="how many, by chance; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="which, if not all")
     parser.add_argument("--at", default="", help="only at points whose name begins so, as core/inbox/store.py:60")
-    parser.add_argument("--at-once", type=int, default=campaign.AT_ONCE, help="how many at once: they mostly wait")
+    parser.add_argument(
+        "--at-once", type=int, default=campaign.MAX_CONCURRENT, help="how many at once: they mostly wait"
+    )
     given = parser.parse_args()
     logging.disable(logging.WARNING)
     try:
@@ -38,29 +40,29 @@ def main() -> int:
 
 async def _run(database: str, given: argparse.Namespace) -> int:
     """Run the cases and return the number of failures; Ctrl-C reports the finished ones."""
-    tried: list[Tried] = []
+    tried: list[CaseResult] = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-chaos-")))
         if database == "sqlite":
-            lend = await databases.sqlite(folder)
+            lend = await databases.lend_sqlite(folder)
         else:
-            lend = await databases.postgres(stack.enter_context(PostgresSandbox()))
-        fork_server = stack.enter_context(begun(FORKED_MODULE))
-        fork_server.warm()
-        stage = Stage(fork_server, lend, folder)
-        plan = await campaign.plan(stage)
-        cases = [case for case in (*plan.once, *plan.twice) if case[-1].point.startswith(given.at)]
+            lend = await databases.lend_postgres(stack.enter_context(PostgresSandbox()))
+        fork_server = stack.enter_context(start_fork_server(FORKED_MODULE))
+        fork_server.warm_up()
+        stage = ScenarioRunner(fork_server, lend, folder)
+        plan = await campaign.make_plan(stage)
+        cases = [case for case in (*plan.single_crashes, *plan.double_crashes) if case[-1].point.startswith(given.at)]
         if given.cases is not None:
-            cases = campaign.sample(cases, given.cases, given.seed)
+            cases = campaign.draw_sample(cases, given.cases, given.seed)
 
-        def tell(one: Tried) -> None:
+        def tell(one: CaseResult) -> None:
             tried.append(one)
             _tell(one)
-            if len(tried) % TOLD_EVERY == 0:
+            if len(tried) % PROGRESS_INTERVAL == 0:
                 _say(f"{len(tried):,} of {len(cases):,}")
 
         try:
-            await campaign.try_all(stage, cases, tell, at_once=given.at_once)
+            await campaign.run_cases(stage, cases, tell, at_once=given.at_once)
         finally:
             _say(f"\n{database}:\n\n{table(plan.passages, tried)}\n")
     if not any(one.reached for one in tried):
@@ -69,7 +71,7 @@ async def _run(database: str, given: argparse.Namespace) -> int:
     return sum(bool(one.verdict.findings) for one in tried)
 
 
-def _tell(tried: Tried) -> None:
+def _tell(tried: CaseResult) -> None:
     if tried.report:
         _say(tried.report)
     elif not tried.reached:

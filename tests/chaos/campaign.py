@@ -9,27 +9,27 @@ from itertools import islice
 from core.concurrency.tasks import run_concurrently
 from tests.chaos.crash_points import module_of
 from tests.chaos.crashing_process import Crash
-from tests.chaos.platforms import Stage
-from tests.chaos.verdict import Verdict, judge
+from tests.chaos.platforms import ScenarioRunner
+from tests.chaos.verdict import CrashVerdict, judge
 
 #: Maximum number of concurrent scenarios.
-AT_ONCE = 4
+MAX_CONCURRENT = 4
 
 #: Runs without a crash that count the passages of each point; cases use the minimum.
-COUNTED = 2
+COUNTING_RUNS = 2
 
 #: Maximum number of log lines in a report.
-MOST_LINES = 40
+MAX_LOG_LINES = 40
 
 #: Module whose most frequent point is passed all through an answer.
-ANSWER = "channels/answerer.py"
+ANSWER_MODULE = "channels/answerer.py"
 
 #: Crashes of one process after the other; the process after the last one survives.
 Case = tuple[Crash, ...]
 
 
 @dataclass(frozen=True)
-class Tried:
+class CaseResult:
     """Result of a case.
 
     Attributes:
@@ -39,7 +39,7 @@ class Tried:
 
     case: Case
     reached: bool
-    verdict: Verdict
+    verdict: CrashVerdict
     log: Sequence[str]
 
     @property
@@ -55,7 +55,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CrashPlan:
     """All cases.
 
     Attributes:
@@ -65,30 +65,30 @@ class Plan:
     """
 
     passages: Mapping[str, int]
-    once: Sequence[Case]
-    twice: Sequence[Case]
+    single_crashes: Sequence[Case]
+    double_crashes: Sequence[Case]
 
 
-async def plan(stage: Stage) -> Plan:
+async def make_plan(stage: ScenarioRunner) -> CrashPlan:
     """Run the scenario without a crash, and return the possible cases.
 
     Raises:
         AssertionError: the scenario fails without a crash, or with one crash during an answer.
     """
-    first = await count(stage)
-    middle = midst(first)
-    second = await count(stage, middle)
-    once = [(crash,) for crash in _crashes(first)]
-    return Plan({**second, **first}, once, [(middle, crash) for crash in _crashes(second)])
+    first = await count_passages(stage)
+    middle = crash_during_answer(first)
+    second = await count_passages(stage, middle)
+    once = [(crash,) for crash in _list_crashes(first)]
+    return CrashPlan({**second, **first}, once, [(middle, crash) for crash in _list_crashes(second)])
 
 
-async def count(stage: Stage, *case: Crash) -> dict[str, int]:
+async def count_passages(stage: ScenarioRunner, *case: Crash) -> dict[str, int]:
     """Return the number of passages of each point by the process after the last crash.
 
     Raises:
         AssertionError: the scenario fails.
     """
-    outcomes = await asyncio.gather(*(stage.play(*case) for _ in range(COUNTED)))
+    outcomes = await asyncio.gather(*(stage.play(*case) for _ in range(COUNTING_RUNS)))
     for outcome in outcomes:
         findings = judge(outcome.evidence, crashed=bool(case)).findings
         assert not findings, "\n".join([*findings, outcome.log])
@@ -96,18 +96,18 @@ async def count(stage: Stage, *case: Crash) -> dict[str, int]:
     return {point: min(outcome.passages[point] for outcome in outcomes) for point in sorted(common)}
 
 
-def midst(passages: Mapping[str, int]) -> Crash:
+def crash_during_answer(passages: Mapping[str, int]) -> Crash:
     """Return a crash during an answer."""
-    often = max((point for point in passages if module_of(point) == ANSWER), key=lambda point: passages[point])
+    often = max((point for point in passages if module_of(point) == ANSWER_MODULE), key=lambda point: passages[point])
     return Crash(often, passages[often] // 2)
 
 
-def sample(of: Sequence[Case], size: int, seed: int) -> list[Case]:
+def draw_sample(of: Sequence[Case], size: int, seed: int) -> list[Case]:
     return random.Random(seed).sample(of, min(size, len(of)))
 
 
-async def try_all(
-    stage: Stage, cases: Sequence[Case], tell: Callable[[Tried], object], *, at_once: int = AT_ONCE
+async def run_cases(
+    stage: ScenarioRunner, cases: Sequence[Case], tell: Callable[[CaseResult], object], *, at_once: int = MAX_CONCURRENT
 ) -> None:
     """Play the scenario with each case, some of them concurrently.
 
@@ -116,45 +116,45 @@ async def try_all(
     """
 
     async def play(case: Case) -> None:
-        tell(await _try(stage, case))
+        tell(await _run_case(stage, case))
 
     await run_concurrently(play, cases, at_once)
 
 
-async def reach(stage: Stage, cases: Sequence[Case], size: int) -> list[Tried]:
+async def run_until_reached(stage: ScenarioRunner, cases: Sequence[Case], size: int) -> list[CaseResult]:
     """Play the scenario until `size` cases were reached.
 
     On a slower or faster machine than at planning time a process may miss its point: then the next case is played.
     """
-    tried, ahead, missing = list[Tried](), iter(cases), size
+    tried, ahead, missing = list[CaseResult](), iter(cases), size
     while missing and (some := list(islice(ahead, missing))):
-        done = list[Tried]()
-        await try_all(stage, some, done.append)
+        done = list[CaseResult]()
+        await run_cases(stage, some, done.append)
         tried += done
         missing -= sum(one.reached for one in done)
     return tried
 
 
-async def _try(stage: Stage, case: Case) -> Tried:
+async def _run_case(stage: ScenarioRunner, case: Case) -> CaseResult:
     """Play one case.
 
     The number of passages varies: a missed crash is repeated at the last counted passage, and then halfway.
     """
-    (tried, seen), (*before, crash) = await _play(stage, case), case
+    (tried, seen), (*before, crash) = await _play_case(stage, case), case
     for share in (1, 2):
         passages = seen.get(crash.point)
         if tried.reached or tried.verdict.findings or not passages:
             break
-        tried, seen = await _play(stage, (*before, Crash(crash.point, max(1, passages // share))))
+        tried, seen = await _play_case(stage, (*before, Crash(crash.point, max(1, passages // share))))
     return tried
 
 
-async def _play(stage: Stage, case: Case) -> tuple[Tried, Mapping[str, int]]:
+async def _play_case(stage: ScenarioRunner, case: Case) -> tuple[CaseResult, Mapping[str, int]]:
     """Return the result of the case and the passages of its last process."""
     outcome = await stage.play(*case)
-    log = outcome.log.splitlines()[-MOST_LINES:]
-    return Tried(case, outcome.reached, judge(outcome.evidence), log), outcome.passages
+    log = outcome.log.splitlines()[-MAX_LOG_LINES:]
+    return CaseResult(case, outcome.reached, judge(outcome.evidence), log), outcome.passages
 
 
-def _crashes(passages: Mapping[str, int]) -> list[Crash]:
+def _list_crashes(passages: Mapping[str, int]) -> list[Crash]:
     return [Crash(point, passage) for point, times in passages.items() for passage in sorted({1, times})]

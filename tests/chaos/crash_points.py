@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 #: Packages of the program.
-ROOMS = ("bot", "channels", "core")
+PACKAGES = ("bot", "channels", "core")
 
 #: Global names of the functions that an instrumented module calls.
 _AWAIT, _AWAITED, _EACH, _WITHIN = "__chaos_await__", "__chaos_awaited__", "__chaos_each__", "__chaos_within__"
@@ -30,24 +30,24 @@ def watch(pass_by: Callable[[str], None]) -> None:
     _pass_by = pass_by
 
 
-def points_of(source: str, path: str) -> list[str]:
+def list_points(source: str, path: str) -> list[str]:
     """Return all points of a module, in no order."""
-    collector = _Pointed(path)
+    collector = _Instrumenter(path)
     collector.visit(ast.parse(source))
     return collector.points
 
 
-def all_points() -> list[str]:
+def list_all_points() -> list[str]:
     """Return all points of the program."""
-    files = [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py"))]
-    return [point for file in files for point in points_of(file.read_text(), file.relative_to(ROOT).as_posix())]
+    files = [file for room in PACKAGES for file in sorted((ROOT / room).rglob("*.py"))]
+    return [point for file in files for point in list_points(file.read_text(), file.relative_to(ROOT).as_posix())]
 
 
 def module_of(point: str) -> str:
     return point.partition(":")[0]
 
 
-class _Pointed(ast.NodeTransformer):
+class _Instrumenter(ast.NodeTransformer):
     """Transformer that adds calls at the crash points of a module."""
 
     def __init__(self, path: str) -> None:
@@ -104,14 +104,14 @@ def _awaited(place: str, value: Any) -> Any:
     return value
 
 
-class _Each:
+class _InstrumentedIterable:
     """Async iterable with a point before and after each item and the end."""
 
     def __init__(self, place: str, iterable: Any) -> None:
         self._place = place
         self._iterable = iterable
 
-    def __aiter__(self) -> "_Each":
+    def __aiter__(self) -> "_InstrumentedIterable":
         self._iterator = aiter(self._iterable)
         return self
 
@@ -123,7 +123,7 @@ class _Each:
             _pass_by(f"{self._place} after")
 
 
-class _Within:
+class _InstrumentedContext:
     """Async context manager with points at its entry and exit."""
 
     def __init__(self, place: str, context: Any) -> None:
@@ -145,7 +145,12 @@ class _Within:
 
 
 #: Functions that an instrumented module calls, by their global names.
-NAMES: Mapping[str, Any] = {_AWAIT: _await, _AWAITED: _awaited, _EACH: _Each, _WITHIN: _Within}
+NAMES: Mapping[str, Any] = {
+    _AWAIT: _await,
+    _AWAITED: _awaited,
+    _EACH: _InstrumentedIterable,
+    _WITHIN: _InstrumentedContext,
+}
 
 
 class _Loader(SourceFileLoader):
@@ -153,16 +158,16 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         path = Path(self.get_filename(fullname))
-        return compiled(path.read_text(), path.relative_to(ROOT).as_posix(), str(path))
+        return compile_instrumented(path.read_text(), path.relative_to(ROOT).as_posix(), str(path))
 
     def exec_module(self, module: ModuleType) -> None:
         vars(module).update(NAMES)
         super().exec_module(module)
 
 
-def compiled(source: str, path: str, filename: str) -> CodeType:
+def compile_instrumented(source: str, path: str, filename: str) -> CodeType:
     """Return a module's instrumented code; its globals must contain `names`."""
-    tree = _Pointed(path).visit(ast.parse(source, filename))
+    tree = _Instrumenter(path).visit(ast.parse(source, filename))
     return compile(tree, filename, "exec")
 
 
@@ -170,7 +175,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.partition(".")[0] not in ROOMS:
+        if fullname.partition(".")[0] not in PACKAGES:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
@@ -184,6 +189,6 @@ def install() -> None:
     Raises:
         RuntimeError: a module of the program is already imported.
     """
-    if any(name.partition(".")[0] in ROOMS for name in sys.modules):
+    if any(name.partition(".")[0] in PACKAGES for name in sys.modules):
         raise RuntimeError("modules of the program were imported before their points could be put in")
     sys.meta_path.insert(0, _Finder())

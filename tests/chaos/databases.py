@@ -13,7 +13,7 @@ from tests.conftest import driven
 from tests.fixtures import empty_databases as tables
 
 
-async def sqlite(folder: Path) -> LendDatabase:
+async def lend_sqlite(folder: Path) -> LendDatabase:
     """Return a provider of SQLite files in the folder of the process.
 
     Args:
@@ -30,7 +30,7 @@ async def sqlite(folder: Path) -> LendDatabase:
     return lend
 
 
-async def postgres(server: PostgresSandbox) -> LendDatabase:
+async def lend_postgres(server: PostgresSandbox) -> LendDatabase:
     """Return a provider of databases on `server`; a returned database is emptied and reused."""
     template, free = f"template_{uuid.uuid4().hex}", list[str]()
     await tables.migrate_database(driven(await asyncio.to_thread(server.create_database, template)))
@@ -50,7 +50,7 @@ async def postgres(server: PostgresSandbox) -> LendDatabase:
     return lend
 
 
-async def rehearsed(server: PostgresSandbox) -> str:
+async def rehearsal_database(server: PostgresSandbox) -> str:
     """Return the setting of a database for the rehearsal of a fork server."""
     url = await asyncio.to_thread(server.create_database, f"rehearsed_{uuid.uuid4().hex}")
     await tables.migrate_database(driven(url))

@@ -34,21 +34,21 @@ class Evidence:
     """
 
     shown: Mapping[str, Sequence[str]]
-    uses: Sequence[tuple[str, str]] = ()
+    tool_calls: Sequence[tuple[str, str]] = ()
     accepted: Sequence[tuple[str, str, str]] = ()
     stored: Sequence[tuple[str, str, str]] = ()
-    unended: Sequence[str] = ()
-    breaches: Sequence[str] = ()
-    endings: Sequence[str] = ()
+    unfinished: Sequence[str] = ()
+    violations: Sequence[str] = ()
+    exit_codes: Sequence[str] = ()
 
 
-def uses(folder: Path) -> list[tuple[str, str]]:
+def list_tool_calls(folder: Path) -> list[tuple[str, str]]:
     record = folder / RECORD
     lines = record.read_text().splitlines() if record.exists() else []
     return [(session, tool) for session, tool, _call in map(json.loads, lines)]
 
 
-async def accepted(database: Database) -> list[tuple[str, str, str]]:
+async def list_accepted(database: Database) -> list[tuple[str, str, str]]:
     """Return the inbox rows of messages to the bot."""
     said = inbox.c.message.is_not(None), inbox.c.parent.is_(None)  # without unaddressed messages and reruns
     query = sa.select(inbox.c.session, inbox.c.message, inbox.c.turn).where(*said).order_by(inbox.c.id)
@@ -57,7 +57,7 @@ async def accepted(database: Database) -> list[tuple[str, str, str]]:
     return [(row.session, InboxMessage.from_json(row.message).text, row.turn or "") for row in rows]
 
 
-async def unended(database: Database) -> list[str]:
+async def list_unfinished(database: Database) -> list[str]:
     """Return the unfinished and forgotten work."""
     under_way = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
     waiting = sa.select(inbox).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
@@ -68,13 +68,13 @@ async def unended(database: Database) -> list[str]:
         return left + [f"{row.key} is left undone" for row in await connection.execute(undone)]
 
 
-async def stored(database: Database) -> list[tuple[str, str, str]]:
+async def list_stored(database: Database) -> list[tuple[str, str, str]]:
     query = sa.select(messages.c.session, messages.c.role, messages.c.content).order_by(messages.c.id)
     async with database.read() as connection:
         return [(row.session, row.role, row.content) for row in await connection.execute(query)]
 
 
-async def histories(database: Database, folder: Path) -> dict[str, list[Event]]:
+async def load_histories(database: Database, folder: Path) -> dict[str, list[Event]]:
     """Return each session's history as the next run loads it."""
     service = SessionService(database, TokenCounter(folder), agent=DEFAULT_AGENT_NAME)
     async with database.read() as connection:
@@ -87,7 +87,7 @@ async def histories(database: Database, folder: Path) -> dict[str, list[Event]]:
     return found
 
 
-def breaches(events: Sequence[Event], agent: str = DEFAULT_AGENT_NAME) -> Iterator[str]:
+def find_violations(events: Sequence[Event], agent: str = DEFAULT_AGENT_NAME) -> Iterator[str]:
     """Return the violations of the models' rules in a history."""
     if events and not is_user_message(events[0]):
         yield "it does not begin with a user's message"
@@ -115,14 +115,14 @@ async def collect(
     endings: Sequence[str],
 ) -> Evidence:
     """Collect the evidence after all processes have exited."""
-    found = (await histories(database, folder)).items()
-    breaches_found = [f"{session}: {breach}" for session, events in found for breach in breaches(events)]
+    found = (await load_histories(database, folder)).items()
+    breaches_found = [f"{session}: {breach}" for session, events in found for breach in find_violations(events)]
     return Evidence(
         shown=shown,
-        uses=uses(folder),
-        accepted=await accepted(database),
-        stored=await stored(database),
-        unended=await unended(database),
-        breaches=[*breaches_told, *breaches_found],
-        endings=endings,
+        tool_calls=list_tool_calls(folder),
+        accepted=await list_accepted(database),
+        stored=await list_stored(database),
+        unfinished=await list_unfinished(database),
+        violations=[*breaches_told, *breaches_found],
+        exit_codes=endings,
     )

@@ -25,8 +25,8 @@ from tests.acceptance.platforms import BotMessage, Discord, DiscordTalk, Platfor
 from tests.chaos import evidence, scenario, verdict
 from tests.chaos.crashing_process import LOG, PASSAGES, Crash
 from tests.chaos.evidence import Evidence
-from tests.chaos.scenario import Model, converse
-from tests.processes.fork_server import ForkServer, Life
+from tests.chaos.scenario import ScenarioModel, send_messages
+from tests.processes.fork_server import ForkedProcess, ForkServer
 
 #: Module that the processes are forked from: see `tests.processes.fork_server`.
 FORKED_MODULE = "tests.chaos.fork_main"
@@ -38,14 +38,14 @@ SETTLE_TIMEOUT = 60.0
 STOP_TIMEOUT = 20.0
 
 #: Seconds between two looks at the database.
-LOOK = 0.02
+POLL_SECONDS = 0.02
 
 #: Provider of an empty migrated database for a folder: its SQLAlchemy URL.
 LendDatabase = Callable[[Path], AbstractAsyncContextManager[str]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScenarioOutcome:
     """Outcome of a scenario.
 
     Attributes:
@@ -60,7 +60,7 @@ class Outcome:
     log: str
 
 
-class Stage:
+class ScenarioRunner:
     """Plays scenarios.
 
     Args:
@@ -75,13 +75,13 @@ class Stage:
         self._settings = settings
         self._numbers = itertools.count()
 
-    async def play(self, *crashes: Crash) -> Outcome:
+    async def play(self, *crashes: Crash) -> ScenarioOutcome:
         """Play the scenario: one process per crash, and a last one that is stopped at the end."""
         folder = self._folder / str(next(self._numbers))
         folder.mkdir()
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(self._lend_database(folder))
-            model = Model()
+            model = ScenarioModel()
             scripted = await stack.enter_async_context(ScriptedOpenAI(model.answer))
             slack = Slack(await stack.enter_async_context(SlackSandbox()))
             discord = Discord(await stack.enter_async_context(DiscordSandbox()))
@@ -94,23 +94,23 @@ class Stage:
                 **self._settings,
             }
             place = discord.sandbox.add_channel("talk")
-            await _have_spoken_at(f"discord:{discord.sandbox.guild_id}:{place.id}", database)
+            await _insert_known_place(f"discord:{discord.sandbox.guild_id}:{place.id}", database)
             talks: dict[Platform, Talk] = {
                 slack: slack.start_conversation(),
                 discord: DiscordTalk(discord.sandbox, place),
             }
-            scene = _Scene(self._fork_server, folder, settings, database, model, talks)
+            scene = _Scenario(self._fork_server, folder, settings, database, model, talks)
             return await scene.play(crashes)
 
 
-class _Scene:
+class _Scenario:
     def __init__(
         self,
         fork_server: ForkServer,
         folder: Path,
         settings: Mapping[str, str],
         database: Database,
-        model: Model,
+        model: ScenarioModel,
         talks: Mapping[Platform, Talk],
     ) -> None:
         self._fork_server = fork_server
@@ -121,21 +121,21 @@ class _Scene:
         self._talks = talks
         self._endings: list[str] = []
 
-    async def play(self, crashes: Sequence[Crash]) -> Outcome:
+    async def play(self, crashes: Sequence[Crash]) -> ScenarioOutcome:
         reached = not crashes
         people = [
             asyncio.create_task(
-                converse(platform, talk, self._model.heard[platform.name], partial(_is_answered, platform, talk))
+                send_messages(platform, talk, self._model.heard[platform.name], partial(_is_answered, platform, talk))
             )
             for platform, talk in self._talks.items()
         ]
         try:
             for number, crash in enumerate((*crashes, None), 1):
-                code = await self._live(crash, people)
+                code = await self._run_process(crash, people)
                 if code != -signal.SIGKILL:
                     break
                 reached = number == len(crashes)
-                await self._gone()
+                await self._wait_until_noticed()
             if code:
                 self._endings.append(f"a process ended with {code}")
         finally:
@@ -144,16 +144,16 @@ class _Scene:
             told = await asyncio.gather(*people, return_exceptions=True)
         self._endings += [f"somebody could not talk: {error}" for error in told if isinstance(error, Exception)]
         self._endings += [
-            f"{at.name}: a reply can still be stopped" for at, talk in self._talks.items() if _grows(talk)
+            f"{at.name}: a reply can still be stopped" for at, talk in self._talks.items() if _is_growing(talk)
         ]
         shown = {platform.name: _texts(talk.replies()) for platform, talk in self._talks.items()}
         passages, log = self._folder / PASSAGES, self._folder / LOG
-        return Outcome(
+        return ScenarioOutcome(
             await evidence.collect(
                 self._database,
                 self._folder,
                 shown=shown,
-                breaches_told=self._model.breaches,
+                breaches_told=self._model.violations,
                 endings=self._endings,
             ),
             reached,
@@ -161,11 +161,11 @@ class _Scene:
             log.read_text(errors="replace") if log.exists() else "",
         )
 
-    async def _live(self, crash: Crash | None, people: Sequence[asyncio.Task[None]]) -> int:
+    async def _run_process(self, crash: Crash | None, people: Sequence[asyncio.Task[None]]) -> int:
         """Run one process until it crashes or all is done; return its exit code."""
         fatal = astuple(crash) if crash else None
-        life = await self._fork_server.live(folder=str(self._folder), settings=self._settings, crash=fatal)
-        done = asyncio.create_task(self._done(people))
+        life = await self._fork_server.start_process(folder=str(self._folder), settings=self._settings, crash=fatal)
+        done = asyncio.create_task(self._wait_until_done(people))
         end = asyncio.create_task(life.end())
         try:
             await asyncio.wait([done, end], timeout=SETTLE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
@@ -178,28 +178,28 @@ class _Scene:
                 task.cancel()
             await asyncio.wait([done, end])
 
-    async def _stop(self, life: Life, end: asyncio.Task[int]) -> None:
+    async def _stop(self, life: ForkedProcess, end: asyncio.Task[int]) -> None:
         life.signal(signal.SIGTERM)
         await asyncio.wait([end], timeout=STOP_TIMEOUT)
         if not end.done():
             self._endings.append("a process could not be stopped")
             life.signal(signal.SIGKILL)
 
-    async def _done(self, people: Sequence[asyncio.Task[None]]) -> None:
+    async def _wait_until_done(self, people: Sequence[asyncio.Task[None]]) -> None:
         """Wait until all messages are sent and answered."""
         for platform, talk in self._talks.items():
             await platform.wait_for(partial(_is_answered, platform, talk), timeout=SETTLE_TIMEOUT)
         await asyncio.wait(people)
-        while await evidence.unended(self._database):  # noqa: ASYNC110 - no event of another process's
-            await asyncio.sleep(LOOK)
+        while await evidence.list_unfinished(self._database):  # noqa: ASYNC110 - no event of another process's
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _gone(self) -> None:
+    async def _wait_until_noticed(self) -> None:
         """Wait until the platforms have noticed the crash."""
         for platform in self._talks:
             await platform.wait_for(partial(_is_gone, platform))
 
 
-async def _have_spoken_at(place: str, database: Database) -> None:
+async def _insert_known_place(place: str, database: Database) -> None:
     """Insert a watermark and an earlier session, so that a backfill reads this Discord channel."""
     async with database.write() as connection:
         await insert_session(connection, app=DEFAULT_AGENT_NAME, user_id=place, session_id=place)
@@ -207,10 +207,10 @@ async def _have_spoken_at(place: str, database: Database) -> None:
 
 
 def _is_answered(platform: Platform, talk: Talk) -> bool:
-    return platform.is_connected and verdict.is_whole(platform.name, _texts(talk.replies()))
+    return platform.is_connected and verdict.is_complete(platform.name, _texts(talk.replies()))
 
 
-def _grows(talk: Talk) -> bool:
+def _is_growing(talk: Talk) -> bool:
     """Return whether the newest reply has a Stop button."""
     return bool(talk.replies()) and words.STOP in talk.button_labels()
 

@@ -30,7 +30,7 @@ TOOLS = ("pay", "ring", "mail")
 HEARD_TIMEOUT = 3.0
 
 #: Limit for the connection of the bot, in seconds.
-PATIENCE = 30.0
+CONNECT_TIMEOUT = 30.0
 
 
 def settings(platforms: Iterable[Platform], model_url: str) -> dict[str, str]:
@@ -57,7 +57,7 @@ LONG: Mapping[str, str] = {
 SHORT = "The second answer."
 
 
-class Model:
+class ScenarioModel:
     """Model that derives its next step from the history alone.
 
     Attributes:
@@ -65,19 +65,19 @@ class Model:
     """
 
     def __init__(self) -> None:
-        self.breaches: list[str] = []
+        self.violations: list[str] = []
         self.heard = {platform: asyncio.Event() for platform in LONG}
 
     def answer(self, asked: ReceivedRequest) -> Turn:
         try:
             rules.check_request("openai", asked.body)
         except AssertionError as breach:
-            self.breaches.append(f"a request breaks a rule of the model: {breach or asked.body['messages']}")
+            self.violations.append(f"a request breaks a rule of the model: {breach or asked.body['messages']}")
             return Fail(400, "no such history is taken")
         if FIRST not in asked.text:
             return SHORT
         if CONTENT.decode() not in asked.text:
-            self.breaches.append(f"the model is not told what is in the file: {asked.text}")
+            self.violations.append(f"the model is not told what is in the file: {asked.text}")
         roles = [role for role, _ in asked.messages]
         newest = len(roles) - roles[::-1].index("user")
         match roles[newest:].count("tool"):
@@ -94,7 +94,7 @@ class Model:
         return [Say(text[:cut], pieces=4, pace=0.02), Pause(self.heard[platform]), Say(told, pieces=4, pace=0.02)]
 
 
-async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answered: Callable[[], bool]) -> None:
+async def send_messages(platform: Platform, talk: Talk, heard: asyncio.Event, is_answered: Callable[[], bool]) -> None:
     """Send both messages, edit the second, and regenerate its answer.
 
     The second message follows the first sign of acceptance, or its timeout.
@@ -104,7 +104,7 @@ async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answ
         is_answered: returns whether both messages have an outcome.
     """
     try:
-        await platform.wait_for(lambda: platform.is_connected, timeout=PATIENCE)
+        await platform.wait_for(lambda: platform.is_connected, timeout=CONNECT_TIMEOUT)
         await talk.say(f"{FIRST} on {platform.name}", files=["notes.txt"])
         with suppress(TimeoutError):
             await platform.wait_for(lambda: platform.is_connected and talk.replies(), timeout=HEARD_TIMEOUT)
@@ -116,23 +116,23 @@ async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answ
     finally:
         heard.set()
     with suppress(TimeoutError):
-        await platform.wait_for(is_answered, timeout=PATIENCE)
+        await platform.wait_for(is_answered, timeout=CONNECT_TIMEOUT)
         if talk.replies()[-1].text == SHORT:  # not together with the first one, whose tools would run again
-            await _ask_once_more(platform, talk)
+            await _regenerate(platform, talk)
 
 
-def _again(talk: Talk) -> list[str]:
+def _regenerate_button(talk: Talk) -> list[str]:
     """Return the Regenerate button of the newest answer."""
     return [label for label in talk.button_labels() if label in (words.REGENERATE, words.ANSWER_EDITED)]
 
 
-async def _ask_once_more(platform: Platform, talk: Talk) -> None:
+async def _regenerate(platform: Platform, talk: Talk) -> None:
     """Press until the answer changes. Platforms do not redeliver a press."""
     seen = len(talk.replies()[-1].versions)
     for _ in range(PRESSES):
-        await platform.wait_for(lambda: platform.is_connected and _again(talk), timeout=PATIENCE)
+        await platform.wait_for(lambda: platform.is_connected and _regenerate_button(talk), timeout=CONNECT_TIMEOUT)
         if len(talk.replies()[-1].versions) > seen:
             return
-        await talk.press(_again(talk)[0])
+        await talk.press(_regenerate_button(talk)[0])
         with suppress(TimeoutError):
             await platform.wait_for(lambda: len(talk.replies()[-1].versions) > seen, timeout=HEARD_TIMEOUT)

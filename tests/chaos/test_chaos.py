@@ -11,8 +11,8 @@ import pytest
 
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
-from tests.chaos.campaign import Tried
-from tests.chaos.platforms import FORKED_MODULE, LendDatabase, Stage
+from tests.chaos.campaign import CaseResult
+from tests.chaos.platforms import FORKED_MODULE, LendDatabase, ScenarioRunner
 from tests.chaos.report import table
 from tests.chaos.verdict import judge
 from tests.conftest import run_fork_server
@@ -34,20 +34,20 @@ def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
 @pytest.fixture(params=["sqlite", "postgres"])
 async def lend(request: pytest.FixtureRequest, fork_server: ForkServer, tmp_path: Path) -> LendDatabase:
     if request.param == "sqlite":
-        return await databases.sqlite(tmp_path)
+        return await databases.lend_sqlite(tmp_path)
     server: PostgresSandbox = request.getfixturevalue("postgres_server")
-    await asyncio.to_thread(fork_server.warm, await databases.rehearsed(server))
-    return await databases.postgres(server)
+    await asyncio.to_thread(fork_server.warm_up, await databases.rehearsal_database(server))
+    return await databases.lend_postgres(server)
 
 
 async def test_each_message_has_one_outcome_at_every_crash_point(
     fork_server: ForkServer, lend: LendDatabase, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    stage = Stage(fork_server, lend, tmp_path)
-    plan = await campaign.plan(stage)
-    tried: list[Tried] = []
-    for cases, size in ((plan.once, ONCE), (plan.twice, TWICE)):
-        tried += await campaign.reach(stage, campaign.sample(cases, 2 * size, SEED), size)
+    stage = ScenarioRunner(fork_server, lend, tmp_path)
+    plan = await campaign.make_plan(stage)
+    tried: list[CaseResult] = []
+    for cases, size in ((plan.single_crashes, ONCE), (plan.double_crashes, TWICE)):
+        tried += await campaign.run_until_reached(stage, campaign.draw_sample(cases, 2 * size, SEED), size)
     record_property("table", table(plan.passages, tried))
     assert "\n".join(one.report for one in tried if one.report) == ""
     assert sum(one.reached for one in tried) == ONCE + TWICE
@@ -56,8 +56,8 @@ async def test_each_message_has_one_outcome_at_every_crash_point(
 async def test_a_turn_out_of_attempts_ends_in_an_apology_and_the_next_one_is_answered(
     fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    stage = Stage(fork_server, await databases.sqlite(tmp_path), tmp_path, TURN_MAX_ATTEMPTS="1")
-    outcome = await stage.play(campaign.midst(await campaign.count(stage)))
+    stage = ScenarioRunner(fork_server, await databases.lend_sqlite(tmp_path), tmp_path, TURN_MAX_ATTEMPTS="1")
+    outcome = await stage.play(campaign.crash_during_answer(await campaign.count_passages(stage)))
     verdict = judge(outcome.evidence)
     assert verdict.findings == []
-    assert set(verdict.ends.values()) == {"answered", "apology"}
+    assert set(verdict.outcomes.values()) == {"answered", "apology"}

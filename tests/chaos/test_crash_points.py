@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chaos import crash_points as points
-from tests.chaos.crash_points import ROOT, all_points, compiled, module_of, points_of
+from tests.chaos.crash_points import ROOT, compile_instrumented, list_all_points, list_points, module_of
 
 SOURCE = """
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ def passed() -> Iterator[list[str]]:
 
 def names(*, pointed: bool) -> dict[str, Any]:
     found: dict[str, Any] = dict(points.NAMES)
-    exec(compiled(SOURCE, "m.py", "m.py") if pointed else SOURCE, found)
+    exec(compile_instrumented(SOURCE, "m.py", "m.py") if pointed else SOURCE, found)
     return found
 
 
@@ -86,7 +86,7 @@ async def test_each_await_reports_a_point_before_and_after(passed: list[str]) ->
         "m.py:24:47 before": 3,
         "m.py:24:47 after": 3,
     }
-    never = set(points_of(SOURCE, "m.py")) - set(passed)
+    never = set(list_points(SOURCE, "m.py")) - set(passed)
     assert {point[:7] for point in never} == {"m.py:27", "m.py:28"}
 
 
@@ -99,13 +99,13 @@ async def test_an_awaited_call_runs_between_its_points(passed: list[str]) -> Non
 
 def test_each_await_of_the_program_has_its_points() -> None:
     awaited: Counter[str] = Counter()
-    for path in sorted({module_of(point) for point in all_points()}):
+    for path in sorted({module_of(point) for point in list_all_points()}):
         for node in ast.walk(ast.parse((ROOT / path).read_text())):
             awaited[path] += 2 * isinstance(node, ast.Await | ast.AsyncFor) + 4 * len(
                 node.items if isinstance(node, ast.AsyncWith) else ()
             )
             awaited[path] += 2 * (isinstance(node, ast.comprehension) and bool(node.is_async))
-    found = all_points()
+    found = list_all_points()
     assert len(set(found)) == len(found)
     assert Counter(map(module_of, found)) == awaited
     assert len(found) > 900

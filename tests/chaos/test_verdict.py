@@ -7,9 +7,9 @@ import pytest
 from google.adk.events.event import Event
 
 from channels.i18n import messages as words
-from tests.chaos.evidence import Evidence, breaches
+from tests.chaos.evidence import Evidence, find_violations
 from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
-from tests.chaos.verdict import is_whole, judge
+from tests.chaos.verdict import is_complete, judge
 from tests.core.sessions.events import answered, called, replied, said
 
 APOLOGY = words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, "0123456789")
@@ -23,7 +23,7 @@ def shown(platform: str) -> list[str]:
 
 WELL = Evidence(
     shown={platform: shown(platform) for platform in LONG},
-    uses=[(f"{platform}:s", tool) for platform in LONG for tool in TOOLS],
+    tool_calls=[(f"{platform}:s", tool) for platform in LONG for tool in TOOLS],
     accepted=[
         (f"{platform}:s", text, turn)
         for platform in LONG
@@ -53,14 +53,14 @@ def test_correct_evidence_passes_with_and_without_a_crash() -> None:
     for crashed in (True, False):
         verdict = judge(WELL, crashed=crashed)
         assert verdict.findings == []
-        assert set(verdict.ends.values()) == {"answered"}
+        assert set(verdict.outcomes.values()) == {"answered"}
 
 
 def test_one_apology_passes_only_after_a_crash() -> None:
     sorry = showing([APOLOGY, SHORT], without=1)
     verdict = judge(sorry)
     assert verdict.findings == []
-    assert verdict.ends["slack", FIRST] == "apology"
+    assert verdict.outcomes["slack", FIRST] == "apology"
     assert judge(sorry, crashed=False).findings
 
 
@@ -74,7 +74,7 @@ def test_one_turn_with_one_apology_may_answer_two_messages() -> None:
     assert judge(together).findings == []
     sorry = replace(showing([APOLOGY], without=2), accepted=together.accepted)
     assert judge(sorry).findings == []
-    assert judge(sorry).ends["slack", SECOND] == "apology"
+    assert judge(sorry).outcomes["slack", SECOND] == "apology"
     assert judge(showing([APOLOGY], without=2)).findings
 
 
@@ -97,14 +97,14 @@ def test_one_turn_with_one_apology_may_answer_two_messages() -> None:
     ],
 )
 def test_wrong_visible_messages_are_found(what: str, messages: list[str]) -> None:
-    assert not is_whole("slack", messages), what
+    assert not is_complete("slack", messages), what
     assert any("slack: to" in finding for finding in judge(showing(messages)).findings), what
 
 
 @pytest.mark.parametrize(
     ("finding", "spoilt"),
     [
-        ("pay is used 2 times", lambda: replace(WELL, uses=[*WELL.uses, ("slack:s", "pay")])),
+        ("pay is used 2 times", lambda: replace(WELL, tool_calls=[*WELL.tool_calls, ("slack:s", "pay")])),
         ("is accepted twice", lambda: replace(WELL, accepted=[*WELL.accepted, WELL.accepted[1]])),
         (
             "to be said in part 0 of ' is stored twice",
@@ -113,9 +113,9 @@ def test_wrong_visible_messages_are_found(what: str, messages: list[str]) -> Non
         (f"{SECOND!r} is stored twice", lambda: replace(WELL, stored=[*WELL.stored, WELL.stored[2]])),
         (f"the answer to {SECOND!r} is not stored", lambda: replace(WELL, stored=[*WELL.stored[:3], *WELL.stored[4:]])),
         (f"slack: {FIRST!r} is lost", lambda: replace(showing(shown("slack")[2:]), accepted=WELL.accepted[1:])),
-        ("a turn is running", lambda: replace(WELL, unended=["a turn is running"])),
-        ("no model takes it", lambda: replace(WELL, breaches=["no model takes it"])),
-        ("a process ended with 1", lambda: replace(WELL, endings=["a process ended with 1"])),
+        ("a turn is running", lambda: replace(WELL, unfinished=["a turn is running"])),
+        ("no model takes it", lambda: replace(WELL, violations=["no model takes it"])),
+        ("a process ended with 1", lambda: replace(WELL, exit_codes=["a process ended with 1"])),
     ],
 )
 def test_wrong_stored_rows_and_tool_calls_are_found(finding: str, spoilt: Callable[[], Evidence]) -> None:
@@ -123,13 +123,13 @@ def test_wrong_stored_rows_and_tool_calls_are_found(finding: str, spoilt: Callab
 
 
 def test_an_unused_tool_is_found_without_a_crash() -> None:
-    assert "mail is not used" in judge(replace(WELL, uses=WELL.uses[:-1]), crashed=False).findings
+    assert "mail is not used" in judge(replace(WELL, tool_calls=WELL.tool_calls[:-1]), crashed=False).findings
 
 
 def test_a_valid_history_has_no_violation() -> None:
     history = [said("a"), called("1", "2"), answered("1", "2"), replied("b"), said("c")]
-    assert list(breaches(history, agent="bot")) == []
-    assert list(breaches(history, agent="another"))
+    assert list(find_violations(history, agent="bot")) == []
+    assert list(find_violations(history, agent="another"))
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_a_valid_history_has_no_violation() -> None:
     ],
 )
 def test_an_invalid_history_has_a_violation(history: list[Event]) -> None:
-    assert list(breaches(history, agent="bot"))
+    assert list(find_violations(history, agent="bot"))

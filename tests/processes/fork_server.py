@@ -31,13 +31,13 @@ from sandbox.environment import clean_environment
 WARM_TIMEOUT = 120.0
 
 #: Names of its sockets: for processes, and for the warm-up.
-ORDERS, WARMTH = "orders", "warmth"
+ORDER_SOCKET, WARM_UP_SOCKET = "orders", "warmth"
 
 #: Script that requests a process in place of `python`.
-FORKED = Path(__file__).with_name("fork_client.py")
+FORK_CLIENT = Path(__file__).with_name("fork_client.py")
 
 #: Modules that the program imports lazily.
-LATE = (
+LAZY_MODULES = (
     "aiosqlite",
     "anyio._backends._asyncio",
     "channels.discord.adapter",
@@ -57,7 +57,7 @@ LATE = (
 )
 
 
-class Life:
+class ForkedProcess:
     """Forked process."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,7 +95,7 @@ class ForkServer:
         self.folder = folder
         self.python = folder / "python"
 
-    def warm(self, *databases: str) -> None:
+    def warm_up(self, *databases: str) -> None:
         """Import and rehearse the program, unless that is done: before the first fork.
 
         Args:
@@ -105,20 +105,20 @@ class ForkServer:
             RuntimeError: the warm-up takes too long.
         """
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self.folder / WARMTH))
+            connection.connect(str(self.folder / WARM_UP_SOCKET))
             connection.sendall(json.dumps(databases).encode() + b"\n")
             if not (select([connection], [], [], WARM_TIMEOUT)[0] and connection.recv(1)):
                 raise RuntimeError("the fork server is not warm")
 
-    async def live(self, **order: Any) -> Life:
+    async def start_process(self, **order: Any) -> ForkedProcess:
         """Start a process that calls `live` with this order."""
-        reader, writer = await asyncio.open_unix_connection(str(self.folder / ORDERS))
+        reader, writer = await asyncio.open_unix_connection(str(self.folder / ORDER_SOCKET))
         writer.write(json.dumps(order).encode() + b"\n")
-        return Life(int(await reader.readline()), reader, writer)
+        return ForkedProcess(int(await reader.readline()), reader, writer)
 
 
 @contextmanager
-def begun(module: str) -> Iterator[ForkServer]:
+def start_fork_server(module: str) -> Iterator[ForkServer]:
     """Start a fork server, which its first user warms up.
 
     Args:
@@ -126,11 +126,14 @@ def begun(module: str) -> Iterator[ForkServer]:
     """
     with tempfile.TemporaryDirectory(prefix="parley-fork-") as name, ExitStack() as stack:
         fork_server = ForkServer(Path(name))
-        own, words = shlex.quote(sys.executable), shlex.join(["-IS", str(FORKED), str(fork_server.folder / ORDERS)])
+        own, words = (
+            shlex.quote(sys.executable),
+            shlex.join(["-IS", str(FORK_CLIENT), str(fork_server.folder / ORDER_SOCKET)]),
+        )
         fork_server.python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {own} "$@"\nexec {own} {words} "$@"\n')
         fork_server.python.chmod(0o755)
         listeners = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2)]
-        for listener, at in zip(listeners, (ORDERS, WARMTH), strict=True):
+        for listener, at in zip(listeners, (ORDER_SOCKET, WARM_UP_SOCKET), strict=True):
             listener.bind(str(fork_server.folder / at))
             listener.listen()
         files = [listener.fileno() for listener in listeners]
@@ -155,7 +158,7 @@ def _import(module: str) -> Callable[..., None]:
     # after the import hooks of the module
     from core.agents.runtime import warm_up  # noqa: PLC0415
 
-    for module in LATE:
+    for module in LAZY_MODULES:
         import_module(module)
     from tests.processes import shared_setup as once  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Slack, Talk
 from tests.chaos import verdict
-from tests.chaos.scenario import Model, converse, settings
+from tests.chaos.scenario import ScenarioModel, send_messages, settings
 
 
 async def rehearse(database: str = "") -> None:
@@ -25,7 +25,7 @@ async def rehearse(database: str = "") -> None:
     Args:
         database: its URL; by default the program creates a SQLite file.
     """
-    model = Model()
+    model = ScenarioModel()
     async with ScriptedOpenAI(model.answer) as scripted, SlackSandbox() as slack, DiscordSandbox() as discord:
         platforms: list[Platform] = [Slack(slack), Discord(discord)]
         own = {"DATABASE_URL": database, "METRICS": "off", "PORT": "0"}
@@ -39,11 +39,11 @@ async def rehearse(database: str = "") -> None:
                 await running
 
 
-async def _talk(platform: Platform, talk: Talk, model: Model) -> None:
+async def _talk(platform: Platform, talk: Talk, model: ScenarioModel) -> None:
     def is_answered() -> bool:
-        return verdict.is_whole(platform.name, [reply.text for reply in talk.replies()])
+        return verdict.is_complete(platform.name, [reply.text for reply in talk.replies()])
 
-    await converse(platform, talk, model.heard[platform.name], is_answered)
+    await send_messages(platform, talk, model.heard[platform.name], is_answered)
 
 
 @contextmanager

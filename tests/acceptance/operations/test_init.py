@@ -16,7 +16,7 @@ from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import MakeProgram
 from tests.fixtures.full_disk import fill_disk, make_read_only
-from tests.processes.fork_server import ForkServer, Life
+from tests.processes.fork_server import ForkedProcess, ForkServer
 
 #: Keys that interrupt a program and end its input.
 CTRL_C, CTRL_D = "\x03", "\x04"
@@ -36,7 +36,7 @@ LOG_LEVEL=DEBUG
 class TerminalSession:
     """Terminal with a running program."""
 
-    def __init__(self, typist: Typist, life: Life) -> None:
+    def __init__(self, typist: Typist, life: ForkedProcess) -> None:
         self.sees, self.answers, self.presses = typist.sees, typist.answers, typist.presses
         self._typist, self._life = typist, life
 
@@ -58,7 +58,7 @@ async def run_in_terminal(
     fork_server: ForkServer, folder: Path, command: str, settings: Mapping[str, str]
 ) -> AsyncIterator[TerminalSession]:
     with Typist() as typist:
-        life = await fork_server.live(
+        life = await fork_server.start_process(
             command=command, folder=str(folder), settings=dict(settings), terminal=typist.device
         )
         try:
@@ -71,7 +71,7 @@ async def run_in_terminal(
 async def test_the_docs_show_the_output_of_init(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
     async def start(typist: Typist, command: str, settings: Mapping[str, str]) -> Callable[[], Awaitable[int]]:
         order = {"folder": str(tmp_path), "settings": {"TERM": "xterm", **settings}, "terminal": typist.device}
-        life = await fork_server.live(command=command, **order)
+        life = await fork_server.start_process(command=command, **order)
         return life.end
 
     said = await setup.SCENES[name](start)
