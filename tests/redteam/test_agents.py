@@ -95,7 +95,7 @@ async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, 
 async def test_autocomplete_lists_only_agents_that_may_be_chosen(tmp_path: Path) -> None:
     async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "Here.", core={"agents": BOT}):
         for typed in ("", "pay", "LAW", "../"):
-            offered = await server.complete("ada", "general", "agent", "name", typed)
+            offered = await server.autocomplete_option("ada", "general", "agent", "name", typed)
             assert set(offered) <= {"parley", "open"}
 
 

@@ -39,7 +39,7 @@ async def by_menu(talk: Any, message: Any, user: str = "ada") -> str:
         assert await talk.sandbox.use_shortcut(user, message, WHY)
         await talk.sandbox.wait_for(lambda: len(talk.private_messages(user)) > before)
         return talk.private_messages(user)[-1]
-    (seen,) = await talk.sandbox.choose(user, message, words.WHY_THIS)
+    (seen,) = await talk.sandbox.run_message_command(user, message, words.WHY_THIS)
     await talk.sandbox.wait_for(lambda: not seen.loading)
     assert seen.ephemeral_to is talk.sandbox.people[user]
     return str(seen.text)
