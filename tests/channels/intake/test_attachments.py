@@ -222,10 +222,10 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
 
 async def test_an_expired_discord_url_is_refreshed(tmp_path: Path) -> None:
     async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "A cat.") as talk:
-        server.sign_files(-1)
+        server.set_file_url_lifetime(-1)
         server.faults.delay("POST /channels/{channel}/messages", 0.2)
         await talk.say("what is this?", files={"cat.png": PNG})
-        server.sign_files(86_400)
+        server.set_file_url_lifetime(86_400)
         await wait_for_answer(talk, "A cat.")
         assert last_said(talk)[-1] == WIRES["openai"]
         assert talk.count_downloads() == 1
