@@ -100,7 +100,7 @@ class DiscordPlatform:
         with talk.report_refusals():
             if self._is_forum(place):
                 if files:
-                    raise ActionRefusedError("Begin the post with words, and send the file in it.")
+                    raise ActionRefusedError("Start the post with text, then send the file in it.")
                 post = await self._discord.start_forum_post(
                     person.id, place.channel, shorten_text(text, MAX_THREAD_NAME_LENGTH), written
                 )
@@ -120,7 +120,7 @@ class DiscordPlatform:
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if self._is_forum(place):
-            raise ActionRefusedError("A forum holds posts alone: go to one of them to use a command.")
+            raise ActionRefusedError("Commands do not work in a forum. Open a post first.")
         with talk.report_refusals():
             command = next((command for command in self._discord.commands if command["name"] == name), None)
             if command is None:
@@ -138,7 +138,7 @@ class DiscordPlatform:
 
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
         if text:
-            raise ActionRefusedError(f"Discord asks for nothing there: /menu {entry}")
+            raise ActionRefusedError(f"This command takes no text: /menu {entry}")
         with talk.report_refusals():
             await self._discord.run_message_command(person.id, self._find_message(person, message), entry)
 
@@ -164,7 +164,7 @@ class DiscordPlatform:
             (m for m in self._visible_messages(message.thread or message.channel, person) if m.id == message.id), None
         )
         if found is None:
-            raise ValueError("the message is gone")
+            raise ValueError("This message was deleted.")
         return found
 
     def _is_forum(self, place: ClientLocation) -> bool:
@@ -186,7 +186,7 @@ class DiscordPlatform:
                 return thread
         root = next((m for m in self._visible_messages(place.channel, person) if m.id == place.thread), None)
         if root is None:
-            raise ValueError("the message is gone that the thread would begin with")
+            raise ValueError("The first message of this thread was deleted.")
         name = shorten_text(_plain_text(root.content, self._names_by_id), MAX_THREAD_NAME_LENGTH)
         return await self._discord.start_thread(person.id, root, name)
 

@@ -37,4 +37,4 @@ def _parse_value(name: str, type_: int, typed: str) -> OptionValue:
     try:
         return read(typed)
     except (ValueError, KeyError):
-        raise ValueError(f"{name} takes {what}") from None
+        raise ValueError(f"{name} must be {what}") from None

@@ -72,12 +72,12 @@ class ClientSession:
         """
         root, home = message.thread or message.id, self._find_home_place(message.channel)
         if home.thread_support is ThreadSupport.NONE:
-            raise ActionRefusedError(f"There are no threads in the direct messages of {self.platform.name}.")
+            raise ActionRefusedError(f"Direct messages in {self.platform.name} have no threads.")
         for thread in self.platform.list_threads(self.user):
             if (thread.channel, thread.thread) == (message.channel, root):
                 return thread
         if message.ephemeral_to is not None:
-            raise ActionRefusedError("What only you can see has no thread.")
+            raise ActionRefusedError("Messages that only you can see have no threads.")
         return ClientLocation(message.channel, root, create_thread_name(message), home.is_dm, home.thread_support)
 
     def get_home_place(self) -> ClientLocation:
@@ -152,7 +152,7 @@ class ClientSession:
                 if label and name.casefold().startswith(label.casefold()):
                     return await self.platform.click_button(self.user, message, button)
                 labels[name] = None
-        there = f"There are: {', '.join(labels)}." if labels else "There are none."
+        there = f"Buttons: {', '.join(labels)}." if labels else "There are no buttons."
         raise ActionRefusedError(f"There is no button {label!r} here. {there}")
 
     def _find_own_message(self) -> ClientMessage:
@@ -160,11 +160,11 @@ class ClientSession:
         for message in self._visible_messages():
             if message.author == self.user.name and not message.is_from_bot:
                 return message
-        raise ActionRefusedError(f"{self.user.name} has said nothing here.")
+        raise ActionRefusedError(f"{self.user.name} has no messages here.")
 
     async def _edit_own_message(self, text: str) -> None:
         if not text:
-            raise ActionRefusedError("Write what it is to say instead: /edit WORDS")
+            raise ActionRefusedError("Add the new text: /edit TEXT")
         await self.platform.edit_message(self.user, self._find_own_message(), text)
 
     async def _delete_own_message(self, _: str) -> None:
@@ -175,7 +175,7 @@ class ClientSession:
         try:
             data = await asyncio.to_thread(_read_file, path)
         except OSError as error:
-            raise ActionRefusedError(f"{path or 'No file'} cannot be read: {error.strerror}") from error
+            raise ActionRefusedError(f"Cannot read {path or 'the file'}: {error.strerror}") from error
         self.last_sent = await self.platform.post_message(self.user, self.place, text.strip(), {Path(path).name: data})
 
     async def _use_menu_entry(self, line: str) -> None:
@@ -186,11 +186,11 @@ class ClientSession:
         )
         if entry is None:
             raise ActionRefusedError(
-                f"There is no {wanted!r} in the menu. There are: {', '.join(self.platform.menu_entries)}."
+                f"There is no {wanted!r} in the menu. Entries: {', '.join(self.platform.menu_entries)}."
             )
         message = next((message for message in self._visible_messages() if message.ephemeral_to is None), None)
         if message is None:
-            raise ActionRefusedError("Nothing has been said here.")
+            raise ActionRefusedError("There are no messages here.")
         await self.platform.use_menu_entry(self.user, message, entry, text.strip())
 
     def _find_home_place(self, channel: str) -> ClientLocation:
@@ -203,7 +203,7 @@ class ClientSession:
                 self.switch_user(person)
                 return ""
         people = ", ".join(person.name for person in self.platform.people)
-        return f"There is nobody called {name!r} here. There are: {people}."
+        return f"There is no user {name!r}. Users: {people}."
 
     def _open_dm(self, _: str) -> str:
         self.open_place(self.platform.get_dm(self.user))
@@ -215,15 +215,15 @@ class ClientSession:
                 self.open_place(place)
                 return ""
         channels = ", ".join(place.name for place in self.platform.channels)
-        return f"There is no channel {name!r} here. There are: {channels}."
+        return f"There is no channel {name!r}. Channels: {channels}."
 
     def _open_thread(self, which: str) -> str:
         if which == "last":
             message = self.last_sent
             if message is None:
-                return "Nothing has been said yet that could have a thread."
+                return "You have not sent a message yet."
             if self._find_home_place(message.channel).channel != message.channel:
-                return "That was said in somebody else's direct messages."
+                return "Your last message is in another user's direct messages."
         else:
             here = self.platform.list_messages(self.get_home_place(), self.user)
             message = next((message for message in here if message.id == which), None)

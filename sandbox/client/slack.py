@@ -103,7 +103,7 @@ class SlackPlatform:
             if button == STOP_BUTTON_ID:
                 await self._slack.click_stop(person.id, self._find_message(message))
             elif not await self._slack.click_button(person.id, self._find_message(message), button):
-                raise ActionRefusedError(f"{self.bot_name} has not heard it.")
+                raise ActionRefusedError(f"{self.bot_name} did not respond.")
 
     @property
     def menu_entries(self) -> Sequence[str]:
@@ -112,7 +112,7 @@ class SlackPlatform:
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
         with talk.report_refusals():
             if not await self._slack.use_shortcut(person.id, self._find_message(message), self._slack.shortcuts[entry]):
-                raise ActionRefusedError(f"{self.bot_name} has not heard it.")
+                raise ActionRefusedError(f"{self.bot_name} did not respond.")
             try:
                 modal = (
                     await self._slack.wait_for(lambda: self._slack.modals(person.id), timeout=MODAL_TIMEOUT_SECONDS)
@@ -121,9 +121,9 @@ class SlackPlatform:
                 return
             if not text:
                 asked = ", ".join(block["label"]["text"] for block in modal.inputs.values())
-                raise ActionRefusedError(f"It asks: {asked}. Write that behind a colon: /menu {entry}: ...")
+                raise ActionRefusedError(f"This shortcut asks for: {asked}. Add the text after a colon: /menu {entry}: ...")
             if not await self._slack.submit_modal(modal, **dict.fromkeys(modal.inputs, text)):
-                raise ActionRefusedError(f"{self.bot_name} has not taken it.")
+                raise ActionRefusedError(f"{self.bot_name} did not accept the form.")
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
         return talk.client_events(self._slack.changes(), lambda change: self._convert_message(change.message))
@@ -141,7 +141,7 @@ class SlackPlatform:
         """Raises ValueError."""
         found = next((m for m in self._slack.messages(message.channel) if m.ts == message.id), None)
         if found is None:
-            raise ValueError("the message is gone")
+            raise ValueError("This message was deleted.")
         return found
 
     def _buttons(self, message: SlackMessage) -> Mapping[str, str]:

@@ -49,7 +49,7 @@ class ApiCallList:
         """
         calls: list[Any] = self._slack.calls if key[:1] == "S" else self._discord.calls
         if not key[1:].isdecimal() or int(key[1:]) >= len(calls):
-            raise ValueError("there is no such call")
+            raise ValueError("This call does not exist.")
         call = calls[int(key[1:])]
         sent = call.arguments if key[0] == "S" else call.body
         return {"sent": _format_json(sent), "got": _format_json(call.response)}

@@ -70,19 +70,19 @@ class DiscordPane:
 
     async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
         if not any(c["name"] == entry and c.get("type") == MESSAGE for c in self._discord.commands):
-            raise ValueError(f"there is no {entry} in the menu")
+            raise ValueError(f"There is no command {entry!r} in the menu.")
         await self.platform.use_menu_entry(session.user, find_message(session, message), entry, "")
 
     async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
-        raise ValueError("it is not open any more")
+        raise ValueError("This modal is closed.")
 
     def close_modal(self, session: ClientSession, modal: str) -> None:
-        raise ValueError("it is not open any more")
+        raise ValueError("This modal is closed.")
 
     def get_file(self, key: str) -> tuple[str, bytes]:
         file = self._discord.find_file(key)
         if file is None:
-            raise ValueError("there is no such file")
+            raise ValueError("This file does not exist.")
         return file.name, file.data
 
     @property
@@ -111,7 +111,7 @@ class DiscordPane:
         inside = (m for thread in self._discord.threads(channel) for m in self._discord.messages(thread))
         found = next((m for m in (*self._discord.messages(channel), *inside) if m.id == id_), None)
         if found is None:
-            raise ValueError("the message is gone")
+            raise ValueError("This message was deleted.")
         return found
 
     def _create_message_view(

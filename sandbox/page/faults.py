@@ -43,18 +43,18 @@ class FaultSwitches:
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
         self._discord = discord
-        retry = f"The next edit gets a 429, with Retry-After: {RETRY_AFTER_SECONDS}"
-        lost = "The next post takes effect, and its answer never arrives"
-        drop = "Every connection is cut without a word; the client connects anew"
-        slow = f"Each call takes {SLOW_SECONDS:g} s there and back, until it is switched off"
+        retry = f"The next edit gets a 429 with Retry-After: {RETRY_AFTER_SECONDS}"
+        lost = "The next post takes effect, but its response never arrives"
+        drop = "Closes every connection without a close frame; the bot reconnects"
+        slow = f"Delays each request and each response by {SLOW_SECONDS:g} s"
         self._switches = [
             FaultSwitch("limit", "slack", "429", retry, self._limit_slack),
-            FaultSwitch("lose", "slack", "Lose a reply", lost, self._lose_slack),
-            FaultSwitch("drop", "slack", "Drop the socket", drop, slack.drop_sockets),
+            FaultSwitch("lose", "slack", "Lose a response", lost, self._lose_slack),
+            FaultSwitch("drop", "slack", "Drop the connection", drop, slack.drop_sockets),
             FaultSwitch("slow", "slack", "Slow", slow, self._slow_slack),
             FaultSwitch("limit", "discord", "429", retry, self._limit_discord),
-            FaultSwitch("lose", "discord", "Lose a reply", lost, self._lose_discord),
-            FaultSwitch("drop", "discord", "Drop the socket", drop, discord.drop_sockets),
+            FaultSwitch("lose", "discord", "Lose a response", lost, self._lose_discord),
+            FaultSwitch("drop", "discord", "Drop the connection", drop, discord.drop_sockets),
             FaultSwitch("slow", "discord", "Slow", slow, self._slow_discord),
         ]
 

@@ -110,7 +110,7 @@ def find_message(session: ClientSession, message: str) -> ClientMessage:
     messages += [one.newest_reply for one in messages if one.newest_reply is not None]
     found = next((one for one in messages if one.id == message), None)
     if found is None:
-        raise ActionRefusedError("The message is gone.")
+        raise ActionRefusedError("This message was deleted.")
     return found
 
 

@@ -113,7 +113,7 @@ class PageServer:
         if request.host not in self._hosts or (
             origin is not None and origin.removeprefix("http://") not in self._hosts
         ):
-            raise web.HTTPForbidden(text="This page is for browsers on this machine, at its own address.")
+            raise web.HTTPForbidden(text="This page is only available on this machine, at its own address.")
         response = await handler(request)
         if not response.prepared:
             response.headers.update(_HEADERS)

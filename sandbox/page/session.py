@@ -27,7 +27,7 @@ MIN_UPDATE_SECONDS, MAX_UPDATE_SECONDS = 0.06, 1.0
 class PageSession:
     """Sends what there is to see, by keys, whenever it changes; and does what it is told.
 
-    What comes is `{"id": ..., "do": ..., ...}`, and is answered with `{"id": ..., "told": ...}`, empty if there is
+    What comes is `{"id": ..., "action": ..., ...}`, and is answered with `{"id": ..., "notice": ...}`, empty if there is
     nothing to tell. What goes is `{"set": {key: value}, "gone": [key]}`.
     """
 
@@ -49,23 +49,23 @@ class PageSession:
             session.focus()
         self._sent_values: dict[str, str] = {}
         self._actions: dict[str, Callable[[Json], Awaitable[Any]]] = {
-            "be": self._switch_user,
-            "go": self._open_place,
-            "thread": self._open_thread,
-            "say": self._post_message,
-            "edit": self._edit_message,
-            "delete": self._delete_message,
-            "press": self._click_button,
-            "react": self._toggle_reaction,
-            "choose": self._use_menu_entry,
-            "submit": self._submit_modal,
-            "close": self._close_modal,
-            "fault": self._toggle_fault,
-            "slow": self._set_model_delay,
-            "kill": self._kill_bot,
-            "restart": self._restart_bot,
-            "prompt": self._get_prompt,
-            "call": self._get_call,
+            "switch_user": self._switch_user,
+            "open_place": self._open_place,
+            "open_thread": self._open_thread,
+            "post_message": self._post_message,
+            "edit_message": self._edit_message,
+            "delete_message": self._delete_message,
+            "click_button": self._click_button,
+            "toggle_reaction": self._toggle_reaction,
+            "use_menu_entry": self._use_menu_entry,
+            "submit_modal": self._submit_modal,
+            "close_modal": self._close_modal,
+            "toggle_fault": self._toggle_fault,
+            "set_model_delay": self._set_model_delay,
+            "kill_bot": self._kill_bot,
+            "restart_bot": self._restart_bot,
+            "get_prompt": self._get_prompt,
+            "get_call": self._get_call,
         }
 
     async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
@@ -114,13 +114,13 @@ class PageSession:
         bot = self._bot
         about = {
             "state": bot.state,
-            "told": bot.exit_reason,
+            "exit_reason": bot.exit_reason,
             "log": bot.log_tail,
             "model": bot.model,
             "models": bot.models,
             "agent": bot.agent,
             "notices": [*bot.notices, *self._feed.notices],
-            "slow": self._feed.model_delay,
+            "set_model_delay": self._feed.model_delay,
         }
         view: dict[str, Any] = {
             "me": {"name": me, "people": people},
@@ -136,12 +136,12 @@ class PageSession:
     async def _run_action(self, socket: web.WebSocketResponse, order: Json) -> None:
         answer: Json = {"id": order.get("id")}
         try:
-            answer["told"] = await self._actions[order["do"]](order) or ""
+            answer["notice"] = await self._actions[order["action"]](order) or ""
         except ActionRefusedError as refusal:
-            answer["told"] = str(refusal)
+            answer["notice"] = str(refusal)
         except (ValueError, KeyError, TypeError) as error:
-            words = str(error) if isinstance(error, ValueError) else "That cannot be done."
-            answer["told"] = words[:1].upper() + words[1:]
+            words = str(error) if isinstance(error, ValueError) else "This did not work."
+            answer["notice"] = words[:1].upper() + words[1:]
         if not socket.closed:
             await socket.send_json(answer)
 
@@ -158,7 +158,7 @@ class PageSession:
         channel, thread = order["channel"], order.get("thread")
         place = next((one for one in session.list_places() if (one.channel, one.thread) == (channel, thread)), None)
         if place is None:
-            raise ActionRefusedError("There is no such place.")
+            raise ActionRefusedError("This channel or thread does not exist.")
         session.open_place(place)
 
     async def _open_thread(self, order: Json) -> None:
@@ -240,11 +240,11 @@ def _decode_file(data: str) -> bytes:
     try:
         return b64decode(data, validate=True)
     except NotBase64:
-        raise ValueError("the file did not arrive whole") from None
+        raise ValueError("The file was not uploaded completely.") from None
 
 
 def _mention_hint(bot: str, place: ClientLocation, text: str) -> str:
     """What one has to know who spoke past the bot."""
     if place.is_dm or place.thread is not None or place.thread_support.value == "all" or f"@{bot}" in text.casefold():
         return ""
-    return f"In a channel {bot} answers to @{bot}."
+    return f"In a channel, mention @{bot} to get an answer."

@@ -63,9 +63,9 @@ class SlackPane:
     async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
         found, shortcut = self._find_message(session, message), self._slack.shortcuts.get(entry)
         if shortcut is None:
-            raise ValueError(f"there is no {entry} in the menu")
+            raise ValueError(f"There is no shortcut {entry!r} in the menu.")
         if not await self._slack.use_shortcut(session.user.id, found, shortcut):
-            raise ActionRefusedError(f"{self.platform.bot_name} has not heard it.")
+            raise ActionRefusedError(f"{self.platform.bot_name} did not respond.")
 
     async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         view = self._find_modal(session, modal)
@@ -78,7 +78,7 @@ class SlackPane:
     def get_file(self, key: str) -> tuple[str, bytes]:
         file = self._slack.find_file(key)
         if file is None:
-            raise ValueError("there is no such file")
+            raise ValueError("This file does not exist.")
         return file.name, file.data
 
     @property
@@ -101,13 +101,13 @@ class SlackPane:
     def _find_message(self, session: ClientSession, ts: str) -> SlackMessage:
         found = next((message for message in self._slack.messages(session.place.channel) if message.ts == ts), None)
         if found is None:
-            raise ValueError("the message is gone")
+            raise ValueError("This message was deleted.")
         return found
 
     def _find_modal(self, session: ClientSession, modal: str) -> ModalView:
         found = next((view for view in self._slack.modals(session.user.id) if view.id == modal), None)
         if found is None:
-            raise ValueError("it is not open any more")
+            raise ValueError("This modal is closed.")
         return found
 
     def _create_root_view(

@@ -59,7 +59,7 @@ class TerminalApp(App[None]):
         Binding("ctrl+t", "thread", "Thread", priority=True),
         Binding("ctrl+n", "next_place", "Next", priority=True),
         Binding("ctrl+g", "open_dm", "DM", priority=True),
-        Binding("ctrl+r", "next_speaker", "Speaker", priority=True),
+        Binding("ctrl+r", "next_user", "User", priority=True),
         Binding("f2,ctrl+p", "next_platform", "Platform", key_display="f2", priority=True),
         Binding("up", "focus_messages", "Select a message", show=False),
         Binding("f1", "help", "Help", priority=True),
@@ -140,7 +140,7 @@ class TerminalApp(App[None]):
         bot, place = self._platform.bot_name, self.session.place
         if place.is_dm or place.thread or not line.strip() or line.startswith("/") or f"@{bot}" in line.casefold():
             return ""
-        return f"In a channel {bot} answers to @{bot}."
+        return f"In a channel, mention @{bot} to get an answer."
 
     @on(OptionList.OptionSelected, "#places")
     def _select_place(self, event: OptionList.OptionSelected) -> None:
@@ -193,7 +193,7 @@ class TerminalApp(App[None]):
         place = next((place for place in ring if self.session.unread[place]), ring[0])
         self._navigate(lambda: self.session.open_place(place))
 
-    def action_next_speaker(self) -> None:
+    def action_next_user(self) -> None:
         people = self._platform.people
         person = people[(people.index(self.session.user) + 1) % len(people)]
         self._navigate(lambda: self.session.switch_user(person))
@@ -301,11 +301,11 @@ class TerminalApp(App[None]):
     def _get_placeholder(self) -> str:
         bot, place = self._platform.bot_name, self.session.place
         if place.thread is not None:
-            new = "; Esc begins a new conversation" if place.thread_support is ThreadSupport.ALL else ""
+            new = "; Esc starts a new conversation" if place.thread_support is ThreadSupport.ALL else ""
             return f"Reply in this thread{new}"
         if place.is_dm:
             return f"Ask {bot} something and press Enter"
-        begins = "Begin a post: " if place.thread_support is ThreadSupport.ALL else ""
+        begins = "New post: " if place.thread_support is ThreadSupport.ALL else ""
         return f"{begins}@{bot} what can you do?"
 
     async def _paint_messages(self) -> None:
@@ -332,8 +332,8 @@ class TerminalApp(App[None]):
     def _empty_place_hint(self) -> str:
         bot = self._platform.bot_name
         if self.session.place.is_dm:
-            return f"This is your direct line to {bot}. Type a question below and press Enter."
-        return f"Nobody has said anything here yet. {bot} answers to @{bot}."
+            return f"This is the beginning of your direct messages with {bot}. Type a question and press Enter."
+        return f"No messages yet. Mention @{bot} to get an answer."
 
 
 def _follow_first_reply(session: ClientSession, event: ClientEvent) -> None:

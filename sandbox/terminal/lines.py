@@ -103,7 +103,7 @@ class _LineSession:
         if platform.name not in self._checked_platforms:
             self._checked_platforms.add(platform.name)
             if not await platform.wait_until_connected(CONNECT_TIMEOUT_SECONDS):
-                self._write_notice(f"{platform.bot_name} is not connected: it does not hear this.")
+                self._write_notice(f"{platform.bot_name} is not connected and does not receive this message.")
 
     async def _wait_until_written(self, message: ClientMessage) -> None:
         """Wait until what was said is written, so that whatever comes next is written below it."""
@@ -115,7 +115,7 @@ class _LineSession:
 
     async def _wait_for_replies(self) -> None:
         if not await self._replies.wait_until_complete():
-            self._write_notice(f"{self._platform.bot_name} has not finished its reply in time.")
+            self._write_notice(f"{self._platform.bot_name} did not finish its reply in time.")
 
     @property
     def _platform(self) -> ClientPlatform:

@@ -38,11 +38,11 @@ class MessageRow(ListItem):
         message = self.message
         parts = _render_message(message)
         if message.newest_reply is not None and not self._in_thread:
-            count = "1 reply" if message.reply_count == 1 else f"{message.reply_count} replies, the newest:"
+            count = "1 reply" if message.reply_count == 1 else f"{message.reply_count} replies, newest:"
             parts += [
                 Text(f"  ↳ {count}", style="bright_blue"),
                 Padding(Group(*_render_message(message.newest_reply)), (0, 0, 0, 4)),
-                Text("    ↑ and Enter, or a click, open the thread", style="dim"),
+                Text("    ↑ and Enter, or a click, opens the thread", style="dim"),
             ]
         return Group(*parts)
 

@@ -6,19 +6,19 @@ from sandbox.client.platform import ClientPlatform
 from sandbox.client.session import ClientSession
 
 HELP = """\
-What you type is said where you are.
-@{bot} mentions the bot: in a channel it answers to that.
-{platforms}  go to that platform
-/as NAME  speak as somebody else: {people}
-/channel NAME  go to a channel: {channels}
-/dm  go to the direct messages with {bot}
-/thread ID|last  go to the thread of a message (last: of what was said last)
-/press LABEL  press the newest button here that begins so (a click does it, too)
-/edit WORDS, /delete  change or take back what you said last here
-/file PATH WORDS  say something with a file of this machine
-/menu ENTRY  choose from the newest message's menu{menu}
-/quit  leave
-Any other /command is sent to the bot, as {platform} does it; //help is the bot's own help."""
+Type a message and press Enter to send it to the open channel or thread.
+@{bot} mentions the bot. In a channel the bot answers only mentions.
+{platforms}  switch to the platform
+/as NAME  act as another user: {people}
+/channel NAME  open a channel: {channels}
+/dm  open the direct messages with {bot}
+/thread ID|last  open the thread of a message (last: of your last message)
+/press LABEL  click the newest button here whose label starts with LABEL (or click it)
+/edit TEXT, /delete  edit or delete your last message here
+/file PATH TEXT  send a file from this machine
+/menu ENTRY  use an entry in the newest message's menu{menu}
+/quit  quit
+Any other /command goes to the bot, as in {platform}. //help shows the bot's own help."""
 
 
 class TerminalSessions:

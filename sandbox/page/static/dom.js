@@ -1,5 +1,4 @@
-// Elements, and lists of them that are kept in step with what is to be seen. No markup is made of strings here, but for
-// the bodies of messages, which come as HTML from the page's own server, with everything in them escaped.
+// Elements and keyed lists of elements. Only message bodies come as HTML, from the page's own server, with their text escaped.
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -14,8 +13,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Replaces an element's children by those that are wanted, each known by its key: what has not changed stays, what has
-// the focus keeps it, and so does what is unfolded.
+// Replaces an element's children by keyed items. Unchanged children stay; focus and open <details> are kept.
 export function keep(parent, items, make) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let before = null;
@@ -37,7 +35,7 @@ export function keep(parent, items, make) {
   for (const element of known.values()) element.remove();
 }
 
-// Like `keep`, for one element.
+// Like `keep`, for one child.
 export function show(parent, value, make) {
   keep(parent, [{ key: "only", value }], make);
 }
@@ -51,7 +49,7 @@ function exchange(old, made) {
   if (path) within(made, "[data-focus], [id]").find((each) => (each.dataset.focus || each.id) === path)?.focus();
 }
 
-// What is so in an element, itself included.
+// The elements that match a selector, the root included.
 function within(element, selector) {
   return [element, ...element.querySelectorAll("*")].filter((each) => each.matches(selector));
 }

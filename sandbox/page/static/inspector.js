@@ -1,4 +1,4 @@
-// What happens behind it: turns and prompts, calls and their budgets, and the switches by which something goes wrong.
+// The inspector: turns and prompts, API calls and rate limits, and the fault switches.
 
 import { h, keep, show } from "./dom.js";
 import { icon } from "./icons.js";
@@ -11,8 +11,8 @@ export class Inspector {
     this.element = element;
     this.toast = toast;
     this.tab = "turns";
-    this.prompts = new Map(); // those that were unfolded, by the ids of their questions: they change no more
-    this.tabs = h("div", { class: "pane-head tabs", role: "tablist", "aria-label": "What happens behind it" });
+    this.prompts = new Map(); // loaded prompts by the id of their model call; a prompt does not change
+    this.tabs = h("div", { class: "pane-head tabs", role: "tablist", "aria-label": "Inspector" });
     this.body = h("div", { class: "panel", role: "tabpanel", tabindex: "0" });
     this.rooms = Object.fromEntries(TABS.map(([key]) => [key, h("div", { class: `room ${key}` })]));
     this.budgets = h("div", { class: "budgets" });
@@ -23,11 +23,11 @@ export class Inspector {
     this.tabs.addEventListener("keydown", (event) => this.onKey(event));
   }
 
-  async act(deed, about = {}) {
+  async act(action, about = {}) {
     try {
-      const told = await send(deed, about);
-      if (typeof told === "string" && told) this.toast(told, "Sandbox");
-      return told;
+      const answer = await send(action, about);
+      if (typeof answer === "string" && answer) this.toast(answer, "Sandbox");
+      return answer;
     } catch (error) {
       this.toast(error.message, "Sandbox");
       return null;
@@ -64,7 +64,7 @@ export class Inspector {
   paintTurns() {
     const order = store.get("turns") ?? [];
     if (!order.length) {
-      show(this.rooms.turns, "none", () => h("p", { class: "nothing" }, "Each question becomes a turn. Ask something, and see here what the model is asked, what it costs and how long it takes."));
+      show(this.rooms.turns, "none", () => h("p", { class: "nothing" }, "No turns yet. Each question becomes a turn: see here its model calls, prompts, tools, cost and timings."));
       return;
     }
     const items = order.map((id) => ({ key: id, value: store.get(`turn/${id}`) })).filter((item) => item.value);
@@ -80,14 +80,14 @@ export class Inspector {
         "summary",
         { "data-focus": `turn ${turn.id}` },
         h("span", { class: `pill ${turn.state}` }, turn.state),
-        h("span", { class: "question" }, turn.question || kind(turn)),
-        h("span", { class: "meta" }, platform, turn.kind && turn.kind !== "message" ? ` · ${turn.kind}` : "", turn.attempt > 1 ? ` · attempt ${turn.attempt}` : "", turn.seconds ? ` · ${turn.seconds.toFixed(1)} s` : "", turn.tokens ? ` · ${turn.tokens} tokens` : "", money(turn)),
+        h("span", { class: "question" }, turn.question || turnLabel(turn)),
+        h("span", { class: "meta" }, platform, turn.kind && turn.kind !== "message" ? ` · ${turn.kind}` : "", turn.attempt > 1 ? ` · attempt ${turn.attempt}` : "", turn.seconds ? ` · ${turn.seconds.toFixed(1)} s` : "", turn.tokens ? ` · ${turn.tokens} tokens` : "", formatCost(turn)),
       ),
       h("div", { class: "inside" }, h("ol", { class: "states", "aria-label": "States" }, turn.states.map(([state, at], index) => h("li", {}, h("span", { class: `pill ${state}` }, state), index ? h("small", {}, `+${(at - turn.states[0][1]).toFixed(1)} s`) : h("small", {}, new Date(at * 1000).toTimeString().slice(0, 8))))),
         turn.error ? h("p", { class: "error" }, turn.error) : null,
         turn.asks.map((ask, index) => this.ask(ask, index)),
         turn.tools.map(tool),
-        turn.others?.messages || turn.others?.omitted_messages ? h("p", { class: "meta" }, `What others said around it: ${turn.others.messages} messages sent, ${turn.others.omitted_messages} left out`) : null,
+        turn.others?.messages || turn.others?.omitted_messages ? h("p", { class: "meta" }, `Messages by others in the prompt: ${turn.others.messages}, left out: ${turn.others.omitted_messages}`) : null,
         h("p", { class: "ids" }, "turn ", h("code", {}, turn.id), turn.chunks ? ` · ${turn.chunks} message${turn.chunks === 1 ? "" : "s"} shown` : ""),
       ),
     );
@@ -102,17 +102,17 @@ export class Inspector {
         "summary",
         { "data-focus": `ask ${ask.id}` },
         h("b", {}, `Model call ${index + 1}`),
-        h("span", { class: "meta" }, ask.model, ` · ${ask.messages} messages`, ask.cut ? ` · ${ask.cut} cut` : "", ask.first ? ` · first word ${ask.first.toFixed(2)} s` : "", ask.ended ? ` · ${ask.seconds.toFixed(2)} s` : " · asking…", tokens.input ? ` · ${tokens.input} in, ${tokens.output} out` : "", ask.error ? ` · ${ask.error}` : ""),
+        h("span", { class: "meta" }, ask.model, ` · ${ask.messages} messages`, ask.cut ? ` · ${ask.cut} cut` : "", ask.first ? ` · first text ${ask.first.toFixed(2)} s` : "", ask.ended ? ` · ${ask.seconds.toFixed(2)} s` : " · running…", tokens.input ? ` · ${tokens.input} in, ${tokens.output} out` : "", ask.error ? ` · ${ask.error}` : ""),
       ),
-      h("div", { class: "prompt" }, promptOf(ask.id, this.prompts.get(ask.id))),
+      h("div", { class: "prompt" }, promptView(ask.id, this.prompts.get(ask.id))),
     );
     const load = async () => {
       const room = fold.querySelector(".prompt");
       if (!fold.open || room.childElementCount) return;
-      const prompt = await this.act("prompt", { ask: ask.id });
+      const prompt = await this.act("get_prompt", { ask: ask.id });
       if (!prompt?.messages) return;
       this.prompts.set(ask.id, prompt);
-      room.replaceChildren(...promptOf(ask.id, prompt));
+      room.replaceChildren(...promptView(ask.id, prompt));
     };
     fold.addEventListener("toggle", load);
     return fold;
@@ -123,7 +123,7 @@ export class Inspector {
   paintCalls() {
     const budgets = (store.get("budgets") ?? []).map((one) => ({ key: `${one.on} ${one.name}`, value: one }));
     keep(this.budgets, budgets, (one) =>
-      h("div", { class: `budget${one.left === 0 ? " spent" : ""}`, title: `${one.of} in ${one.seconds} s` }, h("span", { class: "name" }, h("i", { class: one.on.toLowerCase() }), one.name), h("meter", { min: "0", max: String(one.of), low: String(one.of * 0.34), optimum: String(one.of), value: one.left, "aria-label": `${one.name}: left` }), h("span", { class: "left" }, `${one.left}/${one.of}`)),
+      h("div", { class: `budget${one.left === 0 ? " spent" : ""}`, title: `${one.of} in ${one.seconds} s` }, h("span", { class: "name" }, h("i", { class: one.on.toLowerCase() }), one.name), h("meter", { min: "0", max: String(one.of), low: String(one.of * 0.34), optimum: String(one.of), value: one.left, "aria-label": `${one.name}: remaining` }), h("span", { class: "left" }, `${one.left}/${one.of}`)),
     );
     const order = store.get("calls") ?? [];
     keep(this.calls, order.map((key) => ({ key, value: store.get(key) })).filter((item) => item.value), (call, key) => this.call(call, key));
@@ -131,18 +131,18 @@ export class Inspector {
 
   call(call, key) {
     const ok = call.status >= 200 && call.status < 300 && !call.error;
-    const result = call.lost ? "answer lost" : call.status === 0 ? "…" : ok ? String(call.status) : `${call.status} ${call.error}`.trim();
+    const result = call.lost ? "response lost" : call.status === 0 ? "…" : ok ? String(call.status) : `${call.status} ${call.error}`.trim();
     const fold = h(
       "details",
       { class: `card call${ok || call.status === 0 ? "" : " bad"}${call.lost ? " bad" : ""}`, "data-fold": key },
-      h("summary", { "data-focus": key }, h("i", { class: call.on.toLowerCase(), title: call.on }), h("code", {}, call.name), h("span", { class: "result" }, result), call.budget ? h("span", { class: "left", title: "left of the rate limit" }, `${call.budget[0]}/${call.budget[1]}`) : null, h("span", { class: "meta" }, call.time, call.words ? ` · ${call.words}` : "")),
+      h("summary", { "data-focus": key }, h("i", { class: call.on.toLowerCase(), title: call.on }), h("code", {}, call.name), h("span", { class: "result" }, result), call.budget ? h("span", { class: "left", title: "Remaining in the rate limit" }, `${call.budget[0]}/${call.budget[1]}`) : null, h("span", { class: "meta" }, call.time, call.words ? ` · ${call.words}` : "")),
       h("div", { class: "inside" }),
     );
     fold.addEventListener("toggle", async () => {
       const room = fold.querySelector(".inside");
       if (!fold.open || room.childElementCount) return;
-      const whole = await this.act("call", { call: key.slice(5) });
-      if (whole?.sent !== undefined) room.replaceChildren(h("h5", {}, "Sent"), h("pre", { tabindex: "0" }, whole.sent), h("h5", {}, "Answered"), h("pre", { tabindex: "0" }, whole.got));
+      const whole = await this.act("get_call", { call: key.slice(5) });
+      if (whole?.sent !== undefined) room.replaceChildren(h("h5", {}, "Request"), h("pre", { tabindex: "0" }, whole.sent), h("h5", {}, "Response"), h("pre", { tabindex: "0" }, whole.got));
     });
     return fold;
   }
@@ -156,13 +156,13 @@ export class Inspector {
       h(
         "div",
         {},
-        h("p", { class: "nothing" }, "Break something while an answer grows, and watch it recover."),
+        h("p", { class: "nothing" }, "Inject a fault while an answer streams, and watch the bot recover."),
         group("Bot", [
-          switchOf("Kill the bot", "SIGKILL, at once; it is started again a second later", false, () => this.act("kill"), "danger"),
-          switchOf("Restart", "It ends in good order, and starts again", false, () => this.act("restart")),
-          switchOf("Slow model", "Each question to the model waits two seconds, and its words come slowly", bot?.slow > 0, () => this.act("slow", { seconds: bot.slow > 0 ? 0 : 2 })),
+          switchOf("Kill the bot", "SIGKILL; restarts after a second", false, () => this.act("kill_bot"), "danger"),
+          switchOf("Restart", "Graceful shutdown, then a new start", false, () => this.act("restart_bot")),
+          switchOf("Slow model", "Delays each model call by two seconds and streams slowly", bot?.slow > 0, () => this.act("set_model_delay", { seconds: bot.slow > 0 ? 0 : 2 })),
         ]),
-        ...["slack", "discord"].map((on) => group(on === "slack" ? "Slack" : "Discord", faults.filter((one) => one.on === on).map((one) => switchOf(one.label, one.about, one.active, () => this.act("fault", { on, name: one.name }))))),
+        ...["slack", "discord"].map((on) => group(on === "slack" ? "Slack" : "Discord", faults.filter((one) => one.on === on).map((one) => switchOf(one.label, one.about, one.active, () => this.act("toggle_fault", { on, name: one.name }))))),
       ),
     );
   }
@@ -172,15 +172,15 @@ function group(name, switches) {
   return h("fieldset", {}, h("legend", {}, name), switches);
 }
 
-function switchOf(label, about, active, flip, look = "plain") {
-  return h("div", { class: "switch" }, h("button", { type: "button", class: `button ${active ? "primary" : look}`, "aria-pressed": String(active), "data-focus": `switch ${label} ${about}`, onclick: flip }, label), h("small", {}, about));
+function switchOf(label, about, active, toggle, look = "plain") {
+  return h("div", { class: "switch" }, h("button", { type: "button", class: `button ${active ? "primary" : look}`, "aria-pressed": String(active), "data-focus": `switch ${label} ${about}`, onclick: toggle }, label), h("small", {}, about));
 }
 
 function tool(one) {
   return h("div", { class: "tool-call" }, h("b", {}, icon("tool"), one.tool), h("span", { class: `pill ${one.state === "ended" ? "done" : "running"}` }, one.state), h("pre", { tabindex: "0" }, one.arguments), one.result ? h("pre", { tabindex: "0" }, one.result) : null);
 }
 
-function promptOf(id, prompt) {
+function promptView(id, prompt) {
   if (!prompt) return [];
   const cut = prompt.cut;
   return [
@@ -194,11 +194,11 @@ function entry(role, parts) {
   return h("div", { class: `entry ${role}` }, h("span", { class: "role" }, role), parts.map(([what, text]) => h("pre", { tabindex: "0", class: what }, what === "text" ? text : `${what}: ${text}`)));
 }
 
-function kind(turn) {
-  return { retry: "Once more", regenerate: "Answered anew", revise: "The question was edited", approval: "It was decided" }[turn.kind] ?? "…";
+function turnLabel(turn) {
+  return { retry: "Retry", regenerate: "Regenerate", revise: "Edited question", approval: "Approval decision" }[turn.kind] ?? "…";
 }
 
-function money(turn) {
+function formatCost(turn) {
   if (turn.cost === undefined || turn.cost === null) return "";
   return turn.cost === 0 ? " · free" : ` · $${turn.cost.toPrecision(2)}`;
 }

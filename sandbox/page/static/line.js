@@ -1,4 +1,4 @@
-// The line to the server: what there is to see comes by keys, and what one does goes out and is answered.
+// The connection to the server: receives the view by keys, sends the user's actions and returns their answers.
 
 export const store = new Map();
 
@@ -12,8 +12,8 @@ export function onChange(listener) {
   listeners.add(listener);
 }
 
-// Does something on the server; gives what that has to tell.
-export function act(deed, about = {}) {
+// Sends an action to the server; resolves to its answer: a notice for the user, or data.
+export function act(action, about = {}) {
   return new Promise((resolve, reject) => {
     if (socket?.readyState !== WebSocket.OPEN) {
       reject(new Error("The page is not connected."));
@@ -21,7 +21,7 @@ export function act(deed, about = {}) {
     }
     number += 1;
     waiting.set(number, resolve);
-    socket.send(JSON.stringify({ id: number, do: deed, ...about }));
+    socket.send(JSON.stringify({ id: number, action, ...about }));
   });
 }
 
@@ -35,7 +35,7 @@ export function connect(onState) {
   socket.addEventListener("message", (event) => {
     const news = JSON.parse(event.data);
     if ("id" in news) {
-      waiting.get(news.id)?.(news.told);
+      waiting.get(news.id)?.(news.notice);
       waiting.delete(news.id);
       return;
     }
@@ -44,7 +44,7 @@ export function connect(onState) {
     for (const listener of listeners) listener(new Set([...Object.keys(news.set), ...news.gone]));
   });
   socket.addEventListener("close", () => {
-    for (const resolve of waiting.values()) resolve("The page was not connected any more.");
+    for (const resolve of waiting.values()) resolve("The page lost its connection.");
     waiting.clear();
     onState(false);
     setTimeout(() => connect(onState), pause);

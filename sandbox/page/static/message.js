@@ -7,7 +7,7 @@ const QUICK = { slack: [["+1", "👍"], ["eyes", "👀"], ["tada", "🎉"], ["he
 
 const TASK = { pending: "○", in_progress: "◐", complete: "✓", error: "✕" };
 
-// Makes one; `act` does something for this platform, `edit` begins to edit a message.
+// Creates a message; `act` sends an action for this platform, `edit` opens the message for editing.
 export function message(platform, said, { act, edit, menu, isReply = false }) {
   const id = said.id;
   const classes = ["message"];
@@ -40,7 +40,7 @@ export function message(platform, said, { act, edit, menu, isReply = false }) {
       said.tasks.length ? h("ul", { class: "tasks", "aria-label": "Tasks" }, said.tasks.map(task)) : null,
       said.loading ? h("p", { class: "loading" }, dots(), said.loading) : null,
       said.html ? text(said) : null,
-      said.streams ? h("span", { class: "caret", "aria-label": "still being written" }) : null,
+      said.streams ? h("span", { class: "caret", "aria-label": "Streaming" }) : null,
       said.files.length ? h("div", { class: "files" }, said.files.map(file)) : null,
       said.buttons.length ? h("div", { class: "buttons" }, said.buttons.map((one) => button(one, id, act))) : null,
       said.reactions.length ? h("div", { class: "reactions" }, said.reactions.map((one) => reaction(one, id, act))) : null,
@@ -52,7 +52,7 @@ export function message(platform, said, { act, edit, menu, isReply = false }) {
   );
 }
 
-// The words; "(edited)" stands behind the last of them.
+// The text, with "(edited)" after the last paragraph.
 function text(said) {
   const room = h("div", { class: "text", html: said.html });
   const last = room.lastElementChild;
@@ -89,14 +89,14 @@ function file(one) {
 function button(one, id, act) {
   if (one.look === "select") {
     const pick = h("select", { "aria-label": one.label, disabled: one.off, "data-focus": `${id} ${one.id}` }, h("option", { value: "" }, one.label), one.options.map(([value, label]) => h("option", { value }, label)));
-    pick.addEventListener("change", () => pick.value && act("press", { message: id, button: pick.value }));
+    pick.addEventListener("change", () => pick.value && act("click_button", { message: id, button: pick.value }));
     return pick;
   }
   if (one.url) return h("a", { class: "button link", href: /^https?:/.test(one.url) ? one.url : null, target: "_blank", rel: "noopener noreferrer" }, one.label);
   const press = async (event) => {
     const pressed = event.currentTarget;
     pressed.setAttribute("aria-busy", "true");
-    await act("press", { message: id, button: one.id });
+    await act("click_button", { message: id, button: one.id });
     pressed.removeAttribute("aria-busy");
   };
   const only = one.emoji && (one.emoji === "👍" || one.emoji === "👎") && one.said;
@@ -111,7 +111,7 @@ function button(one, id, act) {
 function reaction(one, id, act) {
   return h(
     "button",
-    { class: `reaction${one.mine ? " mine" : ""}`, type: "button", "aria-pressed": String(one.mine), "aria-label": `${one.key}, ${one.count}`, "data-focus": `${id} r ${one.key}`, onclick: () => act("react", { message: id, emoji: one.key }) },
+    { class: `reaction${one.mine ? " mine" : ""}`, type: "button", "aria-pressed": String(one.mine), "aria-label": `${one.key}, ${one.count}`, "data-focus": `${id} r ${one.key}`, onclick: () => act("toggle_reaction", { message: id, emoji: one.key }) },
     h("span", { "aria-hidden": "true" }, one.emoji),
     h("span", {}, String(one.count)),
   );
@@ -124,7 +124,7 @@ function replies(platform, said, tools) {
     { class: "replies" },
     h(
       "button",
-      { class: "open", type: "button", "data-focus": `${said.id} open`, onclick: () => tools.act("thread", { message: said.id }) },
+      { class: "open", type: "button", "data-focus": `${said.id} open`, onclick: () => tools.act("open_thread", { message: said.id }) },
       h("span", { class: "faces", "aria-hidden": "true" }, people.map((name) => h("span", { class: `face small c${hue(name)}` }, name.slice(0, 1).toUpperCase()))),
       h("b", {}, count === 1 ? "1 reply" : `${count} replies`),
       h("span", { class: "go" }, "View thread ›"),
@@ -136,40 +136,40 @@ function replies(platform, said, tools) {
 function thread(one, id, act) {
   return h(
     "button",
-    { class: "thread", type: "button", "data-focus": `${id} open`, onclick: () => act("thread", { message: id }) },
+    { class: "thread", type: "button", "data-focus": `${id} open`, onclick: () => act("open_thread", { message: id }) },
     h("b", {}, one.name),
     h("span", {}, one.count === 1 ? "1 message ›" : `${one.count} messages ›`),
   );
 }
 
-// What can be done with a message: beside it, when one points at it or has the focus within.
+// The toolbar of a message, shown on hover and on focus.
 function tools(platform, said, { act, edit, menu, isReply }) {
   const id = said.id;
-  const tool = (label, sign, deed, name) => h("button", { type: "button", class: "tool", "aria-label": label, title: label, "data-focus": `${id} t ${name || label}`, onclick: deed }, sign);
+  const tool = (label, sign, action, name) => h("button", { type: "button", class: "tool", "aria-label": label, title: label, "data-focus": `${id} t ${name || label}`, onclick: action }, sign);
   const entries = menu();
   return h(
     "div",
-    { class: "tools", role: "group", "aria-label": "What to do with the message" },
-    QUICK[platform].slice(0, isReply ? 2 : 4).map(([name, sign]) => tool(`React with ${name}`, sign, () => act("react", { message: id, emoji: name }))),
-    said.ephemeral || isReply ? null : tool(platform === "slack" ? "Reply in thread" : "Open a thread", icon("thread"), () => act("thread", { message: id }), "thread"),
+    { class: "tools", role: "group", "aria-label": "Message actions" },
+    QUICK[platform].slice(0, isReply ? 2 : 4).map(([name, sign]) => tool(`React with ${name}`, sign, () => act("toggle_reaction", { message: id, emoji: name }))),
+    said.ephemeral || isReply ? null : tool(platform === "slack" ? "Reply in thread" : "Create thread", icon("thread"), () => act("open_thread", { message: id }), "thread"),
     said.own ? tool("Edit", icon("edit"), () => edit(said)) : null,
-    said.own ? tool("Delete", icon("remove"), () => act("delete", { message: id })) : null,
+    said.own ? tool("Delete", icon("remove"), () => act("delete_message", { message: id })) : null,
     entries.length && !said.ephemeral ? more(entries, id, act) : null,
   );
 }
 
-// The menu of a message: what the bot has put there.
+// The bot's commands in the menu of a message.
 function more(entries, id, act) {
   const choose = (entry) => {
     fold.open = false;
     fold.querySelector("summary").focus();
-    act("choose", { message: id, entry });
+    act("use_menu_entry", { message: id, entry });
   };
   const fold = h(
     "details",
     { class: "more", "data-fold": "more" },
-    h("summary", { class: "tool", "aria-label": "More", title: "More", "data-focus": `${id} more` }, icon("more")),
-    h("div", { class: "menu", role: "group", "aria-label": "The bot's menu" }, entries.map((entry) => h("button", { type: "button", "data-focus": `${id} m ${entry}`, onclick: () => choose(entry) }, entry))),
+    h("summary", { class: "tool", "aria-label": "More actions", title: "More actions", "data-focus": `${id} more` }, icon("more")),
+    h("div", { class: "menu", role: "group", "aria-label": "Apps" }, entries.map((entry) => h("button", { type: "button", "data-focus": `${id} m ${entry}`, onclick: () => choose(entry) }, entry))),
   );
   fold.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !fold.open) return;

@@ -1,27 +1,27 @@
-// A modal of Slack's: what the bot asks for, and the words that go back.
+// A Slack modal.
 
 import { h } from "./dom.js";
 
 export function modal(open, act) {
   if (!open) return h("div");
   const fields = open.parts.filter((part) => part.name);
-  const put = () => act("close", { modal: open.id });
+  const close = () => act("close_modal", { modal: open.id });
   const send = (event) => {
     event.preventDefault();
     const values = Object.fromEntries(fields.map((part) => [part.name, form.elements[part.name].value]));
-    act("submit", { modal: open.id, values });
+    act("submit_modal", { modal: open.id, values });
   };
   const form = h(
     "form",
     { onsubmit: send },
-    h("header", {}, h("h3", { id: `${open.id}-title` }, open.title), h("button", { type: "button", class: "tool", "aria-label": "Close", onclick: put }, "×")),
+    h("header", {}, h("h3", { id: `${open.id}-title` }, open.title), h("button", { type: "button", class: "tool", "aria-label": "Close", onclick: close }, "×")),
     h("div", { class: "parts" }, open.parts.map(part)),
-    h("footer", {}, h("button", { type: "button", class: "button plain", onclick: put }, open.close || "Close"), open.submit ? h("button", { type: "submit", class: "button primary" }, open.submit) : null),
+    h("footer", {}, h("button", { type: "button", class: "button plain", onclick: close }, open.close || "Close"), open.submit ? h("button", { type: "submit", class: "button primary" }, open.submit) : null),
   );
   const dialog = h("div", { class: "modal", role: "dialog", "aria-modal": "true", "aria-labelledby": `${open.id}-title` }, form);
   dialog.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") put();
-    if (event.key === "Tab") stay(event, dialog);
+    if (event.key === "Escape") close();
+    if (event.key === "Tab") trapFocus(event, dialog);
   });
   requestAnimationFrame(() => dialog.querySelector("textarea, input, select")?.focus());
   return dialog;
@@ -36,8 +36,8 @@ function part(one) {
   return h("div", { class: "field" }, h("label", { for: about.id }, one.label), field, one.error ? h("p", { class: "error" }, one.error) : null);
 }
 
-// Tab goes round within the modal.
-function stay(event, dialog) {
+// Keep the focus of Tab inside the modal.
+function trapFocus(event, dialog) {
   const stops = [...dialog.querySelectorAll("button, input, textarea, select")];
   const first = stops[0];
   const last = stops[stops.length - 1];

@@ -1,4 +1,4 @@
-// The page: who one is, what one looks at, and all parts painted whenever something changed.
+// The page: the current user, the open view, and repainting of all parts after a change.
 
 import { h, show } from "./dom.js";
 import { icon } from "./icons.js";
@@ -7,7 +7,7 @@ import { act, connect, onChange, store } from "./line.js";
 import { Pane } from "./pane.js";
 import { hue } from "./message.js";
 
-const VIEWS = [["slack", "Slack"], ["discord", "Discord"], ["inspector", "Behind it"]];
+const VIEWS = [["slack", "Slack"], ["discord", "Discord"], ["inspector", "Inspector"]];
 
 const find = (id) => document.getElementById(id);
 
@@ -22,10 +22,10 @@ const inspector = new Inspector(find("inspector"), toast);
 let view = "slack";
 let due = false;
 
-async function tell(deed, about) {
+async function send(action, about) {
   try {
-    const told = await act(deed, about);
-    if (told) toast(told, "Sandbox");
+    const notice = await act(action, about);
+    if (notice) toast(notice, "Sandbox");
   } catch (error) {
     toast(error.message, "Sandbox");
   }
@@ -48,28 +48,28 @@ function paintTop() {
       "div",
       { class: "bar" },
       h("h1", {}, h("img", { src: "/static/icon.svg", alt: "", width: "24", height: "24" }), h("span", {}, "Parley ", h("small", {}, "sandbox"))),
-      h("div", { class: "people", role: "group", "aria-label": "Speak as" }, h("span", { class: "as", "aria-hidden": "true" }, "Speak as"), me.people.map((name) => h("button", { type: "button", class: `person${name === me.name ? " here" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `be ${name}`, onclick: () => tell("be", { name }) }, h("span", { class: `face small c${hue(name)}`, "aria-hidden": "true" }, name.slice(0, 1).toUpperCase()), name))),
+      h("div", { class: "people", role: "group", "aria-label": "Act as" }, h("span", { class: "as", "aria-hidden": "true" }, "Act as"), me.people.map((name) => h("button", { type: "button", class: `person${name === me.name ? " here" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `be ${name}`, onclick: () => send("switch_user", { name }) }, h("span", { class: `face small c${hue(name)}`, "aria-hidden": "true" }, name.slice(0, 1).toUpperCase()), name))),
       h("div", { class: "grow" }),
-      bot.agent ? h("span", { class: "agent", title: "The agent that is watched for changes" }, icon("folder"), bot.agent) : null,
+      bot.agent ? h("span", { class: "agent", title: "This agent is reloaded when its files change" }, icon("folder"), bot.agent) : null,
       model(bot),
       h("span", { class: `state ${bot.state}`, role: "status" }, h("i", { "aria-hidden": "true" }), { starting: "starting…", running: "running", ended: "not running" }[bot.state]),
-      h("button", { type: "button", class: "tool theme", "aria-label": "Dark or light", title: "Dark or light", "data-focus": "theme", onclick: swap }, icon("theme")),
+      h("button", { type: "button", class: "tool theme", "aria-label": "Switch theme", title: "Switch theme", "data-focus": "theme", onclick: swap }, icon("theme")),
     ),
   );
   const trouble = find("trouble");
-  trouble.hidden = !bot.told;
-  show(trouble, [bot.told, bot.log, bot.state], ([told, log, state]) => h("div", {}, h("div", { class: "why" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, told), log ? h("details", {}, h("summary", {}, "Log"), h("pre", { tabindex: "0" }, log)) : null), state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => tell("restart") }, "Start it again")));
+  trouble.hidden = !bot.exit_reason;
+  show(trouble, [bot.exit_reason, bot.log, bot.state], ([reason, log, state]) => h("div", {}, h("div", { class: "why" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, reason), log ? h("details", {}, h("summary", {}, "Log"), h("pre", { tabindex: "0" }, log)) : null), state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => send("restart_bot") }, "Start again")));
   const notices = find("notices");
   notices.hidden = !bot.notices.length;
   show(notices, bot.notices, (lines) => h("div", {}, lines.map((line) => h("p", {}, line))));
 }
 
 function model(bot) {
-  const pick = h("select", { id: "model", "data-focus": "model" }, bot.models.map((name) => h("option", { value: name }, name)), bot.models.includes(bot.model) ? null : h("option", { value: bot.model }, bot.model), h("option", { value: "?" }, "another one…"));
+  const pick = h("select", { id: "model", "data-focus": "model" }, bot.models.map((name) => h("option", { value: name }, name)), bot.models.includes(bot.model) ? null : h("option", { value: bot.model }, bot.model), h("option", { value: "?" }, "another model…"));
   pick.value = bot.model;
   pick.addEventListener("change", () => {
-    const name = pick.value === "?" ? window.prompt("The model's full name, as MODEL takes it (openai/gpt-5-mini):") : pick.value;
-    if (name) tell("restart", { model: name });
+    const name = pick.value === "?" ? window.prompt("Model name, as in the MODEL setting (openai/gpt-5-mini):") : pick.value;
+    if (name) send("restart_bot", { model: name });
     else pick.value = bot.model;
   });
   return h("label", { class: "model" }, h("span", {}, "Model"), pick);
@@ -97,7 +97,7 @@ function swap() {
   try {
     localStorage.setItem("theme", document.documentElement.dataset.theme);
   } catch {
-    // It is remembered where the browser lets it.
+    // The browser does not allow storage: the theme lasts until the page is closed.
   }
   paint();
 }
@@ -106,7 +106,7 @@ try {
   const theme = localStorage.getItem("theme");
   if (theme) document.documentElement.dataset.theme = theme;
 } catch {
-  // As above.
+  // The browser does not allow storage.
 }
 
 document.addEventListener("keydown", (event) => {
@@ -120,7 +120,7 @@ document.addEventListener("keydown", (event) => {
     find("inspector").querySelector("[role=tab][aria-selected=true]").focus();
   } else if (event.code === "KeyP") {
     const me = store.get("me");
-    tell("be", { name: me.people[(me.people.indexOf(me.name) + 1) % me.people.length] });
+    send("switch_user", { name: me.people[(me.people.indexOf(me.name) + 1) % me.people.length] });
   } else return;
   event.preventDefault();
 });

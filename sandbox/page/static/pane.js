@@ -1,4 +1,4 @@
-// One platform: where one is, what was said there, and the line to say something.
+// One platform: the open place, its messages and the message box.
 
 import { h, keep, show } from "./dom.js";
 import { icon } from "./icons.js";
@@ -6,8 +6,8 @@ import { act as send, store } from "./line.js";
 import { dots, message } from "./message.js";
 import { modal } from "./modal.js";
 
-// The most bytes of a file that goes over the line.
-const MOST = 10 * 1048576;
+// The largest file to upload, in bytes.
+const MAX_FILE_BYTES = 10 * 1048576;
 
 const DOT = { true: "connected", false: "not connected" };
 
@@ -21,18 +21,18 @@ export class Pane {
     this.editing = null;
     this.drafts = new Map();
     this.place = "";
-    this.target = null; // the view of the place that was chosen, until the server shows that place
-    this.views = new Map(); // what was last seen of each place
+    this.target = null; // the view of the chosen place, until the server sends it
+    this.views = new Map(); // the last known view of each place
     this.choice = 0;
     this.build();
   }
 
-  // What one does here, and what is to be told of it.
-  async act(deed, about = {}) {
+  // Sends an action for this platform, and shows the server's notice.
+  async act(action, about = {}) {
     try {
-      const told = await send(deed, { on: this.key, ...about });
-      if (told) this.toast(told, this.name);
-      return told;
+      const notice = await send(action, { on: this.key, ...about });
+      if (notice) this.toast(notice, this.name);
+      return notice;
     } catch (error) {
       this.toast(error.message, this.name);
       return error.message;
@@ -86,7 +86,7 @@ export class Pane {
     this.list.addEventListener("click", (event) => event.target.closest(".spoiler")?.classList.toggle("open"));
   }
 
-  // What is seen
+  // Painting
 
   // The view of the chosen place; the last known one while the server still shows another place.
   view() {
@@ -110,7 +110,7 @@ export class Pane {
       this.target = { key, about: { ...known.about, places: about.places, connected: about.connected, direct: found.direct, place }, messages: known.messages };
       this.paint();
     }
-    if (await this.act("go", { channel, thread })) {
+    if (await this.act("open_place", { channel, thread })) {
       this.target = null;
       this.paint();
     }
@@ -141,9 +141,9 @@ export class Pane {
     this.paintTitle(about);
     this.paintMessages(about, messages, moved);
     show(this.typing, about.typing, (text) => h("span", {}, text ? [dots(), text] : ""));
-    show(this.modal, about.modal, (open) => modal(open, (deed, more) => this.act(deed, more)));
+    show(this.modal, about.modal, (open) => modal(open, (action, more) => this.act(action, more)));
     this.modal.hidden = !about.modal;
-    this.line.placeholder = this.editing ? "Edit the message" : hint(about);
+    this.line.placeholder = this.editing ? "Edit message" : hint(about);
     this.line.setAttribute("aria-label", `Message to ${about.place.home} in ${this.name}`);
     this.suggest();
   }
@@ -176,7 +176,7 @@ export class Pane {
   paintMessages(about, messages, moved) {
     const list = this.list;
     const atEnd = moved || list.scrollHeight - list.scrollTop - list.clientHeight < 60;
-    const tools = { act: (deed, more) => this.act(deed, more), edit: (said) => this.edit(said), menu: () => store.get(this.key)?.menu ?? [] };
+    const tools = { act: (action, more) => this.act(action, more), edit: (said) => this.edit(said), menu: () => store.get(this.key)?.menu ?? [] };
     const items = about.order.map((id) => ({ key: id, value: messages.get(id) })).filter((item) => item.value);
     keep(list, items, (said) => message(this.key, said, tools));
     let last = null;
@@ -199,13 +199,13 @@ export class Pane {
       "div",
       { class: "welcome" },
       h("div", { class: "big", "aria-hidden": "true" }, icon(direct ? "thread" : "hash")),
-      h("h4", {}, direct ? `This is your direct line to ${about.bot}` : about.place.home),
-      h("p", {}, direct ? "Ask something below, and watch the answer grow." : `Nobody has said anything here yet. In a channel ${about.bot} answers to @${about.bot}.`),
-      h("div", { class: "prompts" }, suggested.map((prompt) => h("button", { type: "button", class: "prompt", "data-focus": `prompt ${prompt.title}`, onclick: () => this.act("say", { text: prompt.message }) }, prompt.title))),
+      h("h4", {}, direct ? `This is the beginning of your direct messages with ${about.bot}` : about.place.home),
+      h("p", {}, direct ? "Ask something below, and watch the answer stream in." : `No messages yet. In a channel, mention @${about.bot} to get an answer.`),
+      h("div", { class: "prompts" }, suggested.map((prompt) => h("button", { type: "button", class: "prompt", "data-focus": `prompt ${prompt.title}`, onclick: () => this.act("post_message", { text: prompt.message }) }, prompt.title))),
     );
   }
 
-  // What one does
+  // Actions
 
   async say() {
     const text = this.line.value;
@@ -214,7 +214,7 @@ export class Pane {
       this.editing = null;
       this.line.value = "";
       this.grow();
-      await this.act("edit", { message: id, text });
+      await this.act("edit_message", { message: id, text });
       return;
     }
     if (!text.trim() && !this.files.length) return;
@@ -224,7 +224,7 @@ export class Pane {
     this.paintFiles();
     this.grow();
     this.list.scrollTop = this.list.scrollHeight;
-    await this.act("say", { text, files });
+    await this.act("post_message", { text, files });
   }
 
   edit(said) {
@@ -237,7 +237,7 @@ export class Pane {
 
   async attach(chosen) {
     for (const file of chosen) {
-      if (file.size > MOST) {
+      if (file.size > MAX_FILE_BYTES) {
         this.toast(`${file.name} is larger than 10 MB.`, this.name);
         continue;
       }
@@ -266,7 +266,7 @@ export class Pane {
     this.suggest();
   }
 
-  // Slash commands, and names
+  // Completion of slash commands and names
 
   suggestions() {
     const about = store.get(this.key);
@@ -353,5 +353,5 @@ function hint(about) {
   const { place, bot } = about;
   if (place.thread) return "Reply…";
   if (about.direct) return `Message ${bot}, or / for commands`;
-  return about.threads === "all" ? `Begin a post: @${bot} …` : `Ask @${bot} in ${place.home}`;
+  return about.threads === "all" ? `New post: @${bot} …` : `Message ${place.home}; mention @${bot} to get an answer`;
 }

@@ -45,9 +45,9 @@ async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(fol
                 while not is_so():
                     bot.update((await socket.receive_json()).get("set", {}).get("bot", {}))
 
-        await until(lambda: "agent.py, line" in bot.get("told", ""))
+        await until(lambda: "agent.py, line" in bot.get("exit_reason", ""))
         assert bot["state"] == "ended"
-        assert bot["told"] == f"AGENT={folder}: agent.py, line 6, raises KeyError"
+        assert bot["exit_reason"] == f"AGENT={folder}: agent.py, line 6, raises KeyError"
         assert "healthz" in bot["log"]
         (folder / "agent.py").write_text(AGENT)
         await until(lambda: bot["state"] == "running")

@@ -51,7 +51,7 @@ async def test_a_newcomer_asks_on_both_and_sees_the_answer_and_what_was_behind_i
     go_on = asyncio.Event()
     stage.answer = lambda asked: [Say("The first half, "), Pause(go_on), Say("and the second.\n\n" + MARKDOWN)]
     slack, discord = page.locator("#slack .messages"), page.locator("#discord .messages")
-    await expect(page.locator("#slack .welcome")).to_contain_text("direct line to parley")
+    await expect(page.locator("#slack .welcome")).to_contain_text("direct messages with parley")
 
     await say(page, "slack", "How does it grow?")
     await say(page, "discord", "And here?")
@@ -129,7 +129,7 @@ async def test_commands_buttons_files_and_reactions_are_those_of_the_platforms(p
 
     own = page.locator("#slack .messages > .message").last
     await own.hover(position={"x": 5, "y": 5})  # over an answer below it, it is that one's buttons that show
-    await own.locator("> .tools").get_by_label("More").click()
+    await own.locator("> .tools").get_by_label("More actions").click()
     await own.locator("> .tools").get_by_role("button", name="Ask about this").click()
     dialog = page.get_by_role("dialog")
     await dialog.locator("textarea").fill("What is it about?")
@@ -222,24 +222,24 @@ async def test_faults_are_switched_on_and_off_and_come_through(page: Page, stage
     stage.answer = lambda asked: f"Through all of it: {asked.text}"
     await page.click("#tab-faults")
     for on in ("Slack", "Discord"):
-        for name in ("429", "Lose a reply", "Slow"):
+        for name in ("429", "Lose a response", "Slow"):
             for is_pressed in ("true", "false"):
                 await switch(on, name).click()
                 await pressed(switch(on, name), is_pressed)
-        await switch(on, "Lose a reply").click()
-        await pressed(switch(on, "Lose a reply"), "true")
+        await switch(on, "Lose a response").click()
+        await pressed(switch(on, "Lose a response"), "true")
         await say(page, on.lower(), "one")
         messages = page.locator(f"#{on.lower()} .messages")
         await expect(messages).to_contain_text("Through all of it: one")
-        await pressed(switch(on, "Lose a reply"), "false")  # it has happened: the next one is not lost
+        await pressed(switch(on, "Lose a response"), "false")  # it has happened: the next one is not lost
         await expect(messages.locator(".message", has_text="Through all of it: one")).to_have_count(1)
     await page.click("#tab-calls")
-    await expect(page.locator(".inspector .call.bad", has_text="answer lost")).to_have_count(2)
+    await expect(page.locator(".inspector .call.bad", has_text="response lost")).to_have_count(2)
 
     await page.click("#tab-faults")
     async with gone_and_back(page, "slack"):
-        await switch("Slack", "Drop the socket").click()
-    await switch("Discord", "Drop the socket").click()  # discord.py is back sooner than it is seen to be gone
+        await switch("Slack", "Drop the connection").click()
+    await switch("Discord", "Drop the connection").click()  # discord.py is back sooner than it is seen to be gone
     await switch("Bot", "Slow model").click()
     await pressed(switch("Bot", "Slow model"), "true")
     await say(page, "discord", "two")
@@ -247,7 +247,7 @@ async def test_faults_are_switched_on_and_off_and_come_through(page: Page, stage
     await page.click("#tab-turns")
     turn = page.locator(".inspector .turn", has_text="two").first
     await turn.locator("summary").first.click()
-    await expect(turn.locator(".ask .meta")).to_contain_text(re.compile(r"first word [2-9]\."))
+    await expect(turn.locator(".ask .meta")).to_contain_text(re.compile(r"first text [2-9]\."))
     await page.click("#tab-faults")
     await switch("Bot", "Slow model").click()
     await pressed(switch("Bot", "Slow model"), "false")
@@ -258,10 +258,10 @@ async def test_another_model_is_chosen_and_what_it_does_not_get_to_read_is_shown
     offered = await page.locator("#model option").all_text_contents()
     assert offered[:3] == ["openai/scripted", "openai/other", "gemini-3.5-flash"]
     assert {name.partition("-")[0] for name in offered[2:-2]} == {"gemini"}  # whose key is set, and is asked himself
-    assert offered[-2:] == ["local/smollm2-135m", "another one…"]
+    assert offered[-2:] == ["local/smollm2-135m", "another model…"]
     page.once("dialog", lambda dialog: dialog.accept("openai/third"))
     async with gone_and_back(page, "slack"):
-        await page.select_option("#model", label="another one…")
+        await page.select_option("#model", label="another model…")
     await say(page, "slack", "A long story. " * 120)
     await expect(page.locator("#slack .messages")).to_contain_text("Well said.")
     await say(page, "slack", "And now?")
@@ -296,7 +296,7 @@ async def test_it_is_dark_or_light_as_the_machine_is_or_as_one_wants_it(page: Pa
     for scheme in schemes:
         await page.emulate_media(color_scheme=scheme)
         assert await is_dark() is (scheme == "dark")
-    await page.get_by_label("Dark or light").click()
+    await page.get_by_label("Switch theme").click()
     assert await is_dark()
     await page.reload()
     await page.wait_for_selector("#slack .state.on")
@@ -348,7 +348,7 @@ async def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page: Page, sta
     for width in (1024, 768, 641, 375):
         await page.set_viewport_size({"width": width, "height": 720})
         assert await page.evaluate("document.documentElement.scrollWidth") <= width
-    for view, seen in (("Discord", "#discord-line"), ("Behind it", ".inspector .panel"), ("Slack", "#slack-line")):
+    for view, seen in (("Discord", "#discord-line"), ("Inspector", ".inspector .panel"), ("Slack", "#slack-line")):
         await page.locator("#tabs .tab", has_text=view).click()
         await expect(page.locator(seen)).to_be_in_viewport()
         assert await page.evaluate("document.documentElement.scrollWidth") <= 375
