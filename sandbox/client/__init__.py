@@ -1,1 +1,1 @@
-"""A user's client of the local platforms, shared by the page and the terminal."""
+"""Client of the local platforms for one user, shared by the page and the terminal."""

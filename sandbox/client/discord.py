@@ -1,7 +1,7 @@
-"""The Discord sandbox as its people see it.
+"""Client of the local Discord.
 
-A thread of Discord's is a channel of its own, which has the id of the message that it was begun from; a post in a forum
-has the id of its own first message. Here both are threads of the place that they belong to.
+A Discord thread is a channel of its own with the id of the message that it starts from; a forum post has the id of its
+own first message. The client shows both as threads of their channel.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ MAX_THREAD_NAME_LENGTH = 100
 
 
 class DiscordPlatform:
-    """A `Platform` over a `DiscordSandbox`."""
+    """`ClientPlatform` of a `DiscordSandbox`."""
 
     name = "Discord"
     bot_name = "parley"
@@ -150,7 +150,7 @@ class DiscordPlatform:
 
     @property
     def _thinking_text(self) -> str:
-        """What Discord shows as long as an answer is deferred."""
+        """Discord's text for a deferred response."""
         return f"{self.bot_name} is thinking…"
 
     @property
@@ -159,7 +159,11 @@ class DiscordPlatform:
         return people | {self._discord.bot_id: self.bot_name}
 
     def _find_message(self, person: PlatformUser, message: ClientMessage) -> DiscordMessage:
-        """Raises ValueError."""
+        """Return the Discord message of a client message.
+
+        Raises:
+            ValueError: the message is deleted.
+        """
         found = next(
             (m for m in self._visible_messages(message.thread or message.channel, person) if m.id == message.id), None
         )
@@ -168,16 +172,16 @@ class DiscordPlatform:
         return found
 
     def _is_forum(self, place: ClientLocation) -> bool:
-        """Whether it is a forum itself, in which there is nothing but posts."""
+        """Return whether a place is a forum itself, which contains only posts."""
         return place.thread is None and any(
             c.id == place.channel and c.kind == "forum" for c in self._discord.channels.values()
         )
 
     async def _get_or_start_channel(self, person: PlatformUser, place: ClientLocation) -> GuildChannel | str:
-        """Discord's channel for a place; a thread is begun if it is not there yet.
+        """Return the Discord channel of a place; start its thread if it does not exist.
 
         Raises:
-            ValueError: it cannot be.
+            ValueError: the thread cannot be started.
         """
         if place.thread is None:
             return place.channel
@@ -191,7 +195,7 @@ class DiscordPlatform:
         return await self._discord.start_thread(person.id, root, name)
 
     def _visible_messages(self, channel: GuildChannel | str, person: PlatformUser) -> list[DiscordMessage]:
-        """What stands in the channel, or the thread, as far as the person sees it."""
+        """Return the messages of a channel or thread that a user can see."""
         return [
             message
             for message in self._discord.messages(channel)
@@ -231,7 +235,7 @@ class DiscordPlatform:
         )
 
     def _render_markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
-        """The text, and below it what else the message holds; buttons are no text."""
+        """Return the text with its embeds and file names, without its buttons."""
         if message.loading:
             return f"*{self._thinking_text}*"
         content = _visible_content(message)
@@ -241,7 +245,7 @@ class DiscordPlatform:
 
 
 def _visible_content(message: DiscordMessage) -> DiscordContent:
-    """What it shows; of one that is passed on, under Discord's word for that."""
+    """Return the content of a message, or of the message that it forwards."""
     if message.forwarded_message is None:
         return message.content
     return replace(message.forwarded_message.content, text=f"Forwarded: {message.forwarded_message.content.text}")

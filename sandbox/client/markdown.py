@@ -1,4 +1,4 @@
-"""Discord's Markdown as the screen's, which is CommonMark with tables.
+"""Conversion of Discord's Markdown to CommonMark with tables, for the terminal.
 
 Discord: support.discord.com, "Markdown Text 101", and docs.discord.com/developers/reference, "Message Formatting".
 """
@@ -19,7 +19,7 @@ _COMMONMARK_ONLY = re.compile(
 
 
 def convert_discord(text: str, names: Mapping[str, str]) -> str:
-    """What Discord makes of `text`; `names` are those of the users, channels and roles, by their ids."""
+    """Convert Discord's Markdown; `names` has users, channels and roles by id."""
     pieces = _CODE.split(text)
     return "".join(
         _convert_code(piece) if index % 2 else _convert_prose(piece, names) for index, piece in enumerate(pieces)

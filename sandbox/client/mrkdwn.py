@@ -1,4 +1,4 @@
-"""Slack's own markup as Markdown, for the screen.
+"""Conversion of Slack's mrkdwn, Markdown and blocks to CommonMark, for the terminal.
 
 Slack: "Formatting text for app surfaces" (mrkdwn) and "Markdown block".
 """
@@ -19,7 +19,7 @@ _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
 
 def convert_mrkdwn(text: str, resolve_name: NameResolver) -> str:
-    """What Slack makes of `text`; Markdown that mrkdwn does not know stays as it was typed."""
+    """Convert mrkdwn; Markdown that mrkdwn does not have is escaped."""
     return "".join(
         _convert_code(piece) if index % 2 else _convert_prose(piece, resolve_name)
         for index, piece in enumerate(_CODE.split(text))
@@ -27,7 +27,7 @@ def convert_mrkdwn(text: str, resolve_name: NameResolver) -> str:
 
 
 def convert_markdown(text: str, resolve_name: NameResolver) -> str:
-    """Markdown as Slack shows it: with names for mentions, and HTML as the letters that it is."""
+    """Convert Slack's Markdown: mentions become names, and HTML is escaped."""
     return "".join(
         piece
         if index % 2
@@ -37,7 +37,7 @@ def convert_markdown(text: str, resolve_name: NameResolver) -> str:
 
 
 def convert_blocks(blocks: Sequence[Mapping[str, Any]], resolve_name: NameResolver) -> str:
-    """The blocks one below the other; a kind that is not known here shows its name. Buttons are no text."""
+    """Convert blocks without their buttons; an unknown kind becomes its name."""
     return "\n\n".join(filter(None, (_convert_block(block, resolve_name) for block in blocks)))
 
 
@@ -75,7 +75,7 @@ def _convert_text(text: Mapping[str, Any], resolve_name: NameResolver) -> str:
 
 
 def _plain_text(element: Mapping[str, Any]) -> str:
-    """The letters of a rich text, without its styles."""
+    """Return a rich text without its styles."""
     match element.get("type"):
         case "user":
             return f"<@{element['user_id']}>"

@@ -1,4 +1,4 @@
-"""What is typed behind a slash command of Discord's, as the values of its options."""
+"""Parsing of the options typed after a Discord slash command."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,10 +8,10 @@ OptionValue = str | float | bool
 
 
 def parse_options(command: Mapping[str, Any], text: str) -> dict[str, OptionValue]:
-    """`name:value name:value`, as Discord's own line has it; what stands before any name is for the first option.
+    """Parse `name:value name:value`; text before any name is for the first option.
 
     Raises:
-        ValueError: a value does not suit its option, or there is none to take it.
+        ValueError: a value does not fit its option, or the command has no options.
     """
     types = {option["name"]: option["type"] for option in command.get("options", ())}
     names = "|".join(map(re.escape, types))

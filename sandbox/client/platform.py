@@ -1,4 +1,4 @@
-"""What a person sees of a platform, and does there; the same for every platform."""
+"""Interface of a local platform for its users; the same for every platform."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class PlatformUser:
 
 
 class ThreadSupport(Enum):
-    """Which messages of a place have threads."""
+    """Messages of a place that can have threads."""
 
     NONE = "none"
     SOME = "some"
@@ -26,15 +26,14 @@ class ThreadSupport(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientLocation:
-    """Where one speaks: a channel, the direct line to the bot, or a thread of one of them.
+    """A channel, the direct messages with the bot, or a thread of one of them.
 
     Attributes:
-        channel: the platform's id of the channel, for a thread of the one that it belongs to.
-        thread: the id of the thread, which is that of its first message, if it is a thread.
-        name: what people call it, its sign included (`#general`, `@parley`); a thread has its opening words.
-        direct: whether only one person and the bot are there.
-        threads: whether one can answer a message here in a thread, or it is done with each (for a thread: there
-            where it belongs).
+        channel: the platform's id of the channel, for a thread that of its channel.
+        thread: for a thread, the id of its first message.
+        name: the displayed name (`#general`, `@parley`); for a thread, its first words.
+        is_dm: whether only one user and the bot are there.
+        thread_support: the messages that can have threads; for a thread, that of its channel.
     """
 
     channel: str
@@ -52,23 +51,23 @@ class ClientReaction:
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """A message as it stands now.
+    """A message as a user sees it.
 
     Attributes:
-        id: the platform's, unique within the channel.
-        thread: the id of the first message of the thread that it is a reply in.
+        id: the platform's id, unique within the channel.
+        thread: for a reply in a thread, the id of the thread's first message.
         sent_at: seconds since the epoch.
-        text: Markdown.
-        plain: the same in plain letters.
-        revision: how often it was changed since it was posted.
-        edited: whether the platform says "(edited)" beside it.
-        only_for: the id of the one person who sees it.
-        pending: whether the platform itself says that the text is yet to come.
-        reply_to: the message that it refers to, beside any thread; without that one's own.
-        replies: how many messages its thread holds beside it.
-        newest: the newest of them.
-        buttons: the platform's ids of its buttons, by what is on them.
-        has_files: whether files came with it.
+        markdown: the text as CommonMark.
+        plain_text: the text without markup.
+        revision: the number of changes since the message was posted.
+        is_edited: whether the platform shows "(edited)".
+        ephemeral_to: the id of the only user who sees it.
+        is_pending: whether the platform itself shows that the text is still to come.
+        reply_to: the message that it replies to outside of threads, without that one's own `reply_to`.
+        reply_count: the number of replies in its thread.
+        newest_reply: the newest reply in its thread.
+        buttons: the platform's button ids by label.
+        has_files: whether it has files.
     """
 
     id: str
@@ -100,36 +99,36 @@ class ClientEventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientEvent:
-    """Something changed: `message` is how it stands after that (before it, if it was deleted)."""
+    """A change of a message; `message` is its new state, or its last one if it was deleted."""
 
     kind: ClientEventKind
     message: ClientMessage
 
 
 class ActionRefusedError(Exception):
-    """The platform does not do what the person asked for; the text is what it tells the person."""
+    """Refusal of a user's action; the text is for the user."""
 
 
 class ClientPlatform(Protocol):
-    """A sandbox, as the people in it see it."""
+    """A local platform for its users."""
 
     @property
     def name(self) -> str:
-        """What the platform is called (`Slack`)."""
+        """The platform's name (`Slack`)."""
         ...
 
     @property
     def bot_name(self) -> str:
-        """The bot's name, without a sign."""
+        """The bot's name without `@`."""
         ...
 
     @property
     def is_connected(self) -> bool:
-        """Whether the bot hears what is said."""
+        """True while the bot is connected."""
         ...
 
     async def wait_until_connected(self, seconds: float) -> bool:
-        """Wait until the bot hears what is said; False if it does not."""
+        """Wait until the bot is connected; False after a timeout."""
         ...
 
     @property
@@ -137,91 +136,92 @@ class ClientPlatform(Protocol):
 
     @property
     def channels(self) -> Sequence[ClientLocation]:
-        """The places that everyone shares."""
+        """The channels that everybody can see."""
         ...
 
     def get_dm(self, person: PlatformUser) -> ClientLocation:
-        """Where the person speaks with the bot alone."""
+        """Return the direct messages of a user with the bot."""
         ...
 
     def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
-        """The threads that the person can see, the one with the newest reply first."""
+        """Return the threads that a user can see, the one with the newest reply first."""
         ...
 
     def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
-        """What the person sees in the place, oldest first; a thread begins with its first message."""
+        """Return a place's messages for a user, oldest first; a thread includes its first one."""
         ...
 
     async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
     ) -> ClientMessage:
-        """Say it as it was typed; `@name` mentions whoever has that name. The first words of a thread begin it.
+        """Post a message as typed; `@name` mentions a user or the bot.
 
         Args:
-            files: what comes along, by name.
+            place: a thread that does not exist yet is started.
+            files: bytes by file name.
 
         Raises:
-            RefusedError: one cannot speak there (any more).
+            ActionRefusedError: the user cannot post there.
         """
         ...
 
     async def edit_message(self, person: PlatformUser, message: ClientMessage, text: str) -> None:
-        """Let one's own message say something else, as it was typed.
+        """Edit a user's own message.
 
         Raises:
-            RefusedError: it is gone, or somebody else's.
+            ActionRefusedError: another user wrote it, or it is deleted.
         """
         ...
 
     async def delete_message(self, person: PlatformUser, message: ClientMessage) -> None:
-        """Delete one's own message.
+        """Delete a user's own message.
 
         Raises:
-            RefusedError: it is gone, or somebody else's.
+            ActionRefusedError: another user wrote it, or it is deleted.
         """
         ...
 
     @property
     def menu_entries(self) -> Sequence[str]:
-        """What the bot has in the menu of each message."""
+        """The bot's entries in the menu of each message."""
         ...
 
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
-        """Choose an entry of a message's menu.
+        """Use an entry of a message's menu.
 
         Args:
-            text: what is filled in, where the bot then asks for something.
+            text: the input for the form that the bot opens, if any.
 
         Raises:
-            RefusedError: there is no such entry, nobody has heard, or what it asks for is missing.
+            ActionRefusedError: the entry does not exist, the bot did not respond, or the text is missing.
         """
         ...
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
-        """Use the command `/name text`.
+        """Run the command `/name text`.
 
         Raises:
-            RefusedError: there is no such command, or not in this place.
+            ActionRefusedError: the command does not exist, or not in this place.
         """
         ...
 
     async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
-        """Press a button of a message.
+        """Click a button of a message.
 
         Args:
             button: its id.
 
         Raises:
-            RefusedError: it is not there any more, or nobody has heard.
+            ActionRefusedError: the button does not exist, or the bot did not respond.
         """
         ...
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
-        """Everything that happens from this call on."""
+        """Yield all events from this call on."""
         ...
 
 
 def shorten_text(text: str, length: int = 40) -> str:
-    """The first words of a text, on one line."""
+    """Return the first words of a text on one line."""
     words = " ".join(text.split())
     return words if len(words) <= length else f"{words[: length - 1].rstrip()}…"

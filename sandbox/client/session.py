@@ -1,4 +1,4 @@
-"""Where a person sits: who speaks on a platform, where, and what an entered line does there."""
+"""Session of one user on one platform: the open place, unread counts and typed lines."""
 
 import asyncio
 from collections import Counter
@@ -19,12 +19,12 @@ from sandbox.client.updates import create_thread_name
 
 
 class ClientSession:
-    """One person at a time, in one place of one platform at a time.
+    """One user in one place of a platform; both can be switched.
 
     Attributes:
-        attended: whether the person is looking: what happens in the place is no news then.
-        said: what was said last from here.
-        unread: how many messages came to the places where one was not.
+        has_focus: whether the user looks at the session; messages in the open place are then read.
+        last_sent: the last message sent in this session.
+        unread: unread messages by place.
     """
 
     def __init__(self, platform: ClientPlatform) -> None:
@@ -49,7 +49,7 @@ class ClientSession:
         }
 
     def focus(self) -> None:
-        """Look at the session."""
+        """Look at the session: the messages of its open place become read."""
         self.has_focus = True
         self.open_place(self.place)
 
@@ -59,16 +59,16 @@ class ClientSession:
             self.unread.pop(place, None)
 
     def switch_user(self, person: PlatformUser) -> None:
-        """Become `person`; who was in the direct messages of another goes to the own ones."""
+        """Switch the user; open direct messages are replaced by those of the new user."""
         self.user = person
         if self.place.is_dm:
             self.open_place(self.platform.get_dm(person))
 
     def get_thread(self, message: ClientMessage) -> ClientLocation:
-        """The thread that the message is in, or begins.
+        """Return the thread that a message is in or can start.
 
         Raises:
-            RefusedError: it has none, and cannot have one.
+            ActionRefusedError: the message cannot have a thread.
         """
         root, home = message.thread or message.id, self._find_home_place(message.channel)
         if home.thread_support is ThreadSupport.NONE:
@@ -81,21 +81,21 @@ class ClientSession:
         return ClientLocation(message.channel, root, create_thread_name(message), home.is_dm, home.thread_support)
 
     def get_home_place(self) -> ClientLocation:
-        """The channel or the direct messages that the place belongs to."""
+        """Return the channel or the direct messages that the open place belongs to."""
         return self._find_home_place(self.place.channel)
 
     def list_places(self) -> list[ClientLocation]:
-        """All that the person can go to, and where he is."""
+        """Return all places that the user can open, and the open one."""
         platform = self.platform
         places = [platform.get_dm(self.user), *platform.channels, *platform.list_threads(self.user)]
         return places if self.place in places else [*places, self.place]
 
     def count_unread(self) -> int:
-        """How many messages are unread in the places that the person can go to."""
+        """Return the number of unread messages in the user's places."""
         return sum(self.unread[place] for place in self.list_places()) if self.unread else 0
 
     def record_event(self, event: ClientEvent) -> None:
-        """Take notice of what happened: it may be news in a place where one is not."""
+        """Count a new message as unread unless its place is open and has the focus."""
         message = event.message
         if event.kind is ClientEventKind.POSTED and message.ephemeral_to is None:
             place = ClientLocation(message.channel, message.thread)
@@ -103,10 +103,10 @@ class ClientSession:
                 self.unread[place] += 1
 
     async def run_line(self, line: str) -> str:
-        """Do what the line says.
+        """Run a typed line: a message or a command.
 
         Returns:
-            What the terminal or the platform has to tell the person about it, if anything.
+            A notice for the user, or an empty text.
         """
         line = line.strip()
         if not line:
@@ -127,10 +127,10 @@ class ClientSession:
         return ""
 
     async def click_button(self, message: ClientMessage, label: str) -> str:
-        """Press a button of a message.
+        """Click a button of a message.
 
         Returns:
-            What the platform has to tell the person about it, if anything.
+            A notice for the user, or an empty text.
         """
         try:
             await self.platform.click_button(self.user, message, message.buttons[label])
@@ -139,13 +139,13 @@ class ClientSession:
         return ""
 
     def _visible_messages(self) -> list[ClientMessage]:
-        """What one sees here, the newest first."""
+        """Return the messages of the open place, the newest first."""
         seen = list(self.platform.list_messages(self.place, self.user))
         seen += [m.newest_reply for m in seen if m.newest_reply is not None]
         return sorted(seen, key=lambda message: message.sent_at, reverse=True)
 
     async def _click_button_by_label(self, label: str) -> None:
-        """Press the newest button that says so, or begins so."""
+        """Click the newest button whose label starts with a text."""
         labels: dict[str, None] = {}
         for message in self._visible_messages():
             for name, button in message.buttons.items():
@@ -156,7 +156,7 @@ class ClientSession:
         raise ActionRefusedError(f"There is no button {label!r} here. {there}")
 
     def _find_own_message(self) -> ClientMessage:
-        """What one has said last, of what one sees here."""
+        """Return the user's last message in the open place."""
         for message in self._visible_messages():
             if message.author == self.user.name and not message.is_from_bot:
                 return message
@@ -179,7 +179,7 @@ class ClientSession:
         self.last_sent = await self.platform.post_message(self.user, self.place, text.strip(), {Path(path).name: data})
 
     async def _use_menu_entry(self, line: str) -> None:
-        """Choose an entry of the newest message's menu that is called so, or begins so."""
+        """Use the first menu entry that starts with a text, on the newest message."""
         wanted, _, text = line.partition(":")
         entry = next(
             (e for e in self.platform.menu_entries if wanted and e.casefold().startswith(wanted.casefold())), None

@@ -1,4 +1,4 @@
-"""The Slack sandbox as its people see it."""
+"""Client of the local Slack."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from html import escape
@@ -31,7 +31,7 @@ _STATUS_SIGNS = {"complete": "✓ ", "error": "✗ "}
 
 
 class SlackPlatform:
-    """A `Platform` over a `SlackSandbox`."""
+    """`ClientPlatform` of a `SlackSandbox`."""
 
     name = "Slack"
     bot_name = "parley"
@@ -121,7 +121,9 @@ class SlackPlatform:
                 return
             if not text:
                 asked = ", ".join(block["label"]["text"] for block in modal.inputs.values())
-                raise ActionRefusedError(f"This shortcut asks for: {asked}. Add the text after a colon: /menu {entry}: ...")
+                raise ActionRefusedError(
+                    f"This shortcut asks for: {asked}. Add the text after a colon: /menu {entry}: ..."
+                )
             if not await self._slack.submit_modal(modal, **dict.fromkeys(modal.inputs, text)):
                 raise ActionRefusedError(f"{self.bot_name} did not accept the form.")
 
@@ -134,25 +136,29 @@ class SlackPlatform:
         return people | {self._slack.bot_user_id: self.bot_name, "USLACKBOT": "Slackbot"}
 
     def _encode_text(self, text: str) -> str:
-        """What Slack's input line makes of what was typed."""
+        """Encode typed text as Slack's message box does."""
         return talk.encode_mentions(escape(text, quote=False), self._names_by_id)
 
     def _find_message(self, message: ClientMessage) -> SlackMessage:
-        """Raises ValueError."""
+        """Return the Slack message of a client message.
+
+        Raises:
+            ValueError: the message is deleted.
+        """
         found = next((m for m in self._slack.messages(message.channel) if m.ts == message.id), None)
         if found is None:
             raise ValueError("This message was deleted.")
         return found
 
     def _buttons(self, message: SlackMessage) -> Mapping[str, str]:
-        """What can be pressed at a message, Slack's own button to stop an agent included."""
+        """Return the buttons of a message, with Slack's own button to stop an agent."""
         session = self._slack.find_session(message)
         is_own = message.bot_id == self._slack.bot_id and message.stream is not None and message.stream.is_live
         stop = {"Stop": STOP_BUTTON_ID} if is_own and session is not None and session.status == "processing" else {}
         return {**stop, **message.buttons}
 
     def _visible_messages(self, place: ClientLocation, person: PlatformUser) -> list[ClientMessage]:
-        """All that stands in the channel, in or out of threads, as far as the person sees it."""
+        """Return all messages of a channel and its threads that a user can see."""
         found = [
             message for message in self._slack.messages(place.channel) if message.ephemeral_to in (None, person.id)
         ]
@@ -165,7 +171,7 @@ class SlackPlatform:
     def _convert_message(
         self, message: SlackMessage, replies: Iterable[SlackMessage] = (), person: PlatformUser | None = None
     ) -> ClientMessage:
-        """As that person sees it; without one, as he sees it who sees most of it."""
+        """Convert a message as a user sees it; without a user, take its newest version."""
         shown = [self._convert_message(reply, (), person) for reply in replies]
         seen = message.versions[-1] if person is None else message.version_for(person.id)
         author = message.username or self._names_by_id.get(message.user or "", message.bot_id or "")
@@ -212,7 +218,7 @@ class SlackPlatform:
         return "\n\n".join(filter(None, [*map(Emoji.replace, [*cards, text]), *files]))
 
     def _resolve_name(self, target: str) -> str:
-        """The name behind `@U1`, `#C1` or `!here`."""
+        """Return the name of `@U1`, `#C1` or `!here`."""
         sign, key = target[0], target[1:]
         if sign == "!":
             return f"@{key.partition('^')[0]}"
@@ -221,5 +227,5 @@ class SlackPlatform:
 
 
 def _format_task(task: TaskCard) -> str:
-    """The card of a task, in a line."""
+    """Return a task card as one line."""
     return f"{_STATUS_SIGNS.get(task.status, '')}{task.title}"

@@ -1,4 +1,4 @@
-"""What all platforms' talk has in common, as people see it."""
+"""Helpers that the clients of both platforms share."""
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ _EVENT_KINDS = {
 
 
 class MessageUpdate(Protocol):
-    """Something that people would see happen, as the sandboxes tell it."""
+    """A visible change, as the sandboxes publish it."""
 
     @property
     def kind(self) -> str: ...
@@ -37,12 +37,18 @@ C = TypeVar("C", bound=MessageUpdate)
 
 
 class ObservedSandbox(Protocol):
+    """A sandbox that reports the bot's connection."""
+
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (the sandboxes' own)
-        """Raises TimeoutError."""
+        """Wait until the bot is connected.
+
+        Raises:
+            TimeoutError: the bot did not connect in time.
+        """
 
 
 async def wait_until_connected(sandbox: ObservedSandbox, seconds: float) -> bool:
-    """Wait until a bot is connected; False if none is."""
+    """Wait until the bot is connected; False after a timeout."""
     try:
         await sandbox.wait_until_connected(seconds)
     except TimeoutError:
@@ -53,7 +59,7 @@ async def wait_until_connected(sandbox: ObservedSandbox, seconds: float) -> bool
 async def client_events(
     changes: Subscription[C], message: Callable[[C], ClientMessage | None]
 ) -> AsyncGenerator[ClientEvent, None]:
-    """The changes of a sandbox, with the message of each; those of which people see nothing (None) are left out."""
+    """Yield a sandbox's changes as events; changes without a message (None) are skipped."""
     async with aclosing(changes):
         async for change in changes:
             if (changed := message(change)) is not None:
@@ -62,7 +68,7 @@ async def client_events(
 
 @contextmanager
 def report_refusals() -> Iterator[None]:
-    """What the sandboxes refuse is told to the person."""
+    """Report a sandbox's `ValueError` to the user as `ActionRefusedError`."""
     try:
         yield
     except ValueError as error:
@@ -70,13 +76,13 @@ def report_refusals() -> Iterator[None]:
 
 
 class MarkdownCache:
-    """The Markdown of each message, made once for each content that it has."""
+    """Rendered text of each message, until its content changes."""
 
     def __init__(self) -> None:
         self._entries: dict[object, tuple[object, str]] = {}
 
     def get_or_render(self, message: object, content: object, render: Callable[[], str]) -> str:
-        """The text of the message (its key) with this content; `make` makes it."""
+        """Return the rendered content of a message; `message` is its key."""
         known, text = self._entries.get(message, (None, ""))
         if known is not content:
             text = render()
@@ -85,13 +91,13 @@ class MarkdownCache:
 
 
 def append_extras(text: str, files: Iterable[str], buttons: Iterable[str]) -> str:
-    """The plain text of a message, with the files that it holds and what is on its buttons below it."""
+    """Append file names and button labels to the plain text of a message."""
     named = [f"[file {name}]" for name in files]
     return "\n".join(filter(None, [text, *named, _format_buttons(buttons)]))
 
 
 def create_thread_name(message: ClientMessage) -> str:
-    """Return the name of a thread that begins with the message: its first words, without its buttons."""
+    """Return the name of a thread: the first words of its first message, without buttons."""
     name = "" if message.is_pending else shorten_text(message.plain_text.removesuffix(_format_buttons(message.buttons)))
     return name if name.strip("…") else "New thread"
 
@@ -101,14 +107,14 @@ def _format_buttons(buttons: Iterable[str]) -> str:
 
 
 def filter_by_place(place: ClientLocation, messages: Iterable[ClientMessage]) -> list[ClientMessage]:
-    """Those messages of the place's channel that one sees in the place."""
+    """Return the messages that are visible in a place."""
     if place.thread is None:
         return [message for message in messages if message.thread is None]
     return [message for message in messages if place.thread in (message.id, message.thread)]
 
 
 def encode_mentions(text: str, names: Mapping[str, str]) -> str:
-    """What a platform's input line makes of it: names (by their ids) with an at sign become mentions."""
+    """Replace `@name` by mentions, as a platform's message box does; `names` is by id."""
     for key, name in names.items():
         text = re.sub(rf"(?i)(?<![\w@])@{re.escape(name)}(?!\w)", f"<@{key}>", text)
     return text

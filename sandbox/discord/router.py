@@ -1,4 +1,4 @@
-"""HTTP for the REST API: from a request to the call, past faults and rate limits, to the answer."""
+"""HTTP handler of the REST API: faults, rate limits, routes and responses."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from sandbox.discord.api.requests import ApiRequest, DiscordError, RequestBody
 from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordCallRecord
 
 PREFIX = "/api/v10"
-#: What stands in front of Discord says its name in each answer that came from behind it.
+#: Discord's proxy adds this header; its own refusals lack it.
 VIA_HEADER = {"Via": "1.1 google"}
 _PATHS_WITHOUT_TOKEN = ("/interactions/", "/webhooks/")
 
@@ -59,12 +59,12 @@ class DiscordRouter:
         return response
 
     def _apply_fault(self, call: DiscordCallRecord, fault: DiscordFault | None) -> web.Response | None:
-        """The answer to a call that meets a fault and is not to take effect."""
+        """Return the response of a fault that keeps the call from taking effect."""
         if fault is None or fault.kind not in ("fail", "rate_limit"):
             return None
         if fault.kind == "fail":
             return _create_response(
-                call, fault.status, {"message": f"{fault.status}: told to fail", "code": fault.code}
+                call, fault.status, {"message": f"{fault.status}: injected fault", "code": fault.code}
             )
         if not fault.has_via_header:
             call.status, call.rate_limited = 429, True
@@ -82,7 +82,7 @@ class DiscordRouter:
         body: RequestBody,
         refusal: DiscordError | None,
     ) -> web.Response:
-        """The answer of the route, unless the bot is not known, comes too often or is not understood."""
+        """Check the token, the rate limits and the body, and return the route's response."""
         if (
             not call.path.startswith(_PATHS_WITHOUT_TOKEN)
             and request.headers.get("Authorization") != f"Bot {self._token}"
@@ -120,7 +120,10 @@ def _create_rate_limit_response(
 def _create_response(
     call: DiscordCallRecord, status: int, body: Any, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """The content type says nothing of a charset, as Discord's; clients compare it whole."""
+    """Create a response, and record it in the call.
+
+    Its content type has no charset, as Discord's: clients compare the whole header.
+    """
     call.status, call.response = status, body
     if status >= 400:
         call.code = body["code"]

@@ -1,4 +1,4 @@
-"""The sandbox itself: one HTTP server on loopback, and the hands of the people in the Discord server."""
+"""Local Discord: one HTTP server on loopback, and the actions of its users."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable
@@ -35,31 +35,31 @@ _FORUM = "ideas"
 
 
 class DiscordSandbox(DiscordUserActions):
-    """A Discord server with one bot in it, for as long as it is entered.
+    """A Discord server with one bot; runs while its context is entered.
 
     Attributes:
-        api_url, gateway_url: for the client; known once the sandbox is entered. discord.py takes them as
+        api_url, gateway_url: addresses for the client, known once the context is entered. discord.py takes them as
             `discord.http.Route.BASE` and `discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY`.
-        people: by name; there are a few to start with, and who is added is here at once.
-        channels: by name; it starts with `general`, `random` and the forum `ideas`, open to all.
-        permissions: what the bot may do; take one away and see 50013.
-        privileged_intents: which are switched on for the app; one that is not ends the identification with 4014,
-            and without `message_content` the history is as empty as the events.
-        calls: each call of the REST API, as it came.
-        downloads: the path of each file that was fetched, as often as it was.
-        events: each event, as each session was told it.
-        sessions: each that a client has begun at the gateway.
-        faults: what is to go wrong.
+        people: users by name; some exist from the start.
+        channels: channels by name; `general`, `random` and the forum `ideas` exist from the start.
+        permissions: the bot's permissions; a call without a permission is refused with 50013.
+        privileged_intents: the enabled privileged intents. A session that requests a disabled one is closed with 4014;
+            without `message_content`, events and history have no content.
+        calls: REST calls, in order.
+        downloads: the path of each file download.
+        events: gateway events, one for each session that received it.
+        sessions: gateway sessions.
+        faults: faults to inject.
     """
 
     def __init__(self, *, port: int = 0, speed: float = 1.0, rate_limits: bool = True) -> None:
-        """Build the server.
+        """Create the server.
 
         Args:
-            port: where to listen; 0 for any that is free.
-            speed: how many times faster than Discord's the rate limit windows, time limits and heartbeats run; at
-                20, an interaction must be answered within 150 ms.
-            rate_limits: whether to refuse what comes too often.
+            port: the port to listen on; 0 for a free one.
+            speed: factor by which rate limits, timeouts and heartbeats run faster than Discord's. At 20, an interaction
+                must be acknowledged within 150 ms.
+            rate_limits: whether to enforce rate limits.
         """
         self._port = port
         self._activity_log = DiscordActivityLog()
@@ -127,7 +127,7 @@ class DiscordSandbox(DiscordUserActions):
     # The server
 
     def set_file_url_lifetime(self, seconds: int) -> None:
-        """Let the addresses of files that are told from now on be good for so long; some may have expired already."""
+        """Set the lifetime of new file URLs in seconds; a negative one has expired already."""
         self._payloads.file_url_seconds = seconds
 
     @property
@@ -136,23 +136,23 @@ class DiscordSandbox(DiscordUserActions):
 
     @property
     def bot_id(self) -> str:
-        """The bot's user, and its application: Discord gives both one id."""
+        """The id of the bot's user and of its application: Discord gives both the same id."""
         return self._guild.bot.id
 
     @property
     def bot_role_id(self) -> str:
-        """The role that the bot came with: who mentions it (`<@&...>`) calls the bot."""
+        """The bot's own role; mentioning it (`<@&...>`) calls the bot."""
         return self._guild.bot_role_id
 
     @property
     def commands(self) -> list[Json]:
-        """The application commands that are registered, those for all servers first."""
+        """Registered application commands, the global ones first."""
         return [command for commands in self._commands.registered.values() for command in commands]
 
     def add_channel(
         self, name: str, *, forum: bool = False, members: Iterable[DiscordUser | str] | None = None, bot: bool = True
     ) -> GuildChannel:
-        """Add a channel; everybody is in it if `members` are not given, otherwise they are, and the bot if `bot`."""
+        """Add a channel that everybody can see, or only `members` and, if `bot`, the bot."""
         ids = None if members is None else {self._user(user).id for user in members} | ({self.bot_id} if bot else set())
         channel = self._guild.add_channel(name, "forum" if forum else "text", ids)
         self.channels[name] = channel
@@ -161,107 +161,112 @@ class DiscordSandbox(DiscordUserActions):
 
     @property
     def locale(self) -> str:
-        """The server's language."""
+        """Server language."""
         return self._guild.locale
 
     @locale.setter
     def locale(self, locale: str) -> None:
+        """Server language."""
         self._guild.locale = locale
 
     def set_locale(self, user: DiscordUser | str, locale: str) -> None:
-        """Let a person's Discord speak another language than `en-US`."""
+        """Set a user's language; the default is `en-US`."""
         self._guild.locales[self._user(user).id] = locale
 
     def deny_permissions(self, user: DiscordUser | str, *permissions: str) -> None:
-        """Take permissions from a person in the whole server: interactions tell of them."""
+        """Remove permissions from a user in the whole server, as interactions report them."""
         self._guild.denied_permissions.setdefault(self._user(user).id, set()).update(permissions)
 
     def remove_bot(self) -> None:
-        """Let the bot be in no server, as it is before it is invited: who connects is told of none."""
+        """Remove the bot from the server, as before its invitation."""
         self._guild.roles.absent_user_ids.add(self.bot_id)
 
     def open_group_dm(self, name: str, *users: DiscordUser | str) -> GuildChannel:
-        """Direct messages of several people: no bot can be in them; people use there what they have installed."""
+        """Open a group DM; no bot can be in it, but users can use their installed apps."""
         return self._guild.add_group_dm(name, map(self._user, users))
 
     def add_foreign_channel(self, name: str, *users: DiscordUser | str) -> GuildChannel:
-        """A channel of another server, which the bot is not in."""
+        """Add a channel of another server, in which the bot is not."""
         return self._guild.add_foreign_channel(name, map(self._user, users))
 
     def open_dm(self, user: DiscordUser | str) -> GuildChannel:
-        """The direct messages between a person and the bot."""
+        """Open the direct messages of a user with the bot."""
         return self._guild.open_dm(self._user(user))
 
     def messages(self, channel: GuildChannel | str, *, deleted: bool = False) -> list[DiscordMessage]:
-        """What stands in a channel or thread, oldest first, ephemeral messages included; what was deleted as well."""
+        """Return a channel's messages, oldest first, with ephemeral and perhaps deleted ones."""
         return [m for m in self._guild.list_messages(self._channel(channel)) if deleted or not m.deleted]
 
     def threads(self, channel: GuildChannel | str) -> list[GuildChannel]:
-        """The threads of a channel, or the posts of a forum, archived ones included."""
+        """Return the threads of a channel or the posts of a forum, with archived ones."""
         place = self._channel(channel)
         return [thread for thread in self._guild.channels.values() if thread.parent is place]
 
-    # What Discord does
+    # Actions of Discord
 
     async def drop_sockets(self) -> None:
-        """Cut every connection without a word; the sessions can be resumed."""
+        """Close every connection without a close frame; the sessions can be resumed."""
         self._gateway.drop_connections()
 
     async def freeze_sockets(self, session: GatewaySession | None = None) -> None:
-        """Let every connection, or that of one session, go dead: it stays open, and nothing comes, not even heartbeats'
-        acknowledgements.
+        """Stop sending on every connection, or on that of one session.
+
+        The connection stays open; heartbeats are not acknowledged either.
         """
         self._gateway.freeze_connections(session)
 
     def recommend_shards(self, count: int, *, max_concurrency: int = 1) -> None:
-        """Let Discord recommend so many shards, and take the beginnings of so many sessions at once."""
+        """Set the recommended number of shards and the number that may identify at once."""
         self._gateway.shards, self._gateway.max_concurrency = count, max_concurrency
 
     async def refresh_sockets(self) -> None:
-        """Ask every client to connect anew (op 7), and close its socket some seconds later."""
+        """Ask every client to reconnect (op 7), and close its connection after some seconds."""
         self._gateway.request_reconnect()
 
     async def invalidate_sessions(self, *, resumable: bool = False) -> None:
-        """Tell every client that its session is invalid (op 9); unless `resumable`, events until the next are lost."""
+        """Report every session as invalid (op 9); unless `resumable`, events are lost."""
         self._gateway.invalidate_sessions(resumable=resumable)
 
     @property
     def connection_count(self) -> int:
-        """How many sessions have a live socket."""
+        """Number of sessions with an open connection."""
         return self._gateway.connection_count
 
     @property
     def is_online(self) -> bool:
-        """Whether people see the bot there. Discord waits for minutes for a session that did not end in good order."""
+        """True while users see the bot as online.
+
+        Discord waits some minutes for a session that did not close normally.
+        """
         return self._gateway.is_online
 
     # Watching
 
     def changes(self) -> Subscription:
-        """All that people see happen from now on; any number of subscribers get all of it."""
+        """Subscribe to all visible changes from now on; each subscriber receives all of them."""
         return self._activity_log.subscribe()
 
     async def wait_for_change(self) -> None:
-        """Wait until something happens, be it a call."""
+        """Wait for the next change or call."""
         await self._activity_log.wait_for_change()
 
     def rate_limit_usage(self) -> list[RateLimitUsage]:
-        """What is left of the rate limits that calls have counted in."""
+        """Return the usage of each rate limit that calls have counted in."""
         return self._limits.list_usage() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
-        """Return what `predicate` gives as soon as it is truthy.
+        """Wait until `predicate` returns a true value, and return it.
 
         Raises:
-            TimeoutError: it was not within `timeout` seconds; tells what the sandbox has seen.
+            TimeoutError: it did not within `timeout` seconds; the message describes the sandbox's state.
         """
         return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
-        """Return as soon as a client has a session.
+        """Wait until a client has a session.
 
         Raises:
-            TimeoutError: none had within `timeout` seconds.
+            TimeoutError: no client connected within `timeout` seconds.
         """
         await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
@@ -277,7 +282,7 @@ class DiscordSandbox(DiscordUserActions):
             ]
         )
 
-    # Inside
+    # Internals
 
     def _publish_change(self, change: GuildChange) -> None:
         self._activity_log.publish(change)

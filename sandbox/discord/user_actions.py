@@ -1,4 +1,4 @@
-"""The hands of the people in the Discord server."""
+"""Actions of the users of the local Discord."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,12 +21,14 @@ from sandbox.lookup import find_named
 
 
 class DiscordUserActions:
-    """What people do. Wherever a user or a channel is asked for, its id or name will do as well (`"ada"`, `"general"`).
-    What they write is given in Discord's own way: a mention is `<@...>`.
+    """Actions of users.
+
+    Users and channels can be given by object, id or name (`"ada"`, `"general"`). Texts are in Discord's own markup: a
+    mention is `<@...>`.
 
     Attributes:
-        people: by name.
-        channels: by name.
+        people: users by name.
+        channels: channels by name.
     """
 
     def __init__(self, guild: Guild, events: DiscordEventDispatcher, interactions: DiscordInteractions) -> None:
@@ -38,24 +40,24 @@ class DiscordUserActions:
         self._other_bots: dict[str, DiscordUser] = {}
 
     def add_user(self, name: str, display_name: str | None = None) -> DiscordUser:
-        """Add a person. Who watches members is told; nobody says so in a channel (see `join`)."""
+        """Add a user without a system message (see `join_guild`)."""
         user = self._guild.add_user(name, display_name or name.title())
         self.people[name] = user
         self._events.dispatch_member_add(user)
         return user
 
     def assign_role(self, user: DiscordUser | str, name: str) -> str:
-        """Give somebody a role; its id."""
+        """Assign a role to a user, and return its id."""
         return self._guild.roles.assign(name, self._user(user).id).id
 
     def leave_guild(self, user: DiscordUser | str) -> None:
-        """Let somebody leave the server; he can still write to the bot alone."""
+        """Let a user leave the server; direct messages with the bot still work."""
         self._guild.roles.absent_user_ids.add(self._user(user).id)
 
     async def start_private_thread(
         self, user: DiscordUser | str, channel: GuildChannel | str, name: str
     ) -> GuildChannel:
-        """Begin a thread that nobody sees but its author, and the bot, which is added to it."""
+        """Start a thread that only its author and the bot can see."""
         author = self._user(user)
         return self._guild.start_thread(
             self._get_accessible_channel(author, channel), name, author, guest_ids=[self._guild.bot.id]
@@ -73,15 +75,20 @@ class DiscordUserActions:
         stickers: Sequence[str] = (),
         poll: Sequence[str] = (),
     ) -> DiscordMessage:
-        """Post as a person, perhaps in reply to a message (which calls its author, unless he switches the `mention`
-        off); `files` by their names, and so `stickers`; a `poll` is a question and its answers.
+        """Post a message as a user.
+
+        Args:
+            reply_to: the message to reply to; its author is pinged if `mention`.
+            files: bytes by file name.
+            stickers: names of stickers.
+            poll: a question and its answers.
 
         Raises:
-            ValueError: he may not be there, it is a forum, or the thread is locked.
+            ValueError: the user is not in the channel, it is a forum, or the thread is locked.
         """
         author, place = self._user(user), self._get_accessible_channel(self._user(user), channel)
         if place.kind == "forum" or place.locked:
-            raise ValueError(f"nobody can write in {place.name}")
+            raise ValueError(f"{place.name} is read-only")
         allowed = None if mention else {"parse": ["users", "roles", "everyone"], "replied_user": False}
         content = DiscordContent(
             text,
@@ -95,38 +102,38 @@ class DiscordUserActions:
     async def forward_message(
         self, user: DiscordUser | str, message: DiscordMessage, channel: GuildChannel | str
     ) -> DiscordMessage:
-        """Pass a message on, as it is now."""
+        """Forward a snapshot of a message."""
         author = self._user(user)
         return self._guild.post_message(
             self._get_accessible_channel(author, channel), author, DiscordContent(), forwarded_message=message
         )
 
     async def edit_message(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
-        """Edit one's own message.
+        """Edit a user's own message.
 
         Raises:
-            ValueError: it is another's, or gone.
+            ValueError: another user wrote it, or it is deleted.
         """
         self._check_author(user, message)
         self._guild.update_message(message, DiscordContent(text, attachments=message.content.attachments))
 
     async def unfurl_link(self, message: DiscordMessage) -> None:
-        """Discord shows a preview of a link: the message is updated, and nobody has edited it."""
+        """Add a link preview to a message: Discord updates it without "(edited)"."""
         embed = {"type": "link", "url": "https://a.example"}
         content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
         self._guild.update_message(message, content, edited=False)
 
     async def delete_message(self, user: DiscordUser | str, message: DiscordMessage) -> None:
-        """Delete one's own message.
+        """Delete a user's own message.
 
         Raises:
-            ValueError: it is another's, or gone.
+            ValueError: another user wrote it, or it is deleted.
         """
         self._check_author(user, message)
         self._guild.delete_message(message)
 
     async def delete_messages(self, messages: Sequence[DiscordMessage]) -> None:
-        """Delete messages of one channel at once, as a moderator's bot does."""
+        """Delete messages of one channel at once, as a moderation bot does."""
         self._guild.delete_messages(messages)
         self._events.dispatch_bulk_delete(messages)
 
@@ -140,56 +147,56 @@ class DiscordUserActions:
         self.channels.pop(gone.name, None)
 
     async def add_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
-        """Add an emoji, as it is, to a message."""
+        """Add a reaction (a Unicode emoji) to a message."""
         self._guild.add_reaction(message, self._user(user), emoji)
 
     async def remove_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
-        """Take one's own emoji back, if it is there."""
+        """Remove a user's own reaction."""
         self._guild.remove_reaction(message, self._user(user), emoji)
 
     async def start_thread(self, user: DiscordUser | str, message: DiscordMessage, name: str) -> GuildChannel:
-        """Begin a thread from a message.
+        """Start a thread from a message.
 
         Raises:
-            ValueError: it has one, or is in a thread or in direct messages.
+            ValueError: the message has a thread, or is not in a text channel.
         """
         if message.thread is not None or message.channel.kind != "text":
-            raise ValueError("a thread begins once, from a message in a channel")
+            raise ValueError("a message in a text channel can start one thread")
         return self._guild.start_thread(message.channel, name, self._user(user), first_message=message)
 
     async def start_forum_post(
         self, user: DiscordUser | str, forum: GuildChannel | str, name: str, text: str
     ) -> GuildChannel:
-        """Begin a post in a forum: a thread, whose first message has its id.
+        """Start a post in a forum: a thread with the id of its first message.
 
         Raises:
-            ValueError: it is no forum.
+            ValueError: the channel is not a forum.
         """
         author, place = self._user(user), self._get_accessible_channel(self._user(user), forum)
         if place.kind != "forum":
-            raise ValueError(f"{place.name} is no forum")
+            raise ValueError(f"{place.name} is not a forum")
         post = self._guild.start_thread(place, name, author)
         self._guild.post_message(post, author, DiscordContent(text), id=post.id)
         return post
 
     async def archive_thread(self, thread: GuildChannel, *, locked: bool = False) -> None:
-        """Archive a thread; unless it is `locked`, the next message opens it again."""
+        """Archive a thread; unless it is `locked`, the next message reopens it."""
         thread.archived, thread.locked = True, locked
         self._events.dispatch_thread_update(thread)
 
     async def pin_message(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
-        """Pin a message; returns the system message that says so."""
+        """Pin a message, and return the system message."""
         message.pinned = True
         return self._guild.post_message(message.channel, self._user(user), DiscordContent(), type=PIN, reply_to=message)
 
     async def join_guild(self, name: str) -> DiscordMessage:
-        """Let a new person come in; returns the system message in `general` that says so."""
+        """Add a user, and return the system message in `general`."""
         return self._guild.post_message(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
     async def post_as_bot(
         self, name: str, channel: GuildChannel | str, text: str, *, webhook: bool = False
     ) -> DiscordMessage:
-        """Post as another bot of that name, or as a webhook."""
+        """Post as another bot of this name, or as a webhook."""
         bot = self._other_bots.get(name)
         if bot is None:
             bot = self._other_bots[name] = self._guild.add_user(name, name, is_bot=True)
@@ -200,13 +207,13 @@ class DiscordUserActions:
     async def run_command(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, **options: str | float | bool
     ) -> list[DiscordMessage]:
-        """Give a slash command, and return, once it is acknowledged, what the person sees for it.
+        """Run a slash command, and return the user's messages once it is acknowledged.
 
-        What follows is appended to that same list as it comes; a deferred answer is `loading` until it is edited.
-        If nobody is connected or nobody acknowledges in time, it is Discord that says so.
+        Later responses are appended to the same list; a deferred response is `loading` until it is edited. Without an
+        acknowledgement, the list has Discord's own error message.
 
         Raises:
-            ValueError: it is not registered, or has no such option; or he may not be there.
+            ValueError: the command or an option does not exist, or the user is not in the channel.
         """
         author = self._user(user)
         return await self._interactions.run_command(
@@ -216,10 +223,10 @@ class DiscordUserActions:
     async def autocomplete_option(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, option: str, typed: str
     ) -> list[str]:
-        """Begin to type an option of a slash command, and return what the bot offers to complete it.
+        """Type into an option of a slash command, and return the bot's choices.
 
         Raises:
-            ValueError: there is no such command, or the option is not to be completed.
+            ValueError: the command does not exist, or the option has no autocompletion.
         """
         author = self._user(user)
         name = command.removeprefix("/")
@@ -230,30 +237,30 @@ class DiscordUserActions:
     async def run_message_command(
         self, user: DiscordUser | str, message: DiscordMessage, command: str
     ) -> list[DiscordMessage]:
-        """Choose a command in the menu of a message, and return, once it is acknowledged, what the person sees for it.
+        """Run a command in a message's menu, and return the user's messages once acknowledged.
 
         Raises:
-            ValueError: it is not registered for such a place.
+            ValueError: the command is not available in the channel.
         """
         return await self._interactions.run_message_command(self._user(user), message, command)
 
     async def click_button(
         self, user: DiscordUser | str, message: DiscordMessage, custom_id: str
     ) -> list[DiscordMessage]:
-        """Press a button, and return, once that is acknowledged, what the person sees beside the message.
+        """Click a button, and return the user's messages beside the message once acknowledged.
 
         Raises:
-            ValueError: there is no such button, or it is disabled.
+            ValueError: the button does not exist, or is disabled.
         """
         return await self._interactions.click_button(self._user(user), message, custom_id)
 
     def find_file(self, id_: str) -> DiscordAttachment | None:
-        """A file that stands in a message."""
+        """Return an attachment by its id."""
         channels = self._guild.channels.values()
         contents = (message.content for channel in channels for message in self._guild.list_messages(channel))
         return next((file for content in contents for file in content.attachments if file.id == id_), None)
 
-    # Inside
+    # Internals
 
     def _user(self, user: DiscordUser | str) -> DiscordUser:
         return user if isinstance(user, DiscordUser) else find_named("user", user, self.people, self._guild.users)
@@ -273,4 +280,4 @@ class DiscordUserActions:
 
     def _check_author(self, user: DiscordUser | str, message: DiscordMessage) -> None:
         if message.deleted or message.author != self._user(user):
-            raise ValueError("people edit and delete what they wrote themselves, as long as it stands")
+            raise ValueError("Only the author can change a message, until it is deleted")

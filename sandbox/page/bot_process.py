@@ -1,4 +1,4 @@
-"""The bot, as the page knows it: a process that it can have killed and started again."""
+"""Interface of the bot's process, which the page can kill and restart."""
 
 from typing import Literal, Protocol
 
@@ -6,15 +6,15 @@ BotState = Literal["starting", "running", "ended"]
 
 
 class ManagedBot(Protocol):
-    """The one that is connected to the sandboxes.
+    """The bot that is connected to the sandboxes.
 
     Attributes:
-        state: what its process does.
-        told: why it has ended by itself, in its own words.
-        log_tail: the end of its log, then.
-        model: the one that it asks, by its full name.
-        models: what may be chosen in its place.
-        agent: the folder of the agent that is watched, if there is one.
+        state: the state of its process.
+        exit_reason: the reason of its last exit.
+        log_tail: the end of its log at that exit.
+        model: the full name of its model.
+        models: the models to choose from.
+        agent: the folder of the watched agent, if any.
         notices: lines about the model.
     """
 
@@ -29,10 +29,10 @@ class ManagedBot(Protocol):
     def notices(self) -> list[str]: ...
 
     async def kill(self) -> None:
-        """Kill it, as an accident would; it is started again."""
+        """Kill the process; it is started again."""
 
     async def restart(self, model: str = "") -> None:
-        """Let it end in good order, and start it again, perhaps with another model."""
+        """Shut the bot down and start it again, perhaps with another model."""
 
     async def wait_for_change(self) -> None:
-        """Wait until one of these changes."""
+        """Wait until one of the attributes changes."""

@@ -1,4 +1,4 @@
-"""Each call that the bot made, and what is left of its rate limits."""
+"""API calls of the bot and the usage of its rate limits, for the inspector."""
 
 import json
 import time
@@ -20,6 +20,8 @@ _SUMMARY_KEYS = ("text", "content", "markdown_text", "status", "title", "emoji",
 
 
 class ApiCallList:
+    """Recorded calls of both platforms."""
+
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
         self._discord = discord
@@ -42,10 +44,10 @@ class ApiCallList:
         }
 
     def get_details(self, key: str) -> Json:
-        """All of a call.
+        """Return the request and the response of a call.
 
         Raises:
-            ValueError: there is none.
+            ValueError: the call does not exist.
         """
         calls: list[Any] = self._slack.calls if key[:1] == "S" else self._discord.calls
         if not key[1:].isdecimal() or int(key[1:]) >= len(calls):

@@ -1,4 +1,4 @@
-"""Discord's side of the page."""
+"""Discord pane of the page."""
 
 from collections.abc import Mapping
 from html import escape
@@ -94,7 +94,7 @@ class DiscordPane:
         return people | channels | {discord.bot_id: bot, discord.bot_role_id: bot}
 
     def _is_typing(self, session: ClientSession) -> bool:
-        """Whether the bot has told that it types there, a while ago, and has said nothing since."""
+        """Return whether the bot started typing and has not posted since."""
         room = session.place.thread or session.place.channel
 
         def is_told(call: DiscordCallRecord) -> bool:
@@ -151,7 +151,7 @@ class DiscordPane:
         }
 
     def _create_thread_view(self, message: DiscordMessage) -> Json | None:
-        """The thread that was begun from it, or the post that it begins."""
+        """Return the thread or forum post that a message started."""
         thread = message.thread or (message.channel if message.channel.id == message.id else None)
         if thread is None:
             return None
@@ -159,7 +159,7 @@ class DiscordPane:
         return {"id": thread.id, "name": thread.name, "count": len(said)}
 
     def _create_reference_view(self, message: DiscordMessage, names: Mapping[str, str]) -> Json | None:
-        """What it replies to, or the command that it answers."""
+        """Return the message that this one replies to, or the command that it answers."""
         if message.origin is not None and message.origin.type == 2:
             user = message.origin.user
             return {"author": names.get(user.id, user.name), "text": "used a command", "id": ""}

@@ -1,4 +1,4 @@
-"""The switches by which something goes wrong."""
+"""Fault switches of the page."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -26,10 +26,12 @@ _ONE_TIME_FAULTS: Mapping[str, Literal["rate_limit", "lose_response"]] = {
 
 @dataclass(frozen=True, slots=True)
 class FaultSwitch:
-    """Attributes:
-    platform: `slack` or `discord`.
-    about: what happens, for who wonders.
-    act: makes it happen.
+    """A switch for one fault.
+
+    Attributes:
+        platform: `slack` or `discord`.
+        description: the effect, for the user.
+        activate: injects the fault.
     """
 
     name: str
@@ -40,6 +42,8 @@ class FaultSwitch:
 
 
 class FaultSwitches:
+    """All fault switches of both platforms."""
+
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
         self._discord = discord
@@ -59,10 +63,10 @@ class FaultSwitches:
         ]
 
     async def toggle(self, platform: str, name: str) -> None:
-        """Switch it on, or off again if it is on and has not happened yet.
+        """Inject a fault, or remove it if it is pending or lasts.
 
         Raises:
-            ValueError: there is no such switch.
+            ValueError: the switch does not exist.
         """
         switch = next((one for one in self._switches if (one.platform, one.name) == (platform, name)), None)
         if switch is None:
@@ -75,7 +79,7 @@ class FaultSwitches:
             self._get_faults(switch).set_latency(0)
 
     def create_view(self) -> list[Mapping[str, Any]]:
-        """The switches, each with whether it is on or waits for its call."""
+        """Return the switches; `active` tells whether the fault is pending or lasts."""
         return [
             {"name": s.name, "on": s.platform, "label": s.label, "about": s.description, "active": self._is_on(s)}
             for s in self._switches

@@ -1,8 +1,8 @@
-"""What the bot tells of itself, while it is in the sandbox: its turns, what it asks the model, its calls of tools.
+"""Turns, model calls and tool calls that the bot reports to the page.
 
 The bot is another process. It connects to an address from its environment and sends JSON objects, each with one key:
-`turn`, `ask`, `answer`, `tool` or `notice`. Each has an `id`; later objects add to earlier ones of that id. The `id` of
-a notice is its text. The page answers with `{"slow": SECONDS}`, by which each model call is delayed.
+`turn`, `ask`, `answer`, `tool` or `notice`. Each has an `id`; later objects update earlier ones with that id. The `id`
+of a notice is its text. The page answers with `{"slow": SECONDS}`, the delay of each model call.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,13 @@ MAX_TURNS = 60
 
 
 class BotFeedReader(ChangeFeed[None]):
-    """Attributes:
-    turns: by their ids, the oldest first; each has `states`, `asks` and `tools`.
-    prompts: what the model was asked, by the id of the question.
-    notices: lines on top of the page, of the bot that is connected.
-    slow: seconds by which a question to the model is delayed.
+    """Reported turns and prompts.
+
+    Attributes:
+        turns: turns by id, oldest first; each has `states`, `asks` and `tools`.
+        prompts: prompts by the id of their model call.
+        notices: the bot's notices for the top of the page.
+        model_delay: delay of each model call, in seconds.
     """
 
     def __init__(self) -> None:
@@ -33,7 +35,7 @@ class BotFeedReader(ChangeFeed[None]):
         self.model_delay = 0.0
 
     def apply_updates(self, updates: Mapping[str, Json]) -> None:
-        """Take in what the bot has said."""
+        """Apply the updates of one message from the bot."""
         for kind, about in updates.items():
             if kind == "turn":
                 self._update_turn(about)
@@ -48,7 +50,7 @@ class BotFeedReader(ChangeFeed[None]):
         self.notify()
 
     def create_view(self) -> dict[str, Any]:
-        """The turns by keys, and the order in which they stand: the newest first."""
+        """Return the turns by key, and their order, newest first."""
         shown = {
             f"turn/{id_}": turn | {"asks": list(turn["asks"].values()), "tools": list(turn["tools"].values())}
             for id_, turn in self.turns.items()

@@ -1,7 +1,7 @@
-"""Markdown as HTML, as Discord shows it, and as Slack shows what it is given as Markdown.
+"""HTML of Discord's Markdown and of Slack's Markdown blocks.
 
-Whatever a message holds is somebody's words: nothing of it reaches the page but as text, or as one of the elements that
-are made here. Discord: support.discord.com, "Markdown Text 101". Slack: docs.slack.dev, "Markdown block".
+Messages are untrusted: their text is escaped, and only elements created here reach the page. Discord:
+support.discord.com, "Markdown Text 101". Slack: docs.slack.dev, "Markdown block".
 """
 
 import re
@@ -38,7 +38,7 @@ _FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
 
 
 def render_link(address: str, label: str = "") -> str:
-    """A link to another page; what is no address of the web is only its letters."""
+    """Return a link that opens in a new tab; an unsafe URL stays text."""
     shown = escape(label or address)
     if not _SAFE_URL.fullmatch(address):
         return shown
@@ -46,12 +46,12 @@ def render_link(address: str, label: str = "") -> str:
 
 
 def render_mention(shown: str) -> str:
-    """A name that is called."""
+    """Return a mention."""
     return f'<span class="mention">{escape(shown)}</span>'
 
 
 def render_code(text: str, language: str = "") -> str:
-    """A block of code, in the colours of its language where it has one."""
+    """Return a code block, highlighted if its language is known."""
     try:
         shown = highlight(text, get_lexer_by_name(language), _FORMATTER) if language else escape(text)
     except ClassNotFound:
@@ -61,7 +61,7 @@ def render_code(text: str, language: str = "") -> str:
 
 
 def render_discord(text: str, names: Mapping[str, str]) -> str:
-    """What Discord shows for `text`; `names` are those of users, channels and roles, by their ids."""
+    """Return the HTML of Discord's Markdown; `names` has users, channels and roles by id."""
     # `>>>` quotes all that follows; `>` needs its space, and is of its own line.
     text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)
     text = re.sub(r"(?m)^(?=>(?! ))", "\\\\", text)
@@ -70,7 +70,7 @@ def render_discord(text: str, names: Mapping[str, str]) -> str:
 
 
 def render_slack(text: str, render_angle: AngleRenderer) -> str:
-    """What Slack shows for Markdown."""
+    """Return the HTML of Slack's Markdown."""
     return str(_SLACK_PARSER.render(text, {"angle": render_angle}))
 
 
@@ -88,7 +88,7 @@ def _render_discord_angle(inner: str, names: Mapping[str, str]) -> str:
 
 
 def _parse_angle(state: StateInline, silent: bool) -> bool:
-    """The rule for `<...>`: a mention, a link, or letters."""
+    """Parse `<...>`: a mention, a link or plain text."""
     found = _ANGLE.match(state.src, state.pos)
     html = state.env["angle"](found[1]) if found else ""
     if not html or found is None:
@@ -100,7 +100,7 @@ def _parse_angle(state: StateInline, silent: bool) -> bool:
 
 
 def _parse_spoiler(state: StateInline, silent: bool) -> bool:
-    """Discord: `||...||`."""
+    """Parse Discord's `||spoiler||`."""
     found = _SPOILER.match(state.src, state.pos)
     if found is None:
         return False
@@ -116,7 +116,7 @@ def _parse_spoiler(state: StateInline, silent: bool) -> bool:
 
 
 def _parse_words(state: StateInline, silent: bool) -> bool:
-    """The rule for plain text, which ends where another rule may begin: at a bar as well."""
+    """Parse plain text until a character that may start another rule, such as a bar."""
     found = _WORDS.match(state.src, state.pos, state.posMax)
     if found is None:
         return False
@@ -127,7 +127,7 @@ def _parse_words(state: StateInline, silent: bool) -> bool:
 
 
 def _render_raw(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """What a rule of ours has made."""
+    """Return the HTML of a custom rule."""
     return tokens[number].content
 
 
@@ -137,7 +137,7 @@ def _render_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _op
 
 
 def _render_slack_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Slack reads its entities, and so `<` as it has to be sent to it, within code as well."""
+    """Return a code block; Slack decodes its entities in code, too."""
     token = tokens[number]
     return render_code(decode_entities(token.content), token.info.strip().partition(" ")[0])
 
@@ -147,21 +147,21 @@ def _render_slack_code(_self: RendererHTML, tokens: Sequence[Token], number: int
 
 
 def _render_table_cell(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
-    """A cell says to which side it goes by a class: the page lets nothing have a style of its own."""
+    """Return a cell whose alignment is a class: the page's policy forbids inline styles."""
     side = str(tokens[number].attrs.pop("style", "")).removeprefix("text-align:")
     tokens[number].attrs |= {"class": f"to-{side}"} if side else {}
     return self.renderToken(tokens, number, options, env)
 
 
 def _render_strong(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
-    """Discord: two underscores underline."""
+    """Return bold text, or underlined text for Discord's two underscores."""
     if tokens[number].markup == "__":
         tokens[number].tag = "u"
     return self.renderToken(tokens, number, options, env)
 
 
 def _render_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Emoji by their names, and addresses as links."""
+    """Return text with emoji for their names and links for bare URLs."""
     text, parts, end = Emoji.replace(tokens[number].content), list[str](), 0
     for found in _BARE_URL.finditer(text):
         parts += escape(text[end : found.start()]), render_link(found[0])
@@ -180,7 +180,7 @@ def _render_link_open(self: RendererHTML, tokens: Sequence[Token], number: int, 
 
 
 def _render_paragraph(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
-    """Discord: a line that begins with `-# ` is small."""
+    """Return a paragraph, or Discord's subtext if it begins with `-# `."""
     children = tokens[number + 1].children or []
     if children and children[0].type == "text" and (found := _SUBTEXT.match(children[0].content)):
         children[0].content = children[0].content[found.end() :]

@@ -1,7 +1,7 @@
-"""Slack's own markup and its blocks as HTML.
+"""HTML of Slack's mrkdwn and blocks.
 
-Slack: docs.slack.dev/messaging/formatting-message-text (mrkdwn), docs.slack.dev/reference/block-kit/blocks. What can be
-pressed stands in `sandbox.slack.state.controls`; it is no text.
+Slack: docs.slack.dev/messaging/formatting-message-text (mrkdwn), docs.slack.dev/reference/block-kit/blocks. Buttons and
+menus are in `sandbox.slack.state.controls`.
 """
 
 import re
@@ -38,7 +38,7 @@ _PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
 
 
 def render_content(content: SlackContent, names: Names) -> str:
-    """What Slack shows of a message: its blocks where it has some, else its text."""
+    """Return the HTML of a message: its blocks if it has some, else its text."""
     if content.blocks:
         return render_blocks(content.blocks, names)
     if content.markdown:
@@ -47,12 +47,12 @@ def render_content(content: SlackContent, names: Names) -> str:
 
 
 def render_blocks(blocks: Sequence[Block], names: Names) -> str:
-    """The blocks one below the other."""
+    """Return the HTML of blocks, one below the other."""
     return "".join(_render_block(block, names) for block in blocks)
 
 
 def render_mrkdwn(text: str, names: Names) -> str:
-    """What Slack shows for `text`."""
+    """Return the HTML of mrkdwn."""
     return f"<div>{_render_lines(text, names)}</div>" if text else ""
 
 
@@ -85,7 +85,7 @@ def _apply_styles(line: str) -> str:
 
 
 def _render_angle(inner: str, names: Names) -> str:
-    """What stands for `<...>`, if it means something."""
+    """Return the HTML of `<...>`, or an empty text if it is not markup."""
     target, _, label = inner.partition("|")
     sign, key = target[:1], target[1:]
     if sign in ("@", "#"):
@@ -104,7 +104,7 @@ def _render_block(block: Block, names: Names) -> str:
 
 
 def _render_text(text: Block | None, names: Names) -> str:
-    """A text object."""
+    """Return the HTML of a text object."""
     if not text:
         return ""
     words = str(text.get("text", ""))
@@ -123,7 +123,7 @@ def _render_context(block: Block, names: Names) -> str:
 
 
 def _render_rich_text(element: Block, names: Names) -> str:
-    """A part of a rich text."""
+    """Return the HTML of a rich text element."""
     match element:
         case {"type": "text", "text": str(text)}:
             html = escape(text).replace("\n", "<br>")

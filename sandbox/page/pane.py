@@ -1,4 +1,4 @@
-"""One platform on the page, as one person sees it: as JSON, for the browser to lay out."""
+"""View of one platform for one user, as JSON for the browser."""
 
 from collections.abc import Mapping, Sequence
 from time import localtime, strftime
@@ -17,60 +17,63 @@ IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class PlatformPane(Protocol):
-    """What there is of a platform beside what every seat has."""
+    """Parts of the view that differ between the platforms."""
 
     @property
     def platform(self) -> ClientPlatform: ...
 
     def create_message_views(self, session: ClientSession) -> list[Json]:
-        """What stands where the session is, oldest first; each has its `id`."""
+        """Return the messages of the open place, oldest first; each has an `id`."""
         ...
 
     def create_state_view(self, session: ClientSession) -> Json:
-        """What else is seen there: `typing`, `commands`, `modal`, `prompts`."""
+        """Return `typing`, `title`, `commands`, `modal` and `prompts` of the open place."""
         ...
 
     async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
-        """Add the person's reaction to a message, or take it back.
+        """Add or remove the user's reaction to a message.
 
         Raises:
-            ValueError: it is gone.
+            ValueError: the message is deleted.
         """
         ...
 
     async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
-        """Choose an entry of a message's menu.
+        """Use an entry of a message's menu.
 
         Raises:
-            ValueError: it is gone, or there is no such entry.
-            RefusedError: nobody has heard.
+            ValueError: the message is deleted, or the entry does not exist.
+            ActionRefusedError: the bot did not respond.
         """
         ...
 
     async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
-        """Send a modal.
+        """Submit a modal.
 
         Raises:
-            ValueError: it is not open, or asks for something else.
-            RefusedError: the bot has not taken it.
+            ValueError: the modal is closed, or the values do not fit it.
+            ActionRefusedError: the bot did not accept the values.
         """
         ...
 
     def close_modal(self, session: ClientSession, modal: str) -> None:
-        """Put a modal away."""
+        """Close a modal."""
         ...
 
     def get_file(self, key: str) -> tuple[str, bytes]:
-        """A file's name and bytes.
+        """Return the name and bytes of a file.
 
         Raises:
-            ValueError: there is none.
+            ValueError: the file does not exist.
         """
         ...
 
 
 def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
-    """The pane by keys: the platform's name in small letters for all around the messages, and one for each message."""
+    """Return the pane by keys.
+
+    The platform's name in lower case has everything around the messages; each message has a key of its own.
+    """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]
     place, home = session.place, session.get_home_place()
@@ -101,10 +104,10 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
 
 
 def find_message(session: ClientSession, message: str) -> ClientMessage:
-    """The message of that id, among those that the person sees.
+    """Return a message that the user can see.
 
     Raises:
-        RefusedError: it is gone.
+        ActionRefusedError: the message is deleted.
     """
     messages = list(session.platform.list_messages(session.place, session.user))
     messages += [one.newest_reply for one in messages if one.newest_reply is not None]

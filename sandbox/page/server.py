@@ -1,7 +1,7 @@
-"""The page's address on this machine: who may come in, and what is served.
+"""HTTP server of the page: access checks, static files and WebSockets.
 
-Nobody but a browser of this machine that was sent here by this page itself is served: what asks under another name (DNS
-rebinding) or comes from another page is turned away, and what a message holds is never run (Content-Security-Policy).
+Only browsers on this machine are served, and only at the page's own address: requests under another host name (DNS
+rebinding) or from another page are refused. The Content-Security-Policy keeps message content from running.
 """
 
 import asyncio
@@ -54,8 +54,9 @@ class PageServer:
     """The page of two sandboxes and a bot.
 
     Attributes:
-        feed: what the bot tells of itself.
-        address: where the page is, and `feed_address` where the bot is to tell; known once it is served.
+        feed: the bot's reports.
+        address: the page's address, known while it is served.
+        feed_address: the address for the bot's reports, known while the page is served.
     """
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
@@ -77,10 +78,10 @@ class PageServer:
 
     @asynccontextmanager
     async def serve(self, port: int) -> AsyncIterator[None]:
-        """Serve the page for as long as this is entered.
+        """Serve the page while the context is entered.
 
         Args:
-            port: where to listen, on this machine alone; any other, if that is taken.
+            port: the port on loopback; a free one if it is in use.
         """
         app = web.Application(middlewares=[self._check_origin])
         app.router.add_get("/", self._serve_index)
@@ -123,7 +124,7 @@ class PageServer:
         return web.FileResponse(STATIC / "index.html")
 
     async def _serve_file(self, request: web.Request) -> web.Response:
-        """A file of a message. None but a picture is opened by the browser: it might be a page."""
+        """Serve a file of a message; only images are displayed, all others are downloads."""
         try:
             name, data = self._panes[request.match_info["on"]].get_file(request.match_info["key"])
         except (KeyError, ValueError):
@@ -144,7 +145,7 @@ class PageServer:
         return socket
 
     async def _serve_feed_socket(self, request: web.Request) -> web.StreamResponse:
-        """The bot's end: it tells, and hears by how much it is to be slowed down."""
+        """Receive the bot's reports, and send it the delay of model calls."""
 
         async def slow() -> None:
             told = 0.0
@@ -177,7 +178,7 @@ class PageServer:
             self._sockets.discard(socket)
 
     async def _wait_for_change(self) -> None:
-        """Wait until there may be something else to see."""
+        """Wait until the view may have changed."""
         assert self._bot is not None
         waits = (
             self._slack.wait_for_change,

@@ -1,4 +1,4 @@
-"""One browser at the page: who its person is, where he looks, what he does; and what he is sent of it."""
+"""Session of one browser at the page: its user, its open places and its actions."""
 
 import asyncio
 import json
@@ -25,10 +25,10 @@ MIN_UPDATE_SECONDS, MAX_UPDATE_SECONDS = 0.06, 1.0
 
 
 class PageSession:
-    """Sends what there is to see, by keys, whenever it changes; and does what it is told.
+    """Sends the view by keys after each change, and runs the browser's actions.
 
-    What comes is `{"id": ..., "action": ..., ...}`, and is answered with `{"id": ..., "notice": ...}`, empty if there is
-    nothing to tell. What goes is `{"set": {key: value}, "gone": [key]}`.
+    An action `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "notice": ...}`; success is empty.
+    The view is sent as `{"set": {key: value}, "gone": [key]}`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class PageSession:
         }
 
     async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
-        """Serve the browser until it leaves; `changed` waits until something has."""
+        """Serve the browser until it disconnects; `changed` waits for a change."""
         doing: set[asyncio.Task[None]] = set()
         tasks = [
             asyncio.create_task(self._watch_platform(session), name="news of a place")
@@ -162,7 +162,7 @@ class PageSession:
         session.open_place(place)
 
     async def _open_thread(self, order: Json) -> None:
-        """Go to the thread of a message."""
+        """Open the thread of a message."""
         _, session = self._get_pane(order)
         session.open_place(session.get_thread(find_message(session, order["message"])))
 
@@ -244,7 +244,7 @@ def _decode_file(data: str) -> bytes:
 
 
 def _mention_hint(bot: str, place: ClientLocation, text: str) -> str:
-    """What one has to know who spoke past the bot."""
+    """Return a hint for a channel message that does not mention the bot."""
     if place.is_dm or place.thread is not None or place.thread_support.value == "all" or f"@{bot}" in text.casefold():
         return ""
     return f"In a channel, mention @{bot} to get an answer."

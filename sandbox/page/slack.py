@@ -1,4 +1,4 @@
-"""Slack's side of the page."""
+"""Slack pane of the page."""
 
 from collections.abc import Mapping, Sequence
 from mimetypes import guess_type
@@ -197,7 +197,7 @@ def _create_reaction_view(name: str, users: Sequence[str], me: str) -> Json:
 
 
 def _create_button_views(message: SlackMessage) -> list[Json]:
-    """What can be pressed; the options of one select stand together."""
+    """Return buttons and selects; the options of one select are grouped."""
     buttons: list[Json] = []
     selects: dict[str, Json] = {}
     for control in find_controls(message.blocks or ()):

@@ -16,12 +16,13 @@ __all__ = ["run_terminal"]
 
 
 async def run_terminal(slack: SlackSandbox, discord: DiscordSandbox, *, notices: Sequence[str]) -> None:
-    """Let a person speak in the sandboxes, in one at a time, until he leaves (Ctrl-C, Ctrl-D, `/quit`).
+    """Run the terminal client until the user quits (Ctrl-C, Ctrl-D, `/quit`).
 
-    On a terminal this is a screen. Where the input or an output is none (a pipe, CI), each line of the
-    input is said, each change is written as one line, and the end of the input waits for the replies.
+    On a terminal this is a screen. If the input or an output is not a terminal (a pipe, CI), each line of the input is
+    sent, each change is printed as one line, and the end of the input waits for the replies.
 
-    `notices` stand above everything else, one line each.
+    Args:
+        notices: lines to show above everything else.
     """
     platforms = SlackPlatform(slack), DiscordPlatform(discord)
     # A screen is drawn on the standard error, so that has to be a terminal as well.

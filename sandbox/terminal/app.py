@@ -1,4 +1,4 @@
-"""The screen: places at the left, what was said there at the right, and a line to type in."""
+"""Screen of the terminal client: places, messages and a message box."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ MAX_MESSAGES = 200
 
 
 class TerminalApp(App[None]):
-    """One person in the sandboxes. What it shows is always painted from the platform as it stands."""
+    """Screen for one user; always painted from the platform's current state."""
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "Parley"
@@ -136,7 +136,7 @@ class TerminalApp(App[None]):
             self.exit()
 
     def _mention_hint(self, line: str) -> str:
-        """What one has to know who spoke past the bot."""
+        """Return a hint for a channel message that does not mention the bot."""
         bot, place = self._platform.bot_name, self.session.place
         if place.is_dm or place.thread or not line.strip() or line.startswith("/") or f"@{bot}" in line.casefold():
             return ""
@@ -156,7 +156,7 @@ class TerminalApp(App[None]):
         self._navigate(lambda: self.sessions.switch_to(event.session))
 
     def on_key(self, event: events.Key) -> None:
-        """What one types lands in the line, wherever the focus is."""
+        """Type into the message box, even if another widget has the focus."""
         line = self.query_one("#line", Input)
         if event.is_printable and event.character is not None and self.focused is not line:
             line.focus()
@@ -170,7 +170,7 @@ class TerminalApp(App[None]):
         self._navigate(lambda: self.session.open_place(self._platform.get_dm(self.session.user)))
 
     def action_thread(self) -> None:
-        """Open the thread of the marked message, or of the newest one."""
+        """Open the thread of the selected message, or of the newest one."""
         messages = self.query_one("#messages", ListView)
         rows = list(messages.query(MessageRow))
         marked = messages.highlighted_child
@@ -180,13 +180,13 @@ class TerminalApp(App[None]):
             self._open_thread(rows[-1].message)
 
     def action_focus_messages(self) -> None:
-        """Go from the line up into the messages, to mark one of them."""
+        """Move the focus to the messages, and select the newest one."""
         messages = self.query_one("#messages", ListView)
         messages.focus()
         messages.index = len(messages) - 1 if len(messages) else None
 
     def action_next_place(self) -> None:
-        """Go on to the next place with something unread, else to the next one of the list."""
+        """Open the next place with unread messages, else the next one in the list."""
         places = self.session.list_places()
         here = places.index(self.session.place) + 1 if self.session.place in places else 0
         ring = places[here:] + places[:here]
@@ -203,7 +203,7 @@ class TerminalApp(App[None]):
 
     @work
     async def action_click_button(self, message_id: str, label: str) -> None:
-        """Press a button of a message that is on the screen."""
+        """Click a button of a message on the screen."""
         shown = [row.message for row in self.query(MessageRow)]
         shown += [message.newest_reply for message in shown if message.newest_reply is not None]
         for message in shown:
@@ -222,7 +222,7 @@ class TerminalApp(App[None]):
             self._navigate(lambda: self.session.open_place(thread))
 
     def _navigate(self, step: Callable[[], None]) -> None:
-        """Take a step to another place or person; then one can type on."""
+        """Run a navigation step, and return the focus to the message box."""
         step()
         self._show_notice("")
         self.query_one("#line").focus()
@@ -235,7 +235,7 @@ class TerminalApp(App[None]):
 
     @work
     async def _paint(self) -> None:
-        """Paint whenever something changed; changes that come together are painted once."""
+        """Paint after each change; simultaneous changes are painted once."""
         while self.is_running:
             self._changed.clear()
             self._paint_top()
@@ -337,7 +337,7 @@ class TerminalApp(App[None]):
 
 
 def _follow_first_reply(session: ClientSession, event: ClientEvent) -> None:
-    """Where each message opens a conversation of its own: go along with the first answer."""
+    """Open the thread of the first reply where each message starts a conversation."""
     message, said = event.message, session.last_sent
     if (
         session.place.thread_support is ThreadSupport.ALL

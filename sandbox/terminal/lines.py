@@ -1,4 +1,4 @@
-"""Line mode: what is piped in is said, and what happens is written, one line each."""
+"""Line mode: sends the lines of the input, and prints each event as one line."""
 
 import asyncio
 import re
@@ -25,9 +25,9 @@ async def run_lines(
     notices: Sequence[str] = (),
     quiet_time: QuietTime | None = None,
 ) -> None:
-    """Do what each line says, on the first platform to begin with, and return once the replies are complete.
+    """Run each line, on the first platform at the start; return after the replies.
 
-    `/wait` holds the next line back until then as well.
+    `/wait` also waits for the replies before the next line.
     """
     session = _LineSession(platforms, out, quiet_time or QuietTime())
     for notice in notices:
@@ -44,7 +44,7 @@ async def run_lines(
 
 
 async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
-    """The lines of a blocking stream, of a file as well as of a pipe."""
+    """Yield the lines of a blocking stream, a file or a pipe."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -98,7 +98,7 @@ class _LineSession:
             self._write_event(platform, event)
 
     async def _wait_until_connected(self) -> None:
-        """Give the bot its time to connect, once on each platform."""
+        """Wait for the bot's connection, once on each platform."""
         platform = self._platform
         if platform.name not in self._checked_platforms:
             self._checked_platforms.add(platform.name)
@@ -106,7 +106,7 @@ class _LineSession:
                 self._write_notice(f"{platform.bot_name} is not connected and does not receive this message.")
 
     async def _wait_until_written(self, message: ClientMessage) -> None:
-        """Wait until what was said is written, so that whatever comes next is written below it."""
+        """Wait until a sent message is printed, so that its replies come below it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ECHO_TIMEOUT_SECONDS):
                 while (message.channel, message.id) not in self._written_revisions:
@@ -151,7 +151,7 @@ class _LineSession:
 
 
 def _format_head(platform: ClientPlatform, message: ClientMessage) -> str:
-    """Where it was said, and by whom."""
+    """Return the place and the author of a message."""
     places = {place.channel: place.name for place in platform.channels}
     directs = {platform.get_dm(person).channel: person for person in platform.people}
     place = places.get(message.channel) or f"dm {directs[message.channel].name}"

@@ -1,4 +1,4 @@
-"""When replies are complete, as far as one can tell from the outside."""
+"""Detection of complete replies from the outside."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage
 
 @dataclass(frozen=True, slots=True)
 class QuietTime:
-    """How long one waits, in seconds.
+    """Waiting times, in seconds.
 
     Attributes:
-        quiet: how long a reply that has grown must have stood still.
-        longest_quiet: the same for a slow one: twice its longest pause so far, but no more than this.
-        patience: how long one waits for an answer to begin, or for a placeholder to be replaced.
-        limit: how long one waits at all, though something still happens.
+        quiet_seconds: pause after which a changed reply counts as complete.
+        max_quiet_seconds: limit of that pause for a slow reply: twice its longest pause so far.
+        answer_seconds: time for an answer to begin, or for a placeholder to be replaced.
+        limit_seconds: limit of the whole wait.
     """
 
     quiet_seconds: float = 2.0
@@ -25,12 +25,11 @@ class QuietTime:
 
 
 class ReplyTracker:
-    """What was asked, and what the bot has said to it so far.
+    """Questions to the bot, and its replies so far.
 
-    A reply is in flight as long as a question has seen nothing of the bot in its conversation, or the bot's
-    message there still shows its placeholder. A placeholder is known by the platform's word for it, or by its
-    own words: they have been replaced before. As long as none has ever been, each first text may be one, but not
-    one that comes with a file. After that a reply is complete when it has stood still.
+    A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there.
+    Either the platform reports a placeholder, or its text was replaced before. Until the first one is replaced, each
+    first text without a file may be a placeholder. Any other reply is complete once it has not changed for some time.
     """
 
     def __init__(self, quiet_time: QuietTime) -> None:
@@ -45,7 +44,7 @@ class ReplyTracker:
         self._changed = asyncio.Event()
 
     def record_question(self, message: ClientMessage, *, expects_reply: bool) -> None:
-        """Something was said; `addressed`: so that the bot will answer."""
+        """Record a sent message; `expects_reply` tells whether the bot will answer it."""
         if expects_reply and not any(_is_reply_to(said, message) for said in self._bot_messages):
             self._open_questions.append(message)
         self._changed.set()
@@ -77,7 +76,7 @@ class ReplyTracker:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether an answer is sure to be missing or incomplete."""
+        """True while an answer is missing or incomplete."""
         first_texts = self._first_texts.values()
         return bool(self._open_questions or self._pending_messages) or any(
             not self._placeholders or text in self._placeholders for text in first_texts
@@ -87,7 +86,7 @@ class ReplyTracker:
         """Wait until the replies are complete.
 
         Returns:
-            False if they are not, and patience has come to its end.
+            False if a reply is still in flight after the limits.
         """
         try:
             async with asyncio.timeout(self._quiet_time.limit_seconds):
@@ -114,7 +113,7 @@ class ReplyTracker:
 
 
 def _is_reply_to(message: ClientMessage, question: ClientMessage) -> bool:
-    """Whether the bot's `message` came after a question, in its conversation."""
+    """Return whether the bot's message came after a question in its conversation."""
     if message.channel != question.channel or message.sent_at < question.sent_at:
         return False
     return message.ephemeral_to is not None or message.thread in (question.thread, question.thread or question.id)

@@ -1,4 +1,4 @@
-"""A message on the screen."""
+"""Row of a message on the screen."""
 
 from time import localtime, strftime
 
@@ -17,7 +17,7 @@ MAX_QUOTE_LENGTH = 60
 
 
 class MessageRow(ListItem):
-    """One message, and below it the newest reply in its thread."""
+    """One message, with the newest reply in its thread."""
 
     def __init__(self, message: ClientMessage, *, in_thread: bool) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class MessageRow(ListItem):
         yield self._body
 
     def update_message(self, message: ClientMessage) -> None:
-        """Show how the message stands now."""
+        """Show the new state of the message."""
         if message != self.message:
             self.message = message
             self._body.update(self._create_body())
@@ -48,7 +48,7 @@ class MessageRow(ListItem):
 
 
 def _render_button(message: ClientMessage, label: str) -> Text:
-    """What a click presses."""
+    """Return a label that clicks a button."""
     press = {"@click": f"app.click_button({message.id!r}, {label!r})"}
     return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta=press))
 

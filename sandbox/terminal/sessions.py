@@ -1,4 +1,4 @@
-"""The sessions in front of a person at the terminal, one for each platform; he sits at one of them."""
+"""Sessions of the terminal's user, one for each platform."""
 
 from collections.abc import Iterable
 
@@ -22,12 +22,12 @@ Any other /command goes to the bot, as in {platform}. //help shows the bot's own
 
 
 class TerminalSessions:
-    """What happens at the other sessions goes on; one sees there is something unread.
+    """One session for each platform; the others count unread messages.
 
     Attributes:
-        all: the sessions, in the order of their platforms.
-        session: where one sits.
-        closed: whether the person has had enough.
+        all: the sessions in the order of their platforms.
+        current: the session on the screen.
+        is_closed: whether the user has quit.
     """
 
     def __init__(self, platforms: Iterable[ClientPlatform]) -> None:
@@ -42,18 +42,18 @@ class TerminalSessions:
         session.focus()
 
     def next_session(self) -> ClientSession:
-        """The session of the next platform."""
+        """Return the session of the next platform."""
         return self.all[(self.all.index(self.current) + 1) % len(self.all)]
 
     def find_by_command(self, line: str) -> ClientSession | None:
-        """The session to which the line goes (`/discord`), if it is such a line."""
+        """Return the session that a line like `/discord` switches to, if any."""
         return next((session for session in self.all if line.strip() == _platform_command(session)), None)
 
     async def run_line(self, line: str) -> str:
-        """Do what the line says.
+        """Run a typed line.
 
         Returns:
-            What the terminal or the platform has to tell the person about it, if anything.
+            A notice for the user, or an empty text.
         """
         if session := self.find_by_command(line):
             self.switch_to(session)

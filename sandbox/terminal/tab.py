@@ -1,4 +1,4 @@
-"""A platform's name at the top of the screen."""
+"""Tab of a platform at the top of the screen."""
 
 from rich.text import Text
 from textual.message import Message
@@ -8,7 +8,7 @@ from sandbox.client.session import ClientSession
 
 
 class PlatformTab(Static):
-    """Tells whether the bot is connected there and what is unread; a click goes there."""
+    """Shows the bot's connection and the unread count; a click opens the platform."""
 
     class Chosen(Message):
         def __init__(self, session: ClientSession) -> None:
@@ -23,7 +23,7 @@ class PlatformTab(Static):
         self.post_message(self.Chosen(self.session))
 
     def paint(self, *, is_open: bool) -> None:
-        """Show how the platform stands now."""
+        """Show the platform's current state."""
         platform, news = self.session.platform, self.session.count_unread()
         sign, state = ("●", "connected") if platform.is_connected else ("○", "not connected yet")
         self.update(

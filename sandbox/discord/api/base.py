@@ -1,4 +1,4 @@
-"""The routes of the REST API, and what the bot may do where."""
+"""Route table of the REST API, and the permission checks that routes share."""
 
 import re
 from collections.abc import Callable
@@ -22,12 +22,14 @@ Handler = Callable[[ApiRequest], ApiResponse]
 
 
 class DiscordRestApi:
-    """Routes are named as Discord documents them: `GET /channels/{channel}`.
+    """Route table with the objects that a request's path names.
+
+    Routes are named as Discord documents them: `GET /channels/{channel}`.
 
     Attributes:
-        routes: those that there are.
-        permissions: what the bot may do everywhere.
-        privileged: which privileged intents are on.
+        routes: handler by route.
+        permissions: names of the bot's permissions in every channel.
+        privileged_intents: names of the privileged intents that are enabled.
     """
 
     def __init__(self, guild: Guild, payloads: DiscordPayloads, permissions: set[str], privileged: set[str]) -> None:
@@ -45,16 +47,16 @@ class DiscordRestApi:
         self._patterns.append((re.compile(pattern), route))
 
     def match_route(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
-        """The route of a request, and the ids in its path."""
+        """Return the route of a request and the ids in its path."""
         for pattern, route in self._patterns:
             if found := pattern.fullmatch(f"{method} {path}"):
                 return route, found.groupdict()
         return None
 
-    # What a request names
+    # Objects of a request
 
     def get_channel(self, request: ApiRequest, *permissions: str) -> GuildChannel:
-        """The channel that the path names, if the bot has these permissions there.
+        """Return the channel in the path, if the bot has these permissions there.
 
         Raises:
             DiscordError: 10003, 50001 or 50013.
@@ -69,33 +71,49 @@ class DiscordRestApi:
         return channel
 
     def check_permissions(self, *permissions: str) -> None:
-        """Raises DiscordError (50013), if the bot lacks one of them."""
+        """Check the bot's permissions.
+
+        Raises:
+            DiscordError: 50013, the bot lacks one of them.
+        """
         if any(permission in PERMISSIONS and permission not in self.permissions for permission in permissions):
             raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
 
     def get_message(self, request: ApiRequest, channel: GuildChannel) -> DiscordMessage:
-        """Raises DiscordError (10008), if there is none."""
+        """Return the message in the path.
+
+        Raises:
+            DiscordError: 10008, the message does not exist.
+        """
         message = self.guild.find_message(channel, request.path_ids["message"])
         if message is None:
             raise DiscordError(404, UNKNOWN_MESSAGE, "Unknown Message")
         return message
 
     def get_user(self, user_id: str) -> DiscordUser:
-        """Raises DiscordError (10013), if there is none."""
+        """Return the user with this id.
+
+        Raises:
+            DiscordError: 10013, the user does not exist.
+        """
         user = self.guild.users.get(user_id)
         if user is None:
             raise DiscordError(404, UNKNOWN_USER, "Unknown User")
         return user
 
     def check_guild(self, request: ApiRequest) -> None:
-        """Raises DiscordError (10004), if the path names another server."""
+        """Check that the path names the sandbox's server.
+
+        Raises:
+            DiscordError: 10004, it names another server.
+        """
         if request.path_ids.get("guild", self.guild.id) != self.guild.id:
             raise DiscordError(404, UNKNOWN_GUILD, "Unknown Guild")
 
     def is_readable(self, message: DiscordMessage) -> bool:
-        """Whether the bot may read it though the message content intent is off.
+        """Return whether the bot may read a message without the message content intent.
 
-        Discord: its own, direct messages, and what mentions it.
+        Discord: its own messages, direct messages, and messages that mention it.
         """
         bot = self.guild.bot
         return message.author == bot or message.channel.is_dm or bot.id in message.mentions.users

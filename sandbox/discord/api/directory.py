@@ -1,4 +1,4 @@
-"""Who and what there is, over REST: the bot, its application, the server, its channels.
+"""REST routes of the bot, its application, the server, its channels and members.
 
 Discord: docs.discord.com/developers/resources.
 """
@@ -31,7 +31,7 @@ class DirectoryRoutes:
         api.add_route("GET /guilds/{guild}/threads/active", self._list_active_threads)
 
     def _list_guilds(self, request: ApiRequest) -> ApiResponse:
-        """Those that the bot is in, a page of them: the one that there is, unless it was on another page."""
+        """Return one page of the bot's servers: the sandbox's server, or nothing."""
         query = request.query
         is_behind = int(self._guild.id) > int(query.get("after", "0"))
         is_ahead = "before" not in query or int(self._guild.id) < int(query["before"])

@@ -1,4 +1,4 @@
-"""Files that come with messages, and where they are fetched."""
+"""Attachments of messages, and the route that serves them."""
 
 from mimetypes import guess_type
 from time import time
@@ -11,7 +11,7 @@ from sandbox.discord.state.snowflakes import create_id
 
 
 def create_attachment(name: str, data: bytes) -> DiscordAttachment:
-    """A file as a person sends it: what it is, is told by its name."""
+    """Create an attachment; its content type is guessed from its name."""
     return DiscordAttachment(create_id(), name, data, guess_type(name)[0])
 
 
@@ -21,7 +21,7 @@ class DiscordFiles:
         self._activity_log = activity_log
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Answer `/attachments/{channel}/{file}/{name}`, as long as the file stands and the address is good."""
+        """Answer `/attachments/{channel}/{file}/{name}` until the URL expires."""
         self._activity_log.record_download(request.path)
         if int(request.query.get("ex", "0"), 16) <= time():
             return web.Response(status=404, text="This content is no longer available.")

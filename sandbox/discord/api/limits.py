@@ -1,7 +1,7 @@
-"""How often: the buckets of the rate limits, and the headers that tell of them.
+"""Rate limit buckets and their response headers.
 
-Discord: docs.discord.com/developers/topics/rate-limits. It publishes no numbers but the global one, and asks clients
-to read the headers; those here are what is commonly seen.
+Discord: docs.discord.com/developers/topics/rate-limits. It publishes only the global limit and asks clients to read
+the headers; the numbers here are commonly seen ones.
 """
 
 import math
@@ -16,7 +16,7 @@ from sandbox.rate_limit import RateLimitUsage
 Scope = Literal["user", "global", "shared"]
 
 GLOBAL_CALLS, GLOBAL_SECONDS = 50, 1.0
-#: Discord: the endpoints of interactions are outside of the global limit.
+#: Discord: the endpoints of interactions do not count in the global limit.
 GLOBALLY_UNLIMITED_ROUTES = (
     "POST /interactions/",
     "POST /webhooks/",
@@ -28,7 +28,7 @@ GLOBALLY_UNLIMITED_ROUTES = (
 
 @dataclass(frozen=True, slots=True)
 class BucketRate:
-    """At most `calls` in a window of `seconds` that begins with the first of them, for each channel."""
+    """At most `max_calls` per channel in a window of `seconds` from its first call."""
 
     max_calls: int
     seconds: float
@@ -53,7 +53,7 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitCheck:
-    """`retry_after` (seconds) is None for a call that may go on."""
+    """Result of a rate limit check; `retry_after` (seconds) is None if the call may go on."""
 
     headers: Mapping[str, str]
     retry_after: float | None = None
@@ -66,14 +66,14 @@ def rate_limit_headers(retry_after: float, scope: Scope) -> dict[str, str]:
 
 
 class DiscordRateLimits:
-    """Counts one bot's calls; windows pass `speed` times as fast."""
+    """Counts the bot's calls; windows pass `speed` times as fast."""
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
         self._windows: dict[tuple[str, str], _Window] = {}
 
     def acquire(self, route: str, channel: str) -> RateLimitCheck:
-        """Count a call in, or say after how long it may come again."""
+        """Count a call, or return the seconds after which it may be tried again."""
         now = time()
         if not route.startswith(GLOBALLY_UNLIMITED_ROUTES):
             everything = self._window("", "", now, GLOBAL_SECONDS)
@@ -96,7 +96,7 @@ class DiscordRateLimits:
         return self._refuse(window.ends_at - now, "user", headers) if full else RateLimitCheck(headers)
 
     def list_usage(self) -> list[RateLimitUsage]:
-        """What is left in each window that lasts, by route and channel; the one for all calls has no route."""
+        """Return the usage of each open window; the global one has no route in its name."""
         rates = {"": BucketRate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
         return [
             RateLimitUsage(

@@ -1,7 +1,7 @@
-"""What a message may say: from the body of a request to its content, or why it is refused.
+"""Validation of message bodies: text, embeds, components, files and mentions.
 
-Discord: docs.discord.com/developers/resources/message. Whether it counts characters as code points is not published;
-the sandbox does.
+Discord: docs.discord.com/developers/resources/message. Discord does not publish the unit of its length limits; the
+sandbox counts code points.
 """
 
 import re
@@ -25,10 +25,10 @@ _FILE_FIELD = re.compile(r"files\[(\d+)\]")
 
 
 def parse_content(body: RequestBody, form: Mapping[str, Any], current: DiscordContent | None = None) -> DiscordContent:
-    """The content that a request sends, or (`before`) edits a message to: what it does not name stays.
+    """Return the content of a request; an edit keeps the fields of `current` that it omits.
 
     Raises:
-        DiscordError: it is too much, not well formed, or nothing.
+        DiscordError: the content is too large, malformed or empty.
     """
     old = current or DiscordContent()
     content = DiscordContent(
@@ -97,7 +97,7 @@ def _parse_components(form: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _parse_attachments(
     body: RequestBody, form: Mapping[str, Any], current: Sequence[DiscordAttachment]
 ) -> list[DiscordAttachment]:
-    """The files that come along, after those of the message that the form names, or all if it names none."""
+    """Return the files that an edit keeps, followed by the uploaded ones."""
     about = form.get("attachments")
     described = {str(entry.get("id")): entry for entry in about or ()}
     kept = [file for file in current if about is None or file.id in described]
@@ -134,10 +134,10 @@ def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
 
 
 def parse_nonce(form: Mapping[str, Any]) -> str | int | None:
-    """The name that the sender gave to the message.
+    """Return the nonce of a message.
 
     Raises:
-        DiscordError: it is too long, or neither text nor number.
+        DiscordError: the nonce is too long, or neither text nor number.
     """
     nonce = form.get("nonce")
     if nonce is not None and (not isinstance(nonce, str | int) or len(str(nonce)) > MAX_NONCE_LENGTH):

@@ -1,4 +1,4 @@
-"""Messages over REST: posting, editing, deleting, reading, reactions, typing.
+"""REST routes of messages: post, edit, delete, read, react, type.
 
 Discord: docs.discord.com/developers/resources/message.
 """
@@ -27,10 +27,10 @@ from sandbox.discord.api.requests import (
 from sandbox.discord.state.guild import DEFAULT, REPLY, DiscordContent, DiscordMessage, GuildChannel
 from sandbox.discord.state.payloads import Json
 
-#: "A few minutes", in seconds, in which a nonce is known again.
+#: Discord: a nonce is checked for "a few minutes".
 NONCE_LIFETIME_SECONDS = 180.0
 MAX_HISTORY_MESSAGES = 100
-#: Flags that a bot may set: no previews, no notification, components alone.
+#: Flags that a bot may set: SUPPRESS_EMBEDS, SUPPRESS_NOTIFICATIONS, IS_COMPONENTS_V2.
 SETTABLE_FLAGS = 1 << 2 | 1 << 12 | 1 << 15
 
 
@@ -64,10 +64,13 @@ class MessageRoutes:
     def post_as_bot(
         self, request: ApiRequest, channel: GuildChannel, form: Mapping[str, Any], **details: Any
     ) -> DiscordMessage:
-        """Post as the bot what a form says; `details` are the fields of `DiscordMessage`.
+        """Post a form's content as the bot.
+
+        Args:
+            details: further fields of `DiscordMessage`.
 
         Raises:
-            DiscordError: the form does not hold, or something in it is not permitted.
+            DiscordError: the form is invalid, or the bot lacks a permission.
         """
         content = self.apply_permissions(parse_content(request.body, form), channel)
         if reference := form.get("message_reference"):
@@ -77,10 +80,12 @@ class MessageRoutes:
         return self._guild.post_message(channel, self._guild.bot, content, flags=flags, **details)
 
     def apply_permissions(self, content: DiscordContent, channel: GuildChannel) -> DiscordContent:
-        """The content, if the bot may send it; `@everyone` calls nobody, if it may not call everybody.
+        """Return the content as the bot may send it.
+
+        Without the permission to mention everyone, `@everyone` pings nobody.
 
         Raises:
-            DiscordError: 50013, it has files and the bot may send none.
+            DiscordError: 50013, the content has files and the bot may send none.
         """
         if not channel.is_in_guild:
             return content
@@ -137,7 +142,7 @@ class MessageRoutes:
         return ApiResponse(self._message_payload(self._api.get_message(request, channel)))
 
     def _list_messages(self, request: ApiRequest) -> ApiResponse:
-        """Newest first. Discord: `before`, `after` and `around` exclude each other."""
+        """Return messages, newest first; `before`, `after` and `around` exclude each other."""
         channel, query = self._api.get_channel(request), request.query
         limit = query.get("limit", "50")
         if not limit.isdecimal() or not 1 <= int(limit) <= MAX_HISTORY_MESSAGES:

@@ -1,4 +1,4 @@
-"""A request to the REST API: its body, JSON or multipart, and what is refused about it."""
+"""Requests and responses of the REST API, and its error codes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import BodyPartReader, web
 
-#: Of one request, in bytes. Discord: docs.discord.com/developers/reference, "Uploading Files".
+#: Discord: docs.discord.com/developers/reference, "Uploading Files".
 MAX_REQUEST_BYTES = 25 * 2**20
 
 # Discord: docs.discord.com/developers/topics/opcodes-and-status-codes, "JSON".
@@ -21,7 +21,7 @@ TOO_MANY_FOLLOW_UPS, INVALID_CHANNEL_TYPE = 40094, 50024
 
 
 class DiscordError(Exception):
-    """What Discord answers in place of a result."""
+    """Error response of the REST API."""
 
     def __init__(self, status: int, code: int, message: str, errors: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class DiscordError(Exception):
 
 
 def create_form_error(field: str, code: str, message: str) -> DiscordError:
-    """A form that does not hold: 50035, and which field (`a.b.0`) is wrong and why."""
+    """Create the error 50035 for a field (`a.b.0`) of a form."""
     errors: dict[str, Any] = {"_errors": [{"code": code, "message": message}]}
     for name in reversed(field.split(".")):
         errors = {name: errors}
@@ -55,10 +55,10 @@ class RequestBody:
 
     @property
     def form(self) -> dict[str, Any]:
-        """The body where it is to be an object.
+        """The body as an object.
 
         Raises:
-            DiscordError: 50109, if it is none.
+            DiscordError: 50109, the body is not an object.
         """
         if not isinstance(self.json, dict):
             raise DiscordError(400, INVALID_JSON, "The request body contains invalid JSON.")
@@ -67,7 +67,7 @@ class RequestBody:
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request as its route sees it: `ids` are the parts of its path, by their names in the route."""
+    """Request of a route; `path_ids` has the ids in its path by their names in the route."""
 
     path_ids: Mapping[str, str]
     query: Mapping[str, str]
@@ -80,7 +80,7 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """What is answered; no body, no JSON."""
+    """Response of a route; without a body it has no JSON."""
 
     body: Any = None
     status: int = 200
@@ -90,10 +90,10 @@ NO_CONTENT = ApiResponse(status=204)
 
 
 async def read_body(request: web.Request) -> RequestBody:
-    """Read the body.
+    """Read a JSON or multipart body.
 
     Raises:
-        DiscordError: it is too large, or no JSON.
+        DiscordError: the body is too large, or is not JSON.
     """
     if (request.content_length or 0) > MAX_REQUEST_BYTES:
         raise DiscordError(413, REQUEST_TOO_LARGE, "Request entity too large")

@@ -1,4 +1,4 @@
-"""Threads over REST: from a message, in a channel, and the posts of a forum.
+"""REST routes of threads: from a message, in a channel, and forum posts.
 
 Discord: docs.discord.com/developers/topics/threads.
 """
@@ -45,7 +45,7 @@ class ThreadRoutes:
         return self._create_response(thread)
 
     def _start_in_channel(self, request: ApiRequest) -> ApiResponse:
-        """A thread of no message, or a forum's post with its first message."""
+        """Start a thread without a message, or a forum post with its first message."""
         channel = self._api.get_channel(request, "create_public_threads")
         name, auto_archive = _parse_thread(request)
         guild = self._api.guild
@@ -63,7 +63,10 @@ class ThreadRoutes:
         return ApiResponse(self._api.payloads.channel(thread) | {"message": self._api.payloads.message(first)}, 201)
 
     def _update_thread(self, request: ApiRequest) -> ApiResponse:
-        """Archive a thread, or open it again. Discord: who may write in it may do so, unless it is locked."""
+        """Archive or reopen a thread.
+
+        Discord: anybody who may write in a thread may do so, unless it is locked.
+        """
         thread = self._api.get_channel(request, "send_messages_in_threads")
         if not thread.is_thread or thread.locked:
             raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
@@ -78,7 +81,7 @@ class ThreadRoutes:
 
 
 def _parse_thread(request: ApiRequest) -> tuple[str, int]:
-    """The name of a new thread, and after how many minutes it is archived."""
+    """Return the name of a new thread and its auto-archive time in minutes."""
     name, auto_archive = request.form.get("name"), request.form.get("auto_archive_duration") or 1440
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
         raise create_form_error("name", "BASE_TYPE_BAD_LENGTH", f"Must be between 1 and {MAX_NAME_LENGTH} in length.")

@@ -1,1 +1,1 @@
-"""Gateway of the local Discord, and the events on it."""
+"""Gateway of the local Discord, and its events."""

@@ -1,4 +1,4 @@
-"""What the gateway tells of what happens, and what of it a session may see.
+"""Gateway events of changes in the server, for each session that may see them.
 
 Discord: docs.discord.com/developers/events/gateway-events.
 """
@@ -20,7 +20,7 @@ from sandbox.discord.state.permissions import (
     MESSAGE_CONTENT,
 )
 
-#: Discord: so many sessions may be begun in a day.
+#: Discord: limit of new sessions in a day.
 MAX_SESSIONS_PER_DAY = 1000
 
 _MESSAGE_EVENTS = {"posted": "MESSAGE_CREATE", "updated": "MESSAGE_UPDATE"}
@@ -46,7 +46,7 @@ class DiscordEventDispatcher:
         return ApiResponse({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
 
     def dispatch_change(self, change: GuildChange) -> None:
-        """Tell of a change, if the bot is there to see it. Nobody is told of ephemeral messages."""
+        """Dispatch a change that the bot can see; ephemeral messages have no events."""
         message = change.message
         if message.ephemeral_to is not None or not self._is_visible(message.channel):
             return
@@ -66,7 +66,7 @@ class DiscordEventDispatcher:
             self._dispatch_reaction(name, change, place)
 
     def dispatch_bulk_delete(self, messages: Sequence[DiscordMessage]) -> None:
-        """Tell of messages of one channel that were deleted at once."""
+        """Dispatch one event for messages of one channel that were deleted together."""
         channel = messages[0].channel
         if self._is_visible(channel):
             about = {"ids": [message.id for message in messages], "channel_id": channel.id} | self._guild_fields(
@@ -86,7 +86,7 @@ class DiscordEventDispatcher:
         self._dispatch_to_guild("CHANNEL_CREATE", self._payloads.channel(channel))
 
     def dispatch_channel_delete(self, channel: GuildChannel) -> None:
-        """Tell of a channel or thread that is gone, if the bot was there to see it."""
+        """Dispatch the deletion of a channel or thread that the bot could see."""
         if not self._is_visible(channel):
             return
         about = self._payloads.channel(channel)
@@ -108,7 +108,7 @@ class DiscordEventDispatcher:
         return {} if channel.is_dm else {"guild_id": self._guild.id}
 
     def _message_payload(self, message: DiscordMessage, *, content: bool) -> Json:
-        """The message, with the membership of those in it, where there is one."""
+        """Return a message with the memberships of its author and the mentioned users."""
         about = self._payloads.message(message, content=content or self._api.is_readable(message))
         if message.channel.is_dm:
             return about

@@ -1,7 +1,7 @@
-"""The gateway: sockets, sessions, and the events that they are told, resumed where a socket broke off.
+"""Gateway: WebSocket connections, sessions and their events.
 
-Discord: docs.discord.com/developers/events/gateway. A session outlives its socket, unless the client closed that with
-1000 or 1001; whoever resumes it is told what it has missed.
+Discord: docs.discord.com/developers/events/gateway. A session outlives its connection unless the client closed that
+with 1000 or 1001; a client that resumes it receives the missed events.
 """
 
 import asyncio
@@ -29,27 +29,26 @@ from sandbox.discord.state.permissions import (
     combine_bits,
 )
 
-# What the client sends is in `Gateway._hear`; this is what it is sent.
+# Opcodes that Discord sends; `_handle_opcode` has those that a client sends.
 DISPATCH, RECONNECT, INVALID_SESSION, HELLO, ACK = 0, 7, 9, 10, 11
 UNKNOWN_OPCODE, DECODE_ERROR, NOT_AUTHENTICATED, BAD_TOKEN, ALREADY_AUTHENTICATED = 4001, 4002, 4003, 4004, 4005
 BAD_SEQUENCE, TOO_FAST, INVALID_SHARD, INVALID_INTENTS, DISALLOWED_INTENTS = 4007, 4008, 4010, 4013, 4014
 
-#: In seconds.
 HEARTBEAT_SECONDS = 41.25
-#: What a client may send: in bytes, and in events for so many seconds.
+#: Limits of a client: bytes of a frame, and frames in a window.
 MAX_FRAME_BYTES = 4096
 MAX_FRAMES, FRAME_WINDOW_SECONDS = 120, 60.0
 ALL_INTENTS = (1 << 26) - 1
-#: "A few minutes" after its socket a session can be resumed no more; real seconds at any speed.
+#: Discord: a session can be resumed for "a few minutes"; real seconds at any speed.
 SESSION_LIFETIME_SECONDS = 180.0
-#: From the request to connect anew until the socket is closed.
+#: Delay between the request to reconnect and the close of the connection.
 RECONNECT_CLOSE_SECONDS = 10.0
-#: How long a client that does not answer may hold up the closing of its socket.
+#: Time for a client to answer a close frame.
 CLOSE_TIMEOUT_SECONDS = 1.0
 
 
 class GatewayCloseError(Exception):
-    """The socket is to be closed, with this code."""
+    """Reason to close a connection with this code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -58,19 +57,17 @@ class GatewayCloseError(Exception):
 
 @dataclass(eq=False, slots=True)
 class GatewaySession:
-    """What one client has begun with IDENTIFY.
+    """Session that a client started with IDENTIFY.
 
     Attributes:
-        intents: the bits that it asked for.
-        shard: which of how many; events of direct messages go to the first.
-        properties: what the client says of itself.
-        events: all that it is told, in order.
-        resumes: how often it was resumed.
-        heartbeats: how many came.
-        lost_at: since when it has no socket, on the monotonic clock, in seconds; None while it has one.
-        close_code: with which the client has closed its last socket; None if it has not.
-        status: what the client shows of itself: `online`, `invisible`, ...
-        begun_at: when it was, on the monotonic clock, in seconds.
+        intents: the requested intent bits.
+        shard: shard number and shard count; the first shard receives events of direct messages.
+        properties: the client's connection properties.
+        events: all events of the session, in order.
+        disconnected_at: monotonic time in seconds since which it has no connection; None while it has one.
+        close_code: the code of the client's last close frame, if any.
+        status: the client's presence: `online`, `invisible`, ...
+        started_at: monotonic time in seconds.
     """
 
     id: str
@@ -92,13 +89,13 @@ class GatewaySession:
 
 @dataclass(eq=False, slots=True)
 class GatewayConnection:
-    """One socket.
+    """One WebSocket.
 
     Attributes:
-        frames: what is to go out, and not before when (monotonic seconds).
-        heard: when frames came, in the last minute.
-        frozen: nothing goes out any more.
-        ours: it is the sandbox that closes it.
+        outgoing_frames: frames to send, each with its earliest monotonic time in seconds.
+        frame_times: arrival times of the frames in the last minute.
+        is_frozen: nothing is sent or read any more.
+        is_closed_by_sandbox: the sandbox closes the connection, not the client.
     """
 
     ws: web.WebSocketResponse
@@ -112,8 +109,13 @@ class GatewayConnection:
 
 
 class LocalGateway:
-    """`url` is its address, once it is known; `sessions` has all that were ever begun; `shards` is how many it
-    recommends, `at_once` how many of them may begin a session at once.
+    """WebSocket server for gateway sessions.
+
+    Attributes:
+        url: the address, once known.
+        sessions: all sessions ever started.
+        shards: the recommended number of shards.
+        max_concurrency: the number of sessions that may start at once.
     """
 
     def __init__(
@@ -147,22 +149,25 @@ class LocalGateway:
 
     @property
     def is_online(self) -> bool:
-        """Whether people see the bot there: as long as a session of it may come back that is not invisible."""
+        """Whether users see the bot as online: some session can be resumed and is visible."""
         return any(
             not one.is_expired and one.status not in ("invisible", "offline") for one in self._resumable.values()
         )
 
     @property
     def connection_count(self) -> int:
-        """How many sessions have a live socket."""
+        """Number of sessions with an open connection."""
         return sum(session.disconnected_at is None for session in self.sessions)
 
-    # The way out
+    # Outgoing
 
     def dispatch(
         self, name: str, intent: int, data: Callable[[GatewaySession], Json], *, guild_id: str | None = None
     ) -> list[GatewaySession]:
-        """Tell all sessions that asked for it (0: all) of an event; those without a socket are told once resumed."""
+        """Send an event to all sessions with an intent (0: all), and return them.
+
+        A session without a connection receives the event when it is resumed.
+        """
         told = []
         for session in self._resumable.values():
             number, of = session.shard
@@ -189,7 +194,7 @@ class LocalGateway:
         connection.outgoing_frames.put_nowait((monotonic() + self._faults.latency, frame))
 
     async def _send_frames(self, connection: GatewayConnection) -> None:
-        """Send frames one after the other; what is compressed is one stream."""
+        """Send frames in order; the compressed ones share one zlib stream."""
         while True:
             due, frame = await connection.outgoing_frames.get()
             await asyncio.sleep(max(0.0, due - monotonic()))
@@ -203,10 +208,10 @@ class LocalGateway:
                     data = connection.compressor.compress(text.encode())
                     await connection.ws.send_bytes(data + connection.compressor.flush(zlib.Z_SYNC_FLUSH))
 
-    # The way in
+    # Incoming
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One WebSocket, from its handshake to its end. Asked for `zstd-stream`, it answers in plain text."""
+        """Serve one WebSocket; a client that requests `zstd-stream` receives plain text."""
         if self._faults.take_handshake_refusal():
             return web.Response(status=503)
         ws = web.WebSocketResponse(timeout=CLOSE_TIMEOUT_SECONDS)
@@ -236,10 +241,10 @@ class LocalGateway:
         return ws
 
     def _receive_frame(self, connection: GatewayConnection, data: str | bytes) -> None:
-        """Take a frame.
+        """Check and handle one frame.
 
         Raises:
-            Hangup: that is not how one speaks to Discord.
+            GatewayCloseError: the frame breaks the gateway's protocol.
         """
         now = monotonic()
         connection.frame_times.append(now)
@@ -257,7 +262,7 @@ class LocalGateway:
         self._handle_opcode(connection, op, about)
 
     def _handle_opcode(self, connection: GatewayConnection, op: Any, about: Any) -> None:
-        """Do what the client asks; voice (4) is heard, and nothing comes of it."""
+        """Handle one opcode; voice state updates (4) have no effect."""
         match op, about:
             case 1, _:
                 self._heartbeat(connection)
@@ -346,17 +351,17 @@ class LocalGateway:
             self._send_event(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": about.get("nonce")})
 
     def _detach(self, connection: GatewayConnection) -> None:
-        """A socket has died; its session lives on without it."""
+        """Remove a closed connection; its session can be resumed."""
         if connection in self._connections:
             self._connections.remove(connection)
             if connection.session is not None:
                 connection.session.disconnected_at = monotonic()
             self._activity_log.notify()
 
-    # What may happen to sockets
+    # Connection faults
 
     def drop_connections(self) -> None:
-        """Cut every connection, without a word."""
+        """Close every connection without a close frame."""
         for connection in list(self._connections):
             connection.is_closed_by_sandbox = True
             if connection.request.transport is not None:
@@ -364,8 +369,9 @@ class LocalGateway:
             self._detach(connection)
 
     def freeze_connections(self, session: GatewaySession | None = None) -> None:
-        """Let the line of every connection, or of one session, go dead: open, but nothing comes any more,
-        acknowledgements neither.
+        """Keep every connection, or that of one session, open without sending anything.
+
+        Heartbeats are not acknowledged either.
         """
         for connection in self._connections:
             if session not in (None, connection.session):
@@ -375,13 +381,13 @@ class LocalGateway:
                 connection.session.disconnected_at = monotonic()
 
     def request_reconnect(self) -> None:
-        """Ask every client to connect anew, and close its socket some seconds later."""
+        """Ask every client to reconnect (op 7), and close its connection after some seconds."""
         for connection in self._connections:
             self._queue_frame(connection, RECONNECT)
             self._start_task(self._close_later(connection))
 
     def invalidate_sessions(self, *, resumable: bool) -> None:
-        """Tell every client that its session is invalid; unless it is `resumable`, it is gone."""
+        """Report every session as invalid (op 9); unless `resumable`, it ends."""
         for connection in self._connections:
             self._queue_frame(connection, INVALID_SESSION, resumable)
             if connection.session is not None and not resumable:

@@ -1,4 +1,4 @@
-"""The application commands that the app has registered.
+"""Registered application commands.
 
 Discord: docs.discord.com/developers/interactions/application-commands.
 """
@@ -14,7 +14,7 @@ from sandbox.discord.state.payloads import Json
 from sandbox.discord.state.snowflakes import create_id
 
 SLASH, USER, MESSAGE = 1, 2, 3
-#: Of each type, for an app; and what a slash command may have.
+#: Discord: limits of commands by type, and of the options and choices of a slash command.
 MAX_COMMANDS = {SLASH: 100, USER: 15, MESSAGE: 15}
 MAX_OPTIONS, MAX_CHOICES = 25, 25
 
@@ -22,7 +22,7 @@ _NAME_PATTERN = re.compile(r"[-_'\w]{1,32}")
 
 
 class CommandRegistry:
-    """`registered` are those that there are, everywhere (None) or in one server."""
+    """Application commands; `registered` has them by server id (None: global)."""
 
     def __init__(self, api: DiscordRestApi) -> None:
         self._api = api
@@ -62,23 +62,23 @@ class CommandRegistry:
         for type_, most in MAX_COMMANDS.items():
             if sum(kind == type_ for kind, _ in registered) > most:
                 raise create_form_error(
-                    "_errors", "APPLICATION_COMMAND_TOO_MANY", f"There are at most {most} of type {type_}."
+                    "_errors", "APPLICATION_COMMAND_TOO_MANY", f"At most {most} commands of type {type_}."
                 )
         self.registered[place] = list(registered.values())
         return ApiResponse(self.registered[place])
 
     def _list_commands(self, request: ApiRequest) -> ApiResponse:
-        """Discord: in all languages, if that is asked for."""
+        """Return the commands, with all localizations if the request asks for them."""
         self._api.check_guild(request)
         registered = self.registered.get(request.path_ids.get("guild"), [])
         is_whole = request.query.get("with_localizations") in ("1", "true", "True")
         return ApiResponse(registered if is_whole else [_remove_localizations(command) for command in registered])
 
     def find_command(self, type_: int, name: str, channel: GuildChannel) -> Json:
-        """The command as it can be used there.
+        """Return a command that is available in a channel.
 
         Raises:
-            ValueError: it is not registered, or not for such a place.
+            ValueError: the command is not registered, or is not available in the channel.
         """
         everywhere, here = self.registered.get(None, []), self.registered.get(self._guild.id, [])
         usable = [*here, *everywhere] if channel.is_in_guild else everywhere
@@ -101,10 +101,13 @@ def _remove_localizations(about: Any) -> Any:
 
 
 def create_command_data(command: Json, options: Mapping[str, Any], *, focused: str = "") -> Json:
-    """What the bot is told of a slash command: its options as a person gave them, one of them perhaps `focused` yet.
+    """Return the interaction data of a slash command with its options.
+
+    Args:
+        focused: the option that the user is typing, for autocompletion.
 
     Raises:
-        ValueError: it has no such option, lacks one that it needs, or one has a value that cannot be chosen.
+        ValueError: an option is unknown or missing, or its value is not a choice.
     """
     data: Json = {"id": command["id"], "name": command["name"], "type": SLASH}
     known = {option["name"]: option for option in command.get("options", ())}
@@ -147,12 +150,14 @@ def _check_command(number: int, type_: int, command: Mapping[str, Any]) -> None:
         choices = option.get("choices") or []
         if len(choices) > MAX_CHOICES or (choices and option.get("autocomplete")):
             raise create_form_error(
-                f"{number}.options.{place}.choices", "BASE_TYPE_MAX_LENGTH", "25 at most, and none to complete"
+                f"{number}.options.{place}.choices",
+                "BASE_TYPE_MAX_LENGTH",
+                "Must be 25 or fewer, and none with autocomplete",
             )
 
 
 def _check_names(field: str, about: Mapping[str, Any]) -> None:
-    """What a command or an option is called and does, in each language."""
+    """Check the name and description of a command or option in each language."""
     _check_name(f"{field}.name", str(about.get("name")))
     _check_description(f"{field}.description", about.get("description") or "")
     for language, name in (about.get("name_localizations") or {}).items():

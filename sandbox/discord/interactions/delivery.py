@@ -1,7 +1,7 @@
-"""Commands and buttons: interactions given, acknowledged and answered.
+"""Interactions of commands and buttons: delivery, acknowledgement and responses.
 
-Discord: docs.discord.com/developers/interactions/receiving-and-responding. An interaction is told once, or not at all;
-it must be answered within 3 seconds, and then its token is good for a quarter of an hour.
+Discord: docs.discord.com/developers/interactions/receiving-and-responding. An interaction is delivered at most
+once; the bot must acknowledge it within 3 seconds, and its token then works for 15 minutes.
 """
 
 import asyncio
@@ -48,23 +48,23 @@ ACK_TIMEOUT_SECONDS = 3.0
 TOKEN_LIFETIME_SECONDS = 15 * 60.0
 COMMAND, COMPONENT, AUTOCOMPLETE = 2, 3, 4
 MESSAGE_RESPONSE, DEFERRED_MESSAGE, DEFERRED_UPDATE, MESSAGE_UPDATE, AUTOCOMPLETE_RESULT = 4, 5, 6, 7, 8
-#: Where somebody uses the app that only he has installed.
+#: Discord: limit where only the user has installed the app.
 MAX_USER_INSTALL_FOLLOW_UPS = 5
 MAX_CHOICES = 25
-#: Who tells the person that nobody has answered.
+#: Author of the message about a missing acknowledgement.
 DISCORD_USER = DiscordUser("0", "discord", "Discord")
 
 
 @dataclass(eq=False, slots=True)
 class DiscordInteraction:
-    """What somebody has asked of the bot.
+    """A user's interaction with the bot.
 
     Attributes:
-        seen: what he was shown for it; `original` is the first of it.
-        pressed: the message with the button.
-        target: the message in whose menu a command was chosen.
-        follow_ups: how many came.
-        choices: what he may choose from, when he asked how to complete what he types.
+        responses: the messages that the user sees for it.
+        original_response: the first response.
+        component_message: the message whose button was clicked.
+        target_message: the message whose menu the command was chosen from.
+        choices: the choices for autocompletion.
     """
 
     id: str
@@ -83,6 +83,8 @@ class DiscordInteraction:
 
 
 class DiscordInteractions:
+    """Delivers interactions, and handles the bot's responses to them."""
+
     def __init__(
         self,
         api: DiscordRestApi,
@@ -105,15 +107,15 @@ class DiscordInteractions:
         api.add_route(f"PATCH {answer}", self._edit_response)
         api.add_route(f"DELETE {answer}", self._delete_response)
 
-    # What people do
+    # Actions of users
 
     async def run_command(
         self, user: DiscordUser, channel: GuildChannel, name: str, options: Mapping[str, Any]
     ) -> list[DiscordMessage]:
-        """Give a slash command, and return what the person sees; the list grows with what comes later.
+        """Run a slash command; later responses are appended to the returned list.
 
         Raises:
-            ValueError: there is no such command, or it cannot be given like this.
+            ValueError: the command is not available, or its options are invalid.
         """
         data = create_command_data(self._commands.find_command(SLASH, name, channel), options)
         return await self._deliver(DiscordInteraction(create_id(), COMMAND, user, channel), data)
@@ -121,10 +123,10 @@ class DiscordInteractions:
     async def autocomplete(
         self, user: DiscordUser, channel: GuildChannel, name: str, option: str, typed: str
     ) -> list[str]:
-        """Begin to type an option, and return what there is to choose from; nothing, if nobody says in time.
+        """Return the bot's choices for an option; empty if the bot does not answer in time.
 
         Raises:
-            ValueError: there is no such command or option, or it is not to be completed.
+            ValueError: the command or option does not exist, or has no autocompletion.
         """
         command = self._commands.find_command(SLASH, name, channel)
         if not any(one["name"] == option and one.get("autocomplete") for one in command.get("options", ())):
@@ -134,10 +136,10 @@ class DiscordInteractions:
         return [choice["name"] for choice in interaction.choices]
 
     async def run_message_command(self, user: DiscordUser, message: DiscordMessage, name: str) -> list[DiscordMessage]:
-        """Choose a command in the menu of a message, and return what the person sees; the list grows.
+        """Run a message's menu command; later responses are appended to the returned list.
 
         Raises:
-            ValueError: there is no such command.
+            ValueError: the command is not available.
         """
         command = self._commands.find_command(MESSAGE, name, message.channel)
         told = self._api.payloads.message(message)
@@ -146,10 +148,10 @@ class DiscordInteractions:
         return await self._deliver(interaction, data | {"resolved": {"messages": {message.id: told}}})
 
     async def click_button(self, user: DiscordUser, message: DiscordMessage, custom_id: str) -> list[DiscordMessage]:
-        """Press a button of a message, and return what the person sees for it, beside the message itself.
+        """Click a button of a message, and return the responses beside the message itself.
 
         Raises:
-            ValueError: the message has no such button.
+            ValueError: the message has no such button, or it is disabled.
         """
         buttons = iterate_components(message.content.components)
         button = next((button for button in buttons if button.get("custom_id") == custom_id), None)
@@ -168,7 +170,7 @@ class DiscordInteractions:
         return interaction.responses
 
     async def _wait_for_acknowledgement(self, interaction: DiscordInteraction, data: Json) -> bool:
-        """Tell the bot, and wait for its first answer, as long as Discord does."""
+        """Dispatch an interaction; False if the bot does not acknowledge it in time."""
         self._by_token[interaction.token] = interaction
         if self._dispatch(
             self._create_payload(interaction, data), self._guild.id if interaction.channel.is_in_guild else None
@@ -210,7 +212,7 @@ class DiscordInteractions:
             "member": payloads.member(user) | {"permissions": payloads.user_permissions(user)},
         }
 
-    # The first answer
+    # Acknowledgement
 
     def _handle_callback(self, request: ApiRequest) -> ApiResponse:
         interaction = self._by_token.get(request.path_ids["token"])
@@ -268,7 +270,7 @@ class DiscordInteractions:
             return {"interaction": about}
         return {"interaction": about, "resource": {"type": type_, "message": self._message_payload(message)}}
 
-    # What follows
+    # Responses
 
     def _get_interaction(self, request: ApiRequest) -> DiscordInteraction:
         interaction = self._by_token.get(request.path_ids["token"])
@@ -279,8 +281,9 @@ class DiscordInteractions:
         return interaction
 
     def _create_follow_up(self, request: ApiRequest) -> ApiResponse:
-        """Discord: the first one after a deferral takes its place; where the app is only there because a person has
-        installed it for himself, there are at most five.
+        """Create a follow-up message.
+
+        Discord: the first one after a deferral replaces it. Five are allowed where only the user has installed the app.
         """
         interaction = self._get_interaction(request)
         original = interaction.original_response

@@ -1,4 +1,4 @@
-"""What happened in the sandbox, in the order it did: calls, events and changes, for whoever watches."""
+"""Log of REST calls, gateway events and changes, with subscriptions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ class DiscordCallRecord:
     """One call of the REST API.
 
     Attributes:
-        route: method and path as Discord documents them (`POST /channels/{channel}/messages`); what is no route
-            of the sandbox's is named as it came.
-        path: as it came, without query.
-        body: the JSON of it; of a multipart body, `payload_json`.
-        files: the names of the files that came along.
-        at: when it came, on the monotonic clock, in seconds.
-        status: the HTTP status that was answered; 0 as long as none was, and for a reply that was lost.
-        code: what Discord put into `code`; None for a call that succeeded.
-        rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) refused it.
-        reply: the JSON that was answered, or would have been.
-        budget: what was left, of how many, in its bucket.
+        route: method and path as Discord documents them (`POST /channels/{channel}/messages`), or as requested for an
+            unknown route.
+        path: the path without its query.
+        body: the JSON body; of a multipart body, `payload_json`.
+        files: the names of the uploaded files.
+        received_at: monotonic time in seconds.
+        status: the HTTP status; 0 before the response, and for a lost response.
+        code: Discord's error code; None for a call that succeeded.
+        rate_limited: whether a rate limit (or `DiscordFaults.rate_limit`) refused the call.
+        response: the JSON response, also if it was lost.
+        remaining: the remaining calls in its bucket, and the bucket's limit.
     """
 
     route: str
@@ -43,11 +43,11 @@ class DiscordCallRecord:
 
 @dataclass(eq=False, slots=True)
 class DiscordEventRecord:
-    """One event, as one session is told it.
+    """One event of one session.
 
     Attributes:
-        sequence: counts within the session.
-        at, sent_at: when it came about, and when it last went out to the client, on the monotonic clock, in seconds.
+        sequence: the number within the session.
+        created_at, sent_at: monotonic times in seconds; `sent_at` is the last time it was sent.
     """
 
     session_id: str
@@ -59,7 +59,7 @@ class DiscordEventRecord:
 
 
 class DiscordActivityLog(watch.ChangeFeed[GuildChange]):
-    """Keeps what happened, and wakes whoever waits for something to happen."""
+    """Records calls, events and downloads, and publishes changes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a message is made of besides its text and its files, as JSON."""
+"""JSON of components, stickers and polls in messages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 def create_extra_fields(content: DiscordContent) -> Json:
-    """What a message has that is neither text nor a file."""
+    """Return the fields of stickers and polls."""
     about: Json = {}
     if content.stickers:
         names = enumerate(content.stickers, 1)
@@ -32,7 +32,7 @@ def create_extra_fields(content: DiscordContent) -> Json:
 
 
 def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Components with an id each, as Discord gives them where the app gave none."""
+    """Return components with an id each; Discord adds the missing ones."""
     numbers = count(1)
 
     def one(component: Mapping[str, Any]) -> Json:
@@ -45,7 +45,7 @@ def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
 
 
 def iterate_components(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The components, and all within them."""
+    """Yield components and their nested components."""
     for component in components:
         yield component
         yield from iterate_components(component.get("components", ()))

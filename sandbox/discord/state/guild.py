@@ -1,4 +1,7 @@
-"""A Discord server: its people, its channels and what was said there. Knows nothing of HTTP or sockets."""
+"""State of a Discord server: users, channels and messages.
+
+The module knows nothing of HTTP or WebSockets.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,19 +31,18 @@ class DiscordUser:
 
 @dataclass(eq=False, slots=True)
 class GuildChannel:
-    """A place to talk: a text channel, a forum, a thread (or post) of one of these, or direct messages: with the bot,
-    or in a group of people, in which no bot can be.
+    """A text channel, a forum, a thread (or forum post), a DM or a group DM.
 
     Attributes:
-        members: the ids of those who may be there; None for everybody.
-        abroad: the id of another server that it belongs to, one in which the bot is not.
-        parent: of a thread, where it belongs.
-        user: of direct messages, the person.
-        owner: of a thread, who began it.
-        participants: of a thread, who has joined it.
-        category: the id of the one that it is in.
-        is_private: of a thread, whether only who was added to it sees it.
-        archived, locked: of a thread; a message opens an archived one again, unless it is locked.
+        members: the ids of the users who can see it; None for everybody.
+        foreign_guild_id: the id of its server, if that is one without the bot.
+        parent: the channel of a thread.
+        dm_user: the user of a DM with the bot.
+        owner_id: the user who started a thread.
+        participants: the ids of the users who joined a thread.
+        category_id: the id of its category.
+        is_private: whether only its participants see a thread.
+        archived, locked: states of a thread; a message reopens an archived one unless it is locked.
     """
 
     id: str
@@ -69,17 +71,17 @@ class GuildChannel:
 
     @property
     def is_in_guild(self) -> bool:
-        """Whether it belongs to the server."""
+        """True for a channel or thread of the sandbox's server."""
         return self.kind in ("text", "forum", "thread") and self.foreign_guild_id is None
 
     @property
     def has_bot_access(self) -> bool:
-        """Whether the bot can be there. Elsewhere it is used by people who have installed it for themselves."""
+        """True where the bot can be; elsewhere users use it as their installed app."""
         return self.kind != "group" and self.foreign_guild_id is None
 
     @property
     def interaction_context(self) -> int:
-        """Discord: where an interaction comes from: a server, direct messages with the bot, any others."""
+        """Discord's context of an interaction: 0 server, 1 DM with the bot, 2 other DMs."""
         return {"dm": 1, "group": 2}.get(self.kind, 0)
 
     def is_visible_to(self, user_id: str) -> bool:
@@ -99,7 +101,7 @@ class DiscordAttachment:
 
 @dataclass(frozen=True, slots=True)
 class DiscordMessageVersion:
-    """One text that a message had: what people saw, whom it pings, and since when (monotonic seconds)."""
+    """One text of a message: text with names, pinged ids, monotonic time in seconds."""
 
     text: str
     pings: frozenset[str]
@@ -108,10 +110,12 @@ class DiscordMessageVersion:
 
 @dataclass(frozen=True, slots=True)
 class DiscordContent:
-    """What a message says, as it was sent.
+    """Content of a message, as sent.
 
-    `allowed_mentions` is None where it was not sent: then all that the text mentions is called. `stickers` are names;
-    `poll` is a question and its answers.
+    Attributes:
+        allowed_mentions: None if omitted: all mentions ping.
+        stickers: names of stickers.
+        poll: a question and its answers.
     """
 
     text: str = ""
@@ -125,7 +129,11 @@ class DiscordContent:
 
 @dataclass(frozen=True, slots=True)
 class MessageOrigin:
-    """The interaction that a message answers; `target` is the message in whose menu a command was chosen."""
+    """The interaction that a message responds to.
+
+    Attributes:
+        target_message: the message whose menu the command was chosen from.
+    """
 
     interaction_id: str
     type: int
@@ -135,18 +143,18 @@ class MessageOrigin:
 
 @dataclass(eq=False, slots=True)
 class DiscordMessage:
-    """One message, as it stands now.
+    """One message.
 
     Attributes:
-        content: what was sent last.
-        mentioned: whom it calls as it stands now.
-        versions: each text that it had, oldest first.
-        reply_to: the message that it is a reply to.
-        forwards: the message that it passes on.
-        ephemeral_to: the one person who sees it; None for a message that all see.
-        reactions: the people behind each emoji.
-        thread: the thread that was begun from it.
-        webhook: the id of the webhook that wrote it.
+        content: the content as last sent.
+        mentions: the users and roles that the current text pings.
+        versions: each text of the message, oldest first.
+        reply_to: the message that it replies to.
+        forwarded_message: the message that it forwards.
+        ephemeral_to: the only user who sees it; None if everybody does.
+        reactions: user ids by emoji.
+        thread: the thread that was started from it.
+        webhook_id: the webhook that posted it.
     """
 
     id: str
@@ -172,18 +180,18 @@ class DiscordMessage:
 
     @property
     def text(self) -> str:
-        """What people see of its text: mentions by name."""
+        """The current text, with names in place of ids."""
         return self.versions[-1].text
 
     @property
     def buttons(self) -> dict[str, str]:
-        """What is on its buttons, and their custom ids."""
+        """Custom ids of the buttons by label."""
         components = [part for row in self.content.components for part in (row, *row.get("components", ()))]
         return {part["label"]: part["custom_id"] for part in components if part.get("label") and "custom_id" in part}
 
     @property
     def pings(self) -> frozenset[str]:
-        """Whom this message calls, or called in any text that it had: ids of users and roles, `everyone`, `here`."""
+        """Ids of users and roles, `everyone` and `here` that any version of the text pings."""
         return frozenset[str]().union(*(version.pings for version in self.versions))
 
     @property
@@ -192,13 +200,13 @@ class DiscordMessage:
 
     @property
     def loading(self) -> bool:
-        """Whether it is still the "... is thinking" of a deferred answer."""
+        """True while it shows "... is thinking" for a deferred response."""
         return bool(self.flags & LOADING)
 
 
 @dataclass(frozen=True, slots=True)
 class GuildChange:
-    """Something that people would see happen; `user` and `reaction` tell who reacted and how."""
+    """A visible change; a reaction has a `user_id` and an `emoji`."""
 
     kind: ChangeKind
     message: DiscordMessage
@@ -207,27 +215,27 @@ class GuildChange:
 
 
 class Guild:
-    """The state. Each change of it is told to `on_change`, each new thread to `on_thread`."""
+    """State of a server; calls `on_change` for each change and `on_thread` for new threads."""
 
     def __init__(self, on_change: Callable[[GuildChange], None], on_thread: Callable[[GuildChannel], None]) -> None:
         self._on_change = on_change
         self._on_thread = on_thread
         self.id = create_id()
         self.bot = DiscordUser(create_id(), "parley", "Parley", is_bot=True)
-        #: Discord: a bot comes with a role of its own, of the same name.
+        #: Discord: a bot has a role of its own with the bot's name.
         self.bot_role_id = create_id()
-        #: Discord: a role of the same id as the server is `@everyone`.
+        #: Discord: the role with the server's id is `@everyone`.
         self.users: dict[str, DiscordUser] = {self.bot.id: self.bot}
         self.roles = Roles(create_id)
         self.channels: dict[str, GuildChannel] = {}
         self.owner: DiscordUser | None = None
-        #: The server's language; and by id, that of people who have another one, and what people may not do there.
+        #: The server's language; languages and denied permissions of users, by user id.
         self.locale = "en-US"
         self.locales: dict[str, str] = {}
         self.denied_permissions: dict[str, set[str]] = {}
         self._messages: dict[str, dict[str, DiscordMessage]] = {}
 
-    # People and places
+    # Users and channels
 
     def add_user(self, name: str, display_name: str, *, is_bot: bool = False) -> DiscordUser:
         if any(user.name == name for user in self.users.values()):
@@ -243,17 +251,17 @@ class Guild:
         return self._add(GuildChannel(create_id(), name, kind, members=None if members is None else set(members)))
 
     def add_group_dm(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
-        """Direct messages of several people."""
+        """Add direct messages of several users."""
         return self._add(GuildChannel(create_id(), name, "group", members={user.id for user in users}))
 
     def add_foreign_channel(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
-        """A channel of another server, in which these people are and the bot is not."""
+        """Add a channel of another server with these users, without the bot."""
         return self._add(
             GuildChannel(create_id(), name, "text", members={user.id for user in users}, foreign_guild_id=create_id())
         )
 
     def open_dm(self, user: DiscordUser) -> GuildChannel:
-        """The direct messages between `user` and the bot; the same ones each time."""
+        """Return the direct messages of a user with the bot; each user has one channel."""
         found = next((channel for channel in self.channels.values() if channel.dm_user == user), None)
         return found or self._add(
             GuildChannel(create_id(), user.name, "dm", members={user.id, self.bot.id}, dm_user=user),
@@ -269,8 +277,11 @@ class Guild:
         guest_ids: Sequence[str] = (),
         auto_archive_minutes: int = 1440,
     ) -> GuildChannel:
-        """Begin a thread, of a message (then it has the message's id) or of the channel itself: with `guests`, one that
-        nobody else sees.
+        """Start a thread in a channel.
+
+        Args:
+            first_message: the message that the thread starts from; the thread gets its id.
+            guest_ids: further participants of a private thread; without any, the thread is public.
         """
         thread = GuildChannel(
             first_message.id if first_message else create_id(),
@@ -294,11 +305,11 @@ class Guild:
         return thread
 
     def list_active_threads(self) -> list[GuildChannel]:
-        """All threads that are not archived."""
+        """Return all threads that are not archived."""
         return [channel for channel in self.channels.values() if channel.is_thread and not channel.archived]
 
     def remove_channel(self, channel: GuildChannel) -> None:
-        """Delete a channel with all that is in it; a channel's threads go with it."""
+        """Delete a channel with its messages and threads."""
         for gone in [channel, *(thread for thread in self.channels.values() if thread.parent is channel)]:
             del self.channels[gone.id]
             for message in self._messages[gone.id].values():
@@ -314,28 +325,29 @@ class Guild:
         self._messages[channel.id] = {}
         return channel
 
-    # What was said
+    # Messages
 
     def find_message(self, channel: GuildChannel, message_id: str) -> DiscordMessage | None:
-        """The message as anyone may find it: neither a deleted nor an ephemeral one."""
+        """Return a message unless it is deleted or ephemeral."""
         message = self._messages[channel.id].get(message_id)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
     def list_messages(self, channel: GuildChannel) -> list[DiscordMessage]:
-        """All that was ever posted there, oldest first."""
+        """Return all messages of a channel, deleted ones too, oldest first."""
         return list(self._messages[channel.id].values())
 
     def latest_messages(self, number: int) -> list[DiscordMessage]:
-        """The newest messages of the whole server, oldest first."""
+        """Return the newest messages of the whole server, oldest first."""
         everything = (message for messages in self._messages.values() for message in messages.values())
         return sorted(everything, key=lambda message: int(message.id))[-number:]
 
     def post_message(
         self, channel: GuildChannel, author: DiscordUser, content: DiscordContent, **details: Any
     ) -> DiscordMessage:
-        """Post a message; `details` are the fields of `DiscordMessage`.
+        """Post a message.
 
-        The first message of a forum's post has the post's id: give it as `id`.
+        Args:
+            details: further fields of `DiscordMessage`; the first message of a forum post has the post's id as `id`.
         """
         details.setdefault("id", create_id())
         mentioned = self._parse_mentions(content, details.get("reply_to"), details.get("type", DEFAULT))
@@ -355,7 +367,7 @@ class Guild:
         return message
 
     def update_message(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
-        """Replace what it says; `edited`: whether people see "(edited)" beside it."""
+        """Replace the content; `edited` tells whether users see "(edited)"."""
         message.content = content
         message.mentions = self._parse_mentions(content, message.reply_to, message.type)
         message.versions.append(self._create_version(content, message.mentions))
@@ -378,7 +390,7 @@ class Guild:
             self._on_change(GuildChange("reaction_added", message, user.id, emoji))
 
     def remove_reaction(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> bool:
-        """Take a reaction back; False if there was none."""
+        """Remove a reaction; False if it does not exist."""
         users = message.reactions.get(emoji, [])
         if user.id not in users:
             return False

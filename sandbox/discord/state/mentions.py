@@ -1,8 +1,8 @@
-"""Whom a text mentions, whom of them it may call, and how people see it.
+"""Mentions in a text: parsing, `allowed_mentions`, and display with names.
 
-Discord: docs.discord.com/developers/resources/message, "Allowed Mentions Object". Without one, a text calls all that
-it mentions, and so does an edit, whatever the post had said; a reply calls who is replied to. With one, only what it
-lists is called. Whether code hides a mention from Discord is not published: here it does not.
+Discord: docs.discord.com/developers/resources/message, "Allowed Mentions Object". Without that object all mentions
+ping, also in an edit, and a reply pings the author of its message; with it, only the listed ones do. Discord does not
+publish whether code hides a mention: here it does not.
 """
 
 import re
@@ -18,7 +18,7 @@ _ANY_MENTION = re.compile(r"<(@!?|@&|#)(\d+)>")
 
 @dataclass(frozen=True, slots=True)
 class MessageMentions:
-    """Whom a message calls: ids of users (in the order of the text) and roles, and `everyone` or `here`."""
+    """Ids of the pinged users (in the order of the text) and roles, `everyone`, `here`."""
 
     users: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
@@ -32,13 +32,13 @@ class MessageMentions:
 def parse_mentions(
     text: str, allowed: Mapping[str, Any] | None, known: Container[str], *, reply_to: str | None = None
 ) -> MessageMentions:
-    """Whom `text` calls, under `allowed`.
+    """Return the mentions of a text that ping.
 
     Args:
-        text: as it was sent.
-        allowed: the `allowed_mentions` that came with it, which are valid.
-        known: the users that there are.
-        reply_to: who wrote what this replies to.
+        text: the text as sent.
+        allowed: the valid `allowed_mentions` of the request.
+        known: the ids of the existing users.
+        reply_to: the author of the message that this one replies to.
     """
     if allowed is None:
         allowed = {"parse": ["users", "roles", "everyone"], "replied_user": True}
@@ -58,7 +58,7 @@ def _listed_ids(allowed: Mapping[str, Any], kind: str) -> set[str]:
 
 
 def replace_ids(text: str, names: Mapping[str, str]) -> str:
-    """The text with names in place of ids, as people see it; what is unknown stays as it is."""
+    """Replace the ids of mentions by names; unknown ids stay."""
 
     def named(found: re.Match[str]) -> str:
         name = names.get(found[2])

@@ -1,4 +1,4 @@
-"""The objects of Discord's API, as JSON.
+"""JSON objects of Discord's API.
 
 Discord: docs.discord.com/developers/resources, and github.com/discord/discord-api-spec.
 """
@@ -35,16 +35,16 @@ def format_timestamp(time: datetime | None) -> str | None:
 
 
 def format_snowflake_time(snowflake: str) -> str:
-    """When the thing of that id was made."""
+    """Return the creation time of an id in ISO format."""
     return datetime.fromtimestamp(((int(snowflake) >> 22) + EPOCH_MILLISECONDS) / 1000, UTC).isoformat()
 
 
 class DiscordPayloads:
-    """What is told of the server.
+    """JSON objects of the server, its users, channels and messages.
 
     Attributes:
-        address: where files are served, once it is known.
-        file_seconds: for how long the address of a file is good that is told from now on.
+        base_url: address of the file server, once known.
+        file_url_seconds: lifetime of new file URLs.
     """
 
     def __init__(self, guild: Guild, permissions: set[str], privileged_intents: set[str]) -> None:
@@ -190,7 +190,7 @@ class DiscordPayloads:
         return [nobody, *({"id": user, "type": 1, "allow": view, "deny": "0"} for user in sorted(channel.members))]
 
     def guild(self) -> Json:
-        """The server as REST tells of it."""
+        """Return the server as REST does."""
         guild = self._guild
         nothing = (
             "icon description home_header splash discovery_splash banner application_id afk_channel_id "
@@ -227,7 +227,7 @@ class DiscordPayloads:
         }
 
     def bot_guilds(self) -> list[Json]:
-        """The server as one of those that the bot is in, unless it was not invited."""
+        """Return the list of the bot's servers; empty before the invitation."""
         if self._guild.bot.id in self._guild.roles.absent_user_ids:
             return []
         about = {name: value for name, value in self.guild().items() if name in ("id", "name", "icon", "banner")}
@@ -258,15 +258,15 @@ class DiscordPayloads:
         return self._everyone_role() | {"id": role.id, "name": role.name, "position": 2, "permissions": "0"}
 
     def bot_permissions(self) -> str:
-        """The bot's permissions."""
+        """Return the bot's permission bits."""
         return str(combine_bits(self._permissions, PERMISSIONS))
 
     def user_permissions(self, user: DiscordUser) -> str:
-        """A person's permissions."""
+        """Return a user's permission bits."""
         return str(combine_bits(PERMISSIONS.keys() - self._guild.denied_permissions.get(user.id, set()), PERMISSIONS))
 
     def guild_create(self, *, all_members: bool) -> Json:
-        """The server as the gateway tells of it, with those who are in it (`everybody`) or the bot alone."""
+        """Return the server as the gateway does, with all members or only the bot."""
         guild = self._guild
         people = guild.users.values() if all_members else [guild.bot]
         public = [channel for channel in guild.channels.values() if channel.is_in_guild and not channel.is_thread]
@@ -290,7 +290,7 @@ class DiscordPayloads:
     # Messages
 
     def message(self, message: DiscordMessage, *, content: bool = True, with_reference: bool = True) -> Json:
-        """A message; without `content`, as an app sees it that may not read it."""
+        """Return a message; without `content`, as an app without the intent sees it."""
         said = message.content
         about: Json = {
             "id": message.id,
@@ -329,7 +329,7 @@ class DiscordPayloads:
         return about
 
     def _forward_fields(self, message: DiscordMessage, *, content: bool) -> Json:
-        """Discord: what was passed on, as it was then, and not by whom it was said."""
+        """Return the fields of a forwarded message: a snapshot without its author."""
         place = {"guild_id": self._guild.id} if message.channel.is_in_guild else {}
         kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "components", "timestamp")
         whole = self.message(message, content=content, with_reference=False)
@@ -381,7 +381,10 @@ class DiscordPayloads:
         }
 
     def integration_owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
-        """Who has installed the app: the server (of direct messages with it: none), or the person for himself."""
+        """Return the owners of the app's installation: the server, or the user.
+
+        In direct messages with a server's app, Discord reports "0".
+        """
         if not channel.has_bot_access:
             return {"1": user.id}
         return {"0": "0" if channel.is_dm else self._guild.id}

@@ -1,4 +1,4 @@
-"""What the bot may do, and which intents it may ask for.
+"""Permissions of the bot, and gateway intents.
 
 Discord: docs.discord.com/developers/topics/permissions and docs.discord.com/developers/events/gateway.
 """
@@ -23,13 +23,13 @@ GUILD_MESSAGES, GUILD_REACTIONS = 1 << 9, 1 << 10
 DM_MESSAGES, DM_REACTIONS = 1 << 12, 1 << 13
 MESSAGE_CONTENT = 1 << 15
 
-#: The intents that are switched on in the developer portal, by the name that they have there.
+#: Intents that an app must enable in the developer portal.
 PRIVILEGED: Mapping[str, int] = {
     "guild_members": GUILD_MEMBERS,
     "guild_presences": GUILD_PRESENCES,
     "message_content": MESSAGE_CONTENT,
 }
-#: Which flag of the application tells that an intent is on, for an app that is in few servers.
+#: Application flags of enabled privileged intents, for an app in fewer than 100 servers.
 APPLICATION_FLAGS: Mapping[str, int] = {
     "guild_presences": 1 << 13,
     "guild_members": 1 << 15,

@@ -1,4 +1,4 @@
-"""The roles of a server, and who has them."""
+"""Roles of a server and their members."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ class Role:
 
 
 class Roles:
-    """Those that people have been given.
+    """Roles that were assigned to users.
 
     Attributes:
-        all: by name.
-        left: the ids of the people who are not in the server any more.
+        by_name: the roles by name.
+        absent_user_ids: the ids of the users who left the server.
     """
 
     def __init__(self, new_id: Callable[[], str]) -> None:
@@ -25,11 +25,11 @@ class Roles:
         self.absent_user_ids = set[str]()
 
     def assign(self, name: str, user: str) -> Role:
-        """Give somebody a role, which is made if there is none of that name."""
+        """Assign a role to a user; a role that does not exist is created."""
         role = self.by_name.setdefault(name, Role(self._new_id(), name))
         role.members.add(user)
         return role
 
     def list_ids(self, user: str) -> list[str]:
-        """The ids of somebody's."""
+        """Return the role ids of a user."""
         return [role.id for role in self.by_name.values() if user in role.members]

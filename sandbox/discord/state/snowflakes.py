@@ -1,8 +1,8 @@
-"""Discord's ids, which tell when they were made."""
+"""Discord's ids, which contain their creation time."""
 
 from time import time
 
-#: What Discord counts its milliseconds from: the first second of 2015.
+#: Discord's epoch: the first second of 2015.
 EPOCH_MILLISECONDS = 1_420_070_400_000
 
 
@@ -11,7 +11,7 @@ class _Snowflakes:
         self._last = 0
 
     def __call__(self) -> str:
-        """A snowflake: the milliseconds since `EPOCH` in its upper bits; each is greater than the one before."""
+        """Return a new id: milliseconds since the epoch in the upper bits, always increasing."""
         self._last = max(self._last + 1, int(time() * 1000) - EPOCH_MILLISECONDS << 22)
         return str(self._last)
 

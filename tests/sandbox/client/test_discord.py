@@ -61,7 +61,7 @@ async def test_direct_messages_are_one_conversation_and_have_no_threads(
     heard = await discord_bot.next_message()
     await heard.channel.send("hello Ada")
     assert here(desk) == ["ada: hello", "parley: hello Ada"]
-    assert await enter(desk, "/thread last") == "There are no threads in the direct messages of Discord."
+    assert await enter(desk, "/thread last") == "Direct messages in Discord have no threads."
 
 
 async def test_a_thread_is_begun_by_the_first_words_in_it(desk: ClientSession, server: DiscordSandbox) -> None:
@@ -148,9 +148,7 @@ async def test_a_deferred_answer_is_pending_until_it_comes(desk: ClientSession, 
 
 async def test_discord_says_so_when_nobody_answers_a_command(desk: ClientSession, discord_bot: DiscordBot) -> None:
     assert await enter(desk, "/nothing") == "There is no command /nothing."
-    assert (
-        await enter(desk, "/channel ideas", "/ask") == "A forum holds posts alone: go to one of them to use a command."
-    )
+    assert await enter(desk, "/channel ideas", "/ask") == "Commands do not work in a forum. Open a post first."
 
 
 async def test_a_reply_shows_what_it_refers_to(desk: ClientSession, discord_bot: DiscordBot) -> None:
@@ -215,7 +213,7 @@ async def test_a_button_is_pressed_by_what_is_on_it(
             pressed.set_result(interaction.user.name)
 
     await enter(desk, "/channel general")
-    assert await enter(desk, "/press again") == "There is no button 'again' here. There are none."
+    assert await enter(desk, "/press again") == "There is no button 'again' here. There are no buttons."
     await discord_bot.place(server, "general").send("It failed.", view=Ask(timeout=None))
     assert here(desk) == ["parley: It failed.\n[ Again ]"]
     assert await enter(desk, "/as grace", "/press AG") == ""
@@ -226,7 +224,7 @@ async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(
     desk: ClientSession, server: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_bytes(b"a;b")
-    assert await enter(desk, "/channel general", "/edit hm") == "ada has said nothing here."
+    assert await enter(desk, "/channel general", "/edit hm") == "ada has no messages here."
     await server.post_message("grace", "general", "hello")
     assert await enter(desk, "see #here", "/edit @grace look", "/as grace", "hm", "/as ada", "/edit hey @grace") == ""
     assert here(desk) == ["grace: hello", "ada: hey @grace", "grace: hm"]
@@ -234,7 +232,7 @@ async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(
     assert await enter(desk, "/as grace", "/delete", f"/file {tmp_path}/a.csv what is it?") == ""
     assert here(desk)[1:] == ["ada: hey @grace", "grace: what is it?\n[file a.csv]"]
     assert [a.data for a in server.messages("general")[-1].content.attachments] == [b"a;b"]
-    assert "cannot be read: No such file" in await enter(desk, f"/file {tmp_path}/b.csv")
+    assert "Cannot read" in await enter(desk, f"/file {tmp_path}/b.csv")
     assert await enter(desk, "/channel ideas", f"/file {tmp_path}/a.csv x") == (
-        "Begin the post with words, and send the file in it."
+        "Start the post with text, then send the file in it."
     )

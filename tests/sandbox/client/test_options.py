@@ -29,7 +29,7 @@ def test_options_are_typed_by_name_and_the_first_one_without(typed: str, options
 
 @pytest.mark.parametrize(
     ("typed", "told"),
-    [("times:often", "times takes a whole number"), ("loud:perhaps", "true or false"), ("heat:hot", "a number")],
+    [("times:often", "times must be a whole number"), ("loud:perhaps", "true or false"), ("heat:hot", "a number")],
 )
 def test_a_value_that_does_not_suit_is_named(typed: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):

@@ -48,9 +48,9 @@ async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: Sla
     await slack.wait_until_connected()
     await slack.post_message("grace", "general", "it broke")
     assert await desk.run_line("/channel general") == ""
-    assert await desk.run_line("/menu tell") == "There is no 'tell' in the menu. There are: Ask about this."
+    assert await desk.run_line("/menu tell") == "There is no 'tell' in the menu. Entries: Ask about this."
     told = await desk.run_line("/menu ask")
-    assert told == "It asks: Your question. Write that behind a colon: /menu Ask about this: ..."
+    assert told == "This shortcut asks for: Your question. Add the text after a colon: /menu Ask about this: ..."
     assert await desk.run_line("/menu ask: why?") == ""
     *_, submitted = [e.payload for e in slack.envelopes if e.type == "interactive"]
     assert submitted["view"]["state"]["values"]["b"]["what"]["value"] == "why?"

@@ -67,7 +67,7 @@ async def test_nobody_speaks_where_he_is_not(server: DiscordSandbox) -> None:
     server.add_channel("secret", members=["ada"])
     with pytest.raises(ValueError, match="grace is not in secret"):
         await server.post_message("grace", "secret", "hello")
-    with pytest.raises(ValueError, match="general is no forum"):
+    with pytest.raises(ValueError, match="general is not a forum"):
         await server.start_forum_post("ada", "general", "a post", "no forum")
 
 

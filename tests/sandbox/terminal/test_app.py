@@ -225,7 +225,7 @@ async def test_reactions_come_and_go_and_what_is_deleted_is_gone(screen: Screen,
     await bot.web.reactions_remove(channel=dm(slack), timestamp=message.ts, name="eyes")
     await does_not_see(screen, "👀 1")
     await slack.delete_message("ada", message)
-    await sees(screen, "This is your direct line")
+    await sees(screen, "This is the beginning of your")
 
 
 async def test_a_letter_typed_anywhere_lands_in_the_line(screen: Screen, slack: SlackSandbox) -> None:
@@ -380,7 +380,7 @@ async def test_a_deferred_answer_to_a_command_is_thinking_and_then_there(
 async def test_a_post_is_gone_along_with_once_the_bot_answers_in_it(screen: Screen, discord_bot: DiscordBot) -> None:
     await enter(screen, "/discord")
     await enter(screen, "/channel ideas")
-    await sees(screen, "Begin a post: @parley")
+    await sees(screen, "New post: @parley")
     await enter(screen, "@parley paint it blue")
     heard = await discord_bot.next_message()
     await heard.channel.send("Blue it is")
@@ -392,7 +392,7 @@ async def test_direct_messages_of_discord_have_no_threads(screen: Screen, discor
     await enter(screen, "hello")
     await sees(screen, "hello")
     await screen.press("ctrl+t")
-    await sees(screen, "There are no threads in the direct messages of Discord.", "ada → @parley ─")
+    await sees(screen, "Direct messages in Discord have no threads.", "ada → @parley ─")
 
 
 @pytest.mark.parametrize("keys", [["ctrl+c"], ["ctrl+d"], [*"/quit", "enter"]])

@@ -185,9 +185,9 @@ async def test_who_speaks_on_one_platform_alone_does_not_wait_for_the_other(
 async def test_a_wrong_name_is_answered_with_the_right_ones(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
     assert lines == [
-        "[Slack] There is nobody called 'nobody' here. There are: ada, grace, linus.",
-        "[Slack] There is no channel 'nowhere' here. There are: #general, #random.",
-        "[Slack] Nothing has been said yet that could have a thread.",
+        "[Slack] There is no user 'nobody'. Users: ada, grace, linus.",
+        "[Slack] There is no channel 'nowhere'. Channels: #general, #random.",
+        "[Slack] You have not sent a message yet.",
         "[Slack] There is no message '1.5' in @parley.",
     ]
 
@@ -198,7 +198,7 @@ async def test_a_bot_that_never_answers_is_named(slack: SlackSandbox, bot: Bot) 
     pace = QuietTime(quiet_seconds=0.05, answer_seconds=0.2)
     await run_lines([SlackPlatform(slack)], each("hello"), out, notices=["A sandbox."], quiet_time=pace)
     first, _, last = out.getvalue().splitlines()
-    assert (first, last) == ("A sandbox.", "[Slack] parley has not finished its reply in time.")
+    assert (first, last) == ("A sandbox.", "[Slack] parley did not finish its reply in time.")
 
 
 async def test_lines_are_read_from_a_pipe_as_they_come() -> None:
@@ -254,6 +254,6 @@ async def test_buttons_and_files_are_read_and_pressed(slack: SlackSandbox, bot: 
     written = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
     assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in written
     assert "[Slack #general 1 parley] [file answer.md]" in written
-    assert "[Slack] There is no button 'other' here. There are: Again." in written
+    assert "[Slack] There is no button 'other' here. Buttons: Again." in written
     (press,) = [envelope.payload for envelope in slack.envelopes if envelope.type == "interactive"]
     assert (press["user"]["name"], press["actions"][0]["action_id"]) == ("ada", "again:1")
