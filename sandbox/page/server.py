@@ -147,24 +147,24 @@ class PageServer:
     async def _serve_feed_socket(self, request: web.Request) -> web.StreamResponse:
         """Receive the bot's reports, and send it the delay of model calls."""
 
-        async def slow() -> None:
-            told = 0.0
+        async def send_model_delay() -> None:
+            sent = 0.0
             while True:
-                if self.feed.model_delay != told:
-                    told = self.feed.model_delay
-                    await socket.send_json({"slow": told})
+                if self.feed.model_delay != sent:
+                    sent = self.feed.model_delay
+                    await socket.send_json({"slow": sent})
                 await self.feed.wait_for_change()
 
         self.feed.notices.clear()
         async with self._open_socket(request) as socket:
-            slowing = asyncio.create_task(slow(), name="slowing the model down")
+            sending = asyncio.create_task(send_model_delay(), name="model delay")
             try:
                 async for message in socket:
                     if message.type is WSMsgType.TEXT:
                         self.feed.apply_updates(message.json())
             finally:
-                slowing.cancel()
-                await asyncio.wait([slowing])
+                sending.cancel()
+                await asyncio.wait([sending])
         return socket
 
     @asynccontextmanager

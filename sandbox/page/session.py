@@ -120,7 +120,7 @@ class PageSession:
             "models": bot.models,
             "agent": bot.agent,
             "notices": [*bot.notices, *self._feed.notices],
-            "set_model_delay": self._feed.model_delay,
+            "model_delay": self._feed.model_delay,
         }
         view: dict[str, Any] = {
             "me": {"name": me, "people": people},

@@ -152,7 +152,7 @@ export class Inspector {
   paintFaults() {
     const bot = store.get("bot");
     const faults = store.get("faults") ?? [];
-    show(this.rooms.faults, [faults, bot?.slow, bot?.state], () =>
+    show(this.rooms.faults, [faults, bot?.model_delay, bot?.state], () =>
       h(
         "div",
         {},
@@ -160,7 +160,7 @@ export class Inspector {
         group("Bot", [
           switchOf("Kill the bot", "SIGKILL; restarts after a second", false, () => this.act("kill_bot"), "danger"),
           switchOf("Restart", "Graceful shutdown, then a new start", false, () => this.act("restart_bot")),
-          switchOf("Slow model", "Delays each model call by two seconds and streams slowly", bot?.slow > 0, () => this.act("set_model_delay", { seconds: bot.slow > 0 ? 0 : 2 })),
+          switchOf("Slow model", "Delays each model call by two seconds and streams slowly", bot?.model_delay > 0, () => this.act("set_model_delay", { seconds: bot.model_delay > 0 ? 0 : 2 })),
         ]),
         ...["slack", "discord"].map((on) => group(on === "slack" ? "Slack" : "Discord", faults.filter((one) => one.on === on).map((one) => switchOf(one.label, one.about, one.active, () => this.act("toggle_fault", { on, name: one.name }))))),
       ),
