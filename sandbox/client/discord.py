@@ -7,8 +7,7 @@ own first message. The client shows both as threads of their channel.
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sandbox.client import markdown
-from sandbox.client import updates as talk
+from sandbox.client import markdown, updates
 from sandbox.client.options import parse_options
 from sandbox.client.platform import (
     NO_FILES,
@@ -26,7 +25,7 @@ from sandbox.discord.interactions.commands import MESSAGE
 from sandbox.discord.state.guild import THREAD_STARTER, DiscordContent
 from sandbox.discord.state.mentions import replace_ids
 
-#: Characters that the name of a thread may have.
+#: Discord: limit of a thread's name.
 MAX_THREAD_NAME_LENGTH = 100
 
 
@@ -38,14 +37,14 @@ class DiscordPlatform:
 
     def __init__(self, discord: DiscordSandbox) -> None:
         self._discord = discord
-        self._markdown_cache = talk.MarkdownCache()
+        self._markdown_cache = updates.MarkdownCache()
 
     @property
     def is_connected(self) -> bool:
         return self._discord.connection_count > 0
 
     async def wait_until_connected(self, seconds: float) -> bool:
-        return await talk.wait_until_connected(self._discord, seconds)
+        return await updates.wait_until_connected(self._discord, seconds)
 
     @property
     def people(self) -> Sequence[PlatformUser]:
@@ -68,68 +67,71 @@ class DiscordPlatform:
 
     def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
         newest: list[tuple[int, ClientLocation]] = []
-        for home in self.channels:
-            for thread in self._discord.threads(home.channel):
+        for channel in self.channels:
+            for thread in self._discord.threads(channel.channel):
                 if thread.is_visible_to(person.id):
                     ids = [thread.id, *(message.id for message in self._discord.messages(thread))]
                     newest.append(
                         (
                             max(map(int, ids)),
-                            ClientLocation(home.channel, thread.id, thread.name, thread_support=home.thread_support),
+                            ClientLocation(
+                                channel.channel, thread.id, thread.name, thread_support=channel.thread_support
+                            ),
                         )
                     )
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
 
     def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
-        rooms: list[GuildChannel | str] = [place.channel, *self._discord.threads(place.channel)]
-        found = sorted(
-            (m for room in rooms for m in self._visible_messages(room, person)), key=lambda message: int(message.id)
+        channels: list[GuildChannel | str] = [place.channel, *self._discord.threads(place.channel)]
+        messages = sorted(
+            (m for channel in channels for m in self._visible_messages(channel, person)),
+            key=lambda message: int(message.id),
         )
         replies: dict[str, list[DiscordMessage]] = {}
-        for message in found:
+        for message in messages:
             if (thread := _thread_id(message)) is not None:
                 replies.setdefault(thread, []).append(message)
-        return talk.filter_by_place(
-            place, [self._convert_message(message, replies.get(message.id, ())) for message in found]
+        return updates.filter_by_place(
+            place, [self._convert_message(message, replies.get(message.id, ())) for message in messages]
         )
 
     async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
     ) -> ClientMessage:
-        written = talk.encode_mentions(text, self._names_by_id)
-        with talk.report_refusals():
+        encoded = updates.encode_mentions(text, self._names_by_id)
+        with updates.report_refusals():
             if self._is_forum(place):
                 if files:
                     raise ActionRefusedError("Start the post with text, then send the file in it.")
                 post = await self._discord.start_forum_post(
-                    person.id, place.channel, shorten_text(text, MAX_THREAD_NAME_LENGTH), written
+                    person.id, place.channel, shorten_text(text, MAX_THREAD_NAME_LENGTH), encoded
                 )
                 return self._convert_message(self._discord.messages(post)[0])
-            room = await self._get_or_start_channel(person, place)
-            return self._convert_message(await self._discord.post_message(person.id, room, written, files=files))
+            channel = await self._get_or_start_channel(person, place)
+            return self._convert_message(await self._discord.post_message(person.id, channel, encoded, files=files))
 
     async def edit_message(self, person: PlatformUser, message: ClientMessage, text: str) -> None:
-        with talk.report_refusals():
+        with updates.report_refusals():
             await self._discord.edit_message(
-                person.id, self._find_message(person, message), talk.encode_mentions(text, self._names_by_id)
+                person.id, self._find_message(person, message), updates.encode_mentions(text, self._names_by_id)
             )
 
     async def delete_message(self, person: PlatformUser, message: ClientMessage) -> None:
-        with talk.report_refusals():
+        with updates.report_refusals():
             await self._discord.delete_message(person.id, self._find_message(person, message))
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if self._is_forum(place):
             raise ActionRefusedError("Commands do not work in a forum. Open a post first.")
-        with talk.report_refusals():
+        with updates.report_refusals():
             command = next((command for command in self._discord.commands if command["name"] == name), None)
             if command is None:
                 raise ActionRefusedError(f"There is no command /{name}.")
-            room = await self._get_or_start_channel(person, place)
-            await self._discord.run_command(person.id, room, name, **parse_options(command, text))
+            channel = await self._get_or_start_channel(person, place)
+            await self._discord.run_command(person.id, channel, name, **parse_options(command, text))
 
     async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
-        with talk.report_refusals():
+        with updates.report_refusals():
             await self._discord.click_button(person.id, self._find_message(person, message), button)
 
     @property
@@ -139,14 +141,14 @@ class DiscordPlatform:
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
         if text:
             raise ActionRefusedError(f"This command takes no text: /menu {entry}")
-        with talk.report_refusals():
+        with updates.report_refusals():
             await self._discord.run_message_command(person.id, self._find_message(person, message), entry)
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
         def changed(change: GuildChange) -> ClientMessage | None:
             return None if change.message.type == THREAD_STARTER else self._convert_message(change.message)
 
-        return talk.client_events(self._discord.changes(), changed)
+        return updates.client_events(self._discord.changes(), changed)
 
     @property
     def _thinking_text(self) -> str:
@@ -164,12 +166,12 @@ class DiscordPlatform:
         Raises:
             ValueError: the message is deleted.
         """
-        found = next(
+        discord_message = next(
             (m for m in self._visible_messages(message.thread or message.channel, person) if m.id == message.id), None
         )
-        if found is None:
+        if discord_message is None:
             raise ValueError("This message was deleted.")
-        return found
+        return discord_message
 
     def _is_forum(self, place: ClientLocation) -> bool:
         """Return whether a place is a forum itself, which contains only posts."""
@@ -258,7 +260,7 @@ def _thread_id(message: DiscordMessage) -> str | None:
 
 def _plain_text(content: DiscordContent, names: Mapping[str, str], buttons: Iterable[str] = ()) -> str:
     text = "\n".join(filter(None, (replace_ids(text, names) for text in (content.text, *_embed_texts(content)))))
-    return talk.append_extras(text, (attachment.name for attachment in content.attachments), buttons)
+    return updates.append_extras(text, (attachment.name for attachment in content.attachments), buttons)
 
 
 def _embed_texts(content: DiscordContent) -> list[str]:

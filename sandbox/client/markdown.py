@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 _CODE = re.compile(r"(```.*?(?:```|\Z)|``[^\n]+?``|`[^`\n]+`)", re.DOTALL)
-#: What Discord shows in another way, or an angle bracket that is just that.
+#: Discord's own markup in angle brackets, or a plain angle bracket.
 _ANGLE = re.compile(r"<(?:(@[!&]?|#)(\d+)|a?(:\w+:)\d+|(/[^:<>\n]+):\d+|t:(-?\d{1,11})(?::\w)?|(https?://[^\s<>]+))>|<")
 _UNDERLINED = re.compile(r"(?<![\w\\])__(?=\S)(.+?\S|\S)__(?!\w)", re.DOTALL)
 _LANGUAGE = re.compile(r"[\w+#.-]*\n")
-#: What means something in CommonMark and nothing to Discord: tables, images, rules, small headings, `>` with no space.
+#: CommonMark that Discord does not have: tables, images, rules, small headings, `>` without a space.
 _COMMONMARK_ONLY = re.compile(
     r"(?m)\||!(?=\[)|^[ \t]*(?:[-=](?=[-= \t]*$)|[*_](?=[*_ \t]{2,}$)|#(?=#{3,})|>(?! |>> ))",
 )
@@ -40,7 +40,7 @@ def _convert_prose(text: str, names: Mapping[str, str]) -> str:
     text = _ANGLE.sub(lambda found: _convert_angle(found, names), text)
     text = _UNDERLINED.sub(r"*\1*", text)
     text = re.sub(r"(?m)^-# (.+)$", r"*\1*", text)
-    # `>` quotes its own line and no more, `>>>` all that follows.
+    # Discord: `>` quotes its own line, `>>>` all following lines.
     text = re.sub(r"(?m)^(> .*\n)(?!>|\n|\Z)", r"\1\n", text)
     text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)
     return re.sub(r"(?<=\S)\n(?=\S)", "  \n", text)

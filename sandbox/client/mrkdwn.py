@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-#: Turns what stands between the angle brackets of `<@U1>`, `<#C1|general>` or `<!here>` into a name.
+#: Returns the name for the target of `<@U1>`, `<#C1|general>` or `<!here>`.
 NameResolver = Callable[[str], str]
 
 _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)", re.DOTALL)

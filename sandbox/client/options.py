@@ -16,12 +16,12 @@ def parse_options(command: Mapping[str, Any], text: str) -> dict[str, OptionValu
     types = {option["name"]: option["type"] for option in command.get("options", ())}
     names = "|".join(map(re.escape, types))
     first, *rest = re.split(rf"(?:^|(?<=\s))({names}):", text) if types else [text]
-    given = dict(zip(rest[::2], rest[1::2], strict=True))
+    texts = dict(zip(rest[::2], rest[1::2], strict=True))
     if first.strip():
         if not types:
             raise ValueError(f"/{command['name']} takes no options")
-        given = {next(iter(types)): first} | given
-    return {name: _parse_value(name, types[name], typed.strip()) for name, typed in given.items()}
+        texts = {next(iter(types)): first} | texts
+    return {name: _parse_value(name, types[name], typed.strip()) for name, typed in texts.items()}
 
 
 # Discord: docs.discord.com/developers/interactions/application-commands, "Application Command Option Type".
@@ -32,9 +32,9 @@ _PARSERS: Mapping[int, tuple[str, Callable[[str], OptionValue]]] = {
 }
 
 
-def _parse_value(name: str, type_: int, typed: str) -> OptionValue:
-    what, read = _PARSERS.get(type_, ("text", str))
+def _parse_value(name: str, type_: int, text: str) -> OptionValue:
+    expected, parse = _PARSERS.get(type_, ("text", str))
     try:
-        return read(typed)
+        return parse(text)
     except (ValueError, KeyError):
-        raise ValueError(f"{name} must be {what}") from None
+        raise ValueError(f"{name} must be {expected}") from None

@@ -6,7 +6,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Protocol
 
-#: No files come along.
 NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 

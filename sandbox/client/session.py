@@ -116,10 +116,10 @@ class ClientSession:
                 self.last_sent = await self.platform.post_message(self.user, self.place, line)
                 return ""
             name, _, rest = line[1:].partition(" ")
-            if own := self._navigation_commands.get(name):
-                return own(rest.strip())
-            if deed := self._message_commands.get(name):
-                await deed(rest.strip())
+            if navigate := self._navigation_commands.get(name):
+                return navigate(rest.strip())
+            if run_command := self._message_commands.get(name):
+                await run_command(rest.strip())
             else:
                 await self.platform.run_command(self.user, self.place, name.removeprefix("/"), rest.strip())
         except ActionRefusedError as refusal:
@@ -140,9 +140,9 @@ class ClientSession:
 
     def _visible_messages(self) -> list[ClientMessage]:
         """Return the messages of the open place, the newest first."""
-        seen = list(self.platform.list_messages(self.place, self.user))
-        seen += [m.newest_reply for m in seen if m.newest_reply is not None]
-        return sorted(seen, key=lambda message: message.sent_at, reverse=True)
+        messages = list(self.platform.list_messages(self.place, self.user))
+        messages += [m.newest_reply for m in messages if m.newest_reply is not None]
+        return sorted(messages, key=lambda message: message.sent_at, reverse=True)
 
     async def _click_button_by_label(self, label: str) -> None:
         """Click the newest button whose label starts with a text."""
@@ -152,8 +152,8 @@ class ClientSession:
                 if label and name.casefold().startswith(label.casefold()):
                     return await self.platform.click_button(self.user, message, button)
                 labels[name] = None
-        there = f"Buttons: {', '.join(labels)}." if labels else "There are no buttons."
-        raise ActionRefusedError(f"There is no button {label!r} here. {there}")
+        labels_hint = f"Buttons: {', '.join(labels)}." if labels else "There are no buttons."
+        raise ActionRefusedError(f"There is no button {label!r} here. {labels_hint}")
 
     def _find_own_message(self) -> ClientMessage:
         """Return the user's last message in the open place."""
@@ -180,13 +180,13 @@ class ClientSession:
 
     async def _use_menu_entry(self, line: str) -> None:
         """Use the first menu entry that starts with a text, on the newest message."""
-        wanted, _, text = line.partition(":")
+        prefix, _, text = line.partition(":")
         entry = next(
-            (e for e in self.platform.menu_entries if wanted and e.casefold().startswith(wanted.casefold())), None
+            (e for e in self.platform.menu_entries if prefix and e.casefold().startswith(prefix.casefold())), None
         )
         if entry is None:
             raise ActionRefusedError(
-                f"There is no {wanted!r} in the menu. Entries: {', '.join(self.platform.menu_entries)}."
+                f"There is no {prefix!r} in the menu. Entries: {', '.join(self.platform.menu_entries)}."
             )
         message = next((message for message in self._visible_messages() if message.ephemeral_to is None), None)
         if message is None:
@@ -217,18 +217,18 @@ class ClientSession:
         channels = ", ".join(place.name for place in self.platform.channels)
         return f"There is no channel {name!r}. Channels: {channels}."
 
-    def _open_thread(self, which: str) -> str:
-        if which == "last":
+    def _open_thread(self, message_id: str) -> str:
+        if message_id == "last":
             message = self.last_sent
             if message is None:
                 return "You have not sent a message yet."
             if self._find_home_place(message.channel).channel != message.channel:
                 return "Your last message is in another user's direct messages."
         else:
-            here = self.platform.list_messages(self.get_home_place(), self.user)
-            message = next((message for message in here if message.id == which), None)
+            messages = self.platform.list_messages(self.get_home_place(), self.user)
+            message = next((message for message in messages if message.id == message_id), None)
             if message is None:
-                return f"There is no message {which!r} in {self.get_home_place().name}."
+                return f"There is no message {message_id!r} in {self.get_home_place().name}."
         self.open_place(self.get_thread(message))
         return ""
 

@@ -5,8 +5,7 @@ from html import escape
 
 from rich.emoji import Emoji
 
-from sandbox.client import mrkdwn
-from sandbox.client import updates as talk
+from sandbox.client import mrkdwn, updates
 from sandbox.client.platform import (
     NO_FILES,
     ActionRefusedError,
@@ -20,13 +19,13 @@ from sandbox.client.platform import (
 from sandbox.slack import SlackContent, SlackFile, SlackMessage, SlackSandbox, TaskCard
 from sandbox.slack.state.workspace import create_id
 
-#: Seconds within which a bot that asks for something does so.
+#: Time for the bot to open a modal.
 MODAL_TIMEOUT_SECONDS = 1.0
 
-#: What Slack's own button to stop an agent is pressed by.
+#: Id of Slack's own button to stop an agent.
 STOP_BUTTON_ID = "stop the agent"
 
-#: What Slack's icons say of a task that is not under way.
+#: Signs of finished tasks, for Slack's icons.
 _STATUS_SIGNS = {"complete": "✓ ", "error": "✗ "}
 
 
@@ -38,14 +37,14 @@ class SlackPlatform:
 
     def __init__(self, slack: SlackSandbox) -> None:
         self._slack = slack
-        self._markdown_cache = talk.MarkdownCache()
+        self._markdown_cache = updates.MarkdownCache()
 
     @property
     def is_connected(self) -> bool:
         return self._slack.connection_count > 0
 
     async def wait_until_connected(self, seconds: float) -> bool:
-        return await talk.wait_until_connected(self._slack, seconds)
+        return await updates.wait_until_connected(self._slack, seconds)
 
     @property
     def people(self) -> Sequence[PlatformUser]:
@@ -65,41 +64,41 @@ class SlackPlatform:
             for message in self._visible_messages(home, person):
                 if message.newest_reply is not None:
                     thread = ClientLocation(
-                        home.channel, message.id, talk.create_thread_name(message), home.is_dm, home.thread_support
+                        home.channel, message.id, updates.create_thread_name(message), home.is_dm, home.thread_support
                     )
                     newest.append((message.newest_reply.id, thread))
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
 
     def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
-        return talk.filter_by_place(place, self._visible_messages(place, person))
+        return updates.filter_by_place(place, self._visible_messages(place, person))
 
     async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
     ) -> ClientMessage:
-        sent = [SlackFile(create_id("F"), name, data) for name, data in files.items()]
-        with talk.report_refusals():
-            said = await self._slack.post_message(
-                person.id, place.channel, self._encode_text(text), thread_ts=place.thread, files=sent
+        uploads = [SlackFile(create_id("F"), name, data) for name, data in files.items()]
+        with updates.report_refusals():
+            posted = await self._slack.post_message(
+                person.id, place.channel, self._encode_text(text), thread_ts=place.thread, files=uploads
             )
-        return self._convert_message(said)
+        return self._convert_message(posted)
 
     async def edit_message(self, person: PlatformUser, message: ClientMessage, text: str) -> None:
-        with talk.report_refusals():
+        with updates.report_refusals():
             await self._slack.edit_message(person.id, self._find_message(message), self._encode_text(text))
 
     async def delete_message(self, person: PlatformUser, message: ClientMessage) -> None:
-        with talk.report_refusals():
+        with updates.report_refusals():
             await self._slack.delete_message(person.id, self._find_message(message))
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if place.thread is not None:
-            # Slack: slash commands cannot be used in threads; these are its words.
+            # Slack refuses slash commands in threads with this text.
             raise ActionRefusedError(f"/{name} is not supported in threads. Sorry!")
-        with talk.report_refusals():
+        with updates.report_refusals():
             await self._slack.run_command(person.id, place.channel, f"/{name}", text)
 
     async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
-        with talk.report_refusals():
+        with updates.report_refusals():
             if button == STOP_BUTTON_ID:
                 await self._slack.click_stop(person.id, self._find_message(message))
             elif not await self._slack.click_button(person.id, self._find_message(message), button):
@@ -110,7 +109,7 @@ class SlackPlatform:
         return list(self._slack.shortcuts)
 
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
-        with talk.report_refusals():
+        with updates.report_refusals():
             if not await self._slack.use_shortcut(person.id, self._find_message(message), self._slack.shortcuts[entry]):
                 raise ActionRefusedError(f"{self.bot_name} did not respond.")
             try:
@@ -120,15 +119,15 @@ class SlackPlatform:
             except TimeoutError:
                 return
             if not text:
-                asked = ", ".join(block["label"]["text"] for block in modal.inputs.values())
+                labels = ", ".join(block["label"]["text"] for block in modal.inputs.values())
                 raise ActionRefusedError(
-                    f"This shortcut asks for: {asked}. Add the text after a colon: /menu {entry}: ..."
+                    f"This shortcut asks for: {labels}. Add the text after a colon: /menu {entry}: ..."
                 )
             if not await self._slack.submit_modal(modal, **dict.fromkeys(modal.inputs, text)):
                 raise ActionRefusedError(f"{self.bot_name} did not accept the form.")
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
-        return talk.client_events(self._slack.changes(), lambda change: self._convert_message(change.message))
+        return updates.client_events(self._slack.changes(), lambda change: self._convert_message(change.message))
 
     @property
     def _names_by_id(self) -> dict[str, str]:
@@ -137,7 +136,7 @@ class SlackPlatform:
 
     def _encode_text(self, text: str) -> str:
         """Encode typed text as Slack's message box does."""
-        return talk.encode_mentions(escape(text, quote=False), self._names_by_id)
+        return updates.encode_mentions(escape(text, quote=False), self._names_by_id)
 
     def _find_message(self, message: ClientMessage) -> SlackMessage:
         """Return the Slack message of a client message.
@@ -145,10 +144,10 @@ class SlackPlatform:
         Raises:
             ValueError: the message is deleted.
         """
-        found = next((m for m in self._slack.messages(message.channel) if m.ts == message.id), None)
-        if found is None:
+        slack_message = next((m for m in self._slack.messages(message.channel) if m.ts == message.id), None)
+        if slack_message is None:
             raise ValueError("This message was deleted.")
-        return found
+        return slack_message
 
     def _buttons(self, message: SlackMessage) -> Mapping[str, str]:
         """Return the buttons of a message, with Slack's own button to stop an agent."""
@@ -159,21 +158,21 @@ class SlackPlatform:
 
     def _visible_messages(self, place: ClientLocation, person: PlatformUser) -> list[ClientMessage]:
         """Return all messages of a channel and its threads that a user can see."""
-        found = [
+        messages = [
             message for message in self._slack.messages(place.channel) if message.ephemeral_to in (None, person.id)
         ]
         replies: dict[str, list[SlackMessage]] = {}
-        for message in found:
+        for message in messages:
             if message.is_thread_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
-        return [self._convert_message(message, replies.get(message.ts, ()), person) for message in found]
+        return [self._convert_message(message, replies.get(message.ts, ()), person) for message in messages]
 
     def _convert_message(
         self, message: SlackMessage, replies: Iterable[SlackMessage] = (), person: PlatformUser | None = None
     ) -> ClientMessage:
         """Convert a message as a user sees it; without a user, take its newest version."""
-        shown = [self._convert_message(reply, (), person) for reply in replies]
-        seen = message.versions[-1] if person is None else message.version_for(person.id)
+        converted_replies = [self._convert_message(reply, (), person) for reply in replies]
+        version = message.versions[-1] if person is None else message.version_for(person.id)
         author = message.username or self._names_by_id.get(message.user or "", message.bot_id or "")
         return ClientMessage(
             id=message.ts,
@@ -182,23 +181,25 @@ class SlackPlatform:
             is_from_bot=message.bot_id == self._slack.bot_id,
             sent_at=float(message.ts),
             markdown=self._markdown_cache.get_or_render(
-                (message.channel.id, message.ts), seen.content, lambda: self._render_markdown(seen.content, message)
+                (message.channel.id, message.ts),
+                version.content,
+                lambda: self._render_markdown(version.content, message),
             ),
-            plain_text=talk.append_extras(
-                "\n".join([*map(_format_task, seen.tasks), *filter(None, [seen.text])]),
+            plain_text=updates.append_extras(
+                "\n".join([*map(_format_task, version.tasks), *filter(None, [version.text])]),
                 (file.name for file in message.files),
                 message.buttons,
             ),
             thread=message.thread_ts if message.is_thread_reply else None,
-            revision=message.versions.index(seen),
+            revision=message.versions.index(version),
             is_edited=message.edited,
             ephemeral_to=message.ephemeral_to,
             is_pending=message.stream is not None and message.stream.is_live,
             reactions=tuple(
                 ClientReaction(Emoji.replace(f":{name}:"), len(users)) for name, users in message.reactions.items()
             ),
-            reply_count=len(shown),
-            newest_reply=shown[-1] if shown else None,
+            reply_count=len(converted_replies),
+            newest_reply=converted_replies[-1] if converted_replies else None,
             buttons=self._buttons(message),
             has_files=bool(message.files),
         )

@@ -83,8 +83,8 @@ class MarkdownCache:
 
     def get_or_render(self, message: object, content: object, render: Callable[[], str]) -> str:
         """Return the rendered content of a message; `message` is its key."""
-        known, text = self._entries.get(message, (None, ""))
-        if known is not content:
+        cached_content, text = self._entries.get(message, (None, ""))
+        if cached_content is not content:
             text = render()
             self._entries[message] = content, text
         return text

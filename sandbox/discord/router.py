@@ -38,8 +38,8 @@ class DiscordRouter:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer `/api/v10/...`."""
         path = request.path.removeprefix(PREFIX)
-        found = self._api.match_route(request.method, path)
-        route, ids = found or (f"{request.method} {path}", {})
+        match = self._api.match_route(request.method, path)
+        route, ids = match or (f"{request.method} {path}", {})
         refusal = None
         try:
             body = await requests.read_body(request)

@@ -86,17 +86,17 @@ class DiscordSandbox(DiscordUserActions):
         )
         self.sessions = self._gateway.sessions
         events = DiscordEventDispatcher(api, self._gateway)
-        chat = MessageRoutes(api, speed)
-        ThreadRoutes(api, chat, events.dispatch_thread_update)
+        messages = MessageRoutes(api, speed)
+        ThreadRoutes(api, messages, events.dispatch_thread_update)
         self._commands = CommandRegistry(api)
         super().__init__(
-            guild, events, DiscordInteractions(api, chat, self._commands, self._dispatch_interaction, speed)
+            guild, events, DiscordInteractions(api, messages, self._commands, self._dispatch_interaction, speed)
         )
         DirectoryRoutes(api)
         limits = self._limits = DiscordRateLimits(speed) if rate_limits else None
-        door = DiscordRouter(self._activity_log, self.faults, limits, api, self.bot_token)
+        router = DiscordRouter(self._activity_log, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
-        app.router.add_route("*", PREFIX + "/{path:.*}", door.handle)
+        app.router.add_route("*", PREFIX + "/{path:.*}", router.handle)
         app.router.add_get("/attachments/{channel}/{file}/{name}", DiscordFiles(guild, self._activity_log).serve)
         app.router.add_get("/gateway/", self._gateway.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
@@ -272,13 +272,13 @@ class DiscordSandbox(DiscordUserActions):
 
     def _describe_state(self) -> str:
         calls = [f"{c.route} {c.status} {c.code or ''}".rstrip() for c in self.calls[-10:]]
-        said = [f"{m.channel.name}/{m.id}: {m.text[:80]!r}" for m in self._guild.latest_messages(10)]
+        messages = [f"{m.channel.name}/{m.id}: {m.text[:80]!r}" for m in self._guild.latest_messages(10)]
         return "\n  ".join(
             [
                 f"{self.connection_count} of {len(self.sessions)} sessions connected, {len(self.events)} events",
                 f"{len(self.calls)} calls, the last: {calls}",
                 "messages:",
-                *said,
+                *messages,
             ]
         )
 
@@ -292,5 +292,5 @@ class DiscordSandbox(DiscordUserActions):
         self._events.dispatch_thread_create(thread)
 
     def _dispatch_interaction(self, data: Json, guild_id: str | None) -> bool:
-        told = self._gateway.dispatch("INTERACTION_CREATE", 0, lambda _: data, guild_id=guild_id)
-        return bool(told)
+        receivers = self._gateway.dispatch("INTERACTION_CREATE", 0, lambda _: data, guild_id=guild_id)
+        return bool(receivers)

@@ -139,12 +139,12 @@ class DiscordUserActions:
 
     async def delete_channel(self, channel: GuildChannel | str) -> None:
         """Delete a channel with its threads, or a thread."""
-        gone = self._channel(channel)
-        threads = [thread for thread in self._guild.channels.values() if thread.parent is gone]
-        self._guild.remove_channel(gone)
-        for place in [*threads, gone]:
+        deleted_channel = self._channel(channel)
+        threads = [thread for thread in self._guild.channels.values() if thread.parent is deleted_channel]
+        self._guild.remove_channel(deleted_channel)
+        for place in [*threads, deleted_channel]:
             self._events.dispatch_channel_delete(place)
-        self.channels.pop(gone.name, None)
+        self.channels.pop(deleted_channel.name, None)
 
     async def add_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
         """Add a reaction (a Unicode emoji) to a message."""

@@ -12,10 +12,10 @@ from sandbox.slack import SlackSandbox
 
 Json = dict[str, Any]
 
-#: Calls that are on the page, the newest ones, and the letters of what each was made with and got.
+#: Limits of the page: number of calls, and characters of a request or response.
 MAX_CALLS, MAX_JSON_LENGTH = 80, 4_000
 
-#: Of the arguments of a call, what tells most in one line.
+#: Arguments that summarize a call, the best one first.
 _SUMMARY_KEYS = ("text", "content", "markdown_text", "status", "title", "emoji", "name")
 
 
@@ -33,14 +33,14 @@ class ApiCallList:
         discord = [
             (c.received_at, f"call/D{i}", self._create_discord_row(c)) for i, c in _newest_calls(self._discord.calls)
         ]
-        shown = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:MAX_CALLS]
-        slacks, discords = self._slack.rate_limit_usage(), self._discord.rate_limit_usage()
-        budgets = {"Slack": slacks, "Discord": discords}
+        newest_calls = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:MAX_CALLS]
+        slack_usage, discord_usage = self._slack.rate_limit_usage(), self._discord.rate_limit_usage()
+        budgets = {"Slack": slack_usage, "Discord": discord_usage}
         return {
-            **{key: call for _, key, call in shown},
-            "calls": [key for _, key, _ in shown],
+            **{key: call for _, key, call in newest_calls},
+            "calls": [key for _, key, _ in newest_calls],
             "calls_total": len(self._slack.calls) + len(self._discord.calls),
-            "budgets": [self._create_usage_row(name, budget) for name, found in budgets.items() for budget in found],
+            "budgets": [self._create_usage_row(name, budget) for name, usages in budgets.items() for budget in usages],
         }
 
     def get_details(self, key: str) -> Json:

@@ -16,14 +16,14 @@ from sandbox.discord.state.mentions import replace_ids
 from sandbox.page.markdown import render_discord, render_link
 from sandbox.page.pane import Json, create_file_view, find_message, format_time, sort_commands
 
-#: Seconds for which Discord shows that somebody types. Discord: "Trigger Typing Indicator".
+#: Discord: duration of the typing indicator ("Trigger Typing Indicator").
 TYPING_SECONDS = 10.0
 _TYPING_ROUTE = "POST /channels/{channel}/typing"
 
-#: How the styles of buttons are called here. Discord: "Button Styles".
+#: CSS classes by button style. Discord: "Button Styles".
 _BUTTON_STYLES = {1: "primary", 3: "success", 4: "danger", 5: "link"}
 
-_SYSTEM_TEXTS = {JOIN: "has joined the server", PIN: "has pinned a message to this channel"}
+_SYSTEM_TEXTS = {JOIN: "joined the server", PIN: "pinned a message to this channel"}
 
 
 class DiscordPane:
@@ -35,20 +35,23 @@ class DiscordPane:
     def create_message_views(self, session: ClientSession) -> list[Json]:
         place = session.place
         threads = self._discord.threads(place.channel)
-        standing = self._discord.messages(place.channel)
+        messages = self._discord.messages(place.channel)
         if place.thread is not None:
             inside = [m for thread in threads if thread.id == place.thread for m in self._discord.messages(thread)]
-            standing = [*(m for m in standing if m.id == place.thread), *inside]
+            messages = [*(m for m in messages if m.id == place.thread), *inside]
         elif any(c.id == place.channel and c.kind == "forum" for c in self._discord.channels.values()):
-            standing = [first for post in threads for first in self._discord.messages(post)[:1]]
-        found = [
+            messages = [first for post in threads for first in self._discord.messages(post)[:1]]
+        visible_messages = [
             message
-            for message in sorted(standing, key=lambda message: int(message.id))
+            for message in sorted(messages, key=lambda message: int(message.id))
             if message.type != THREAD_STARTER
             and (message.ephemeral_to is None or message.ephemeral_to.id == session.user.id)
         ]
         names, me = self._names_by_id, session.user.id
-        return [self._create_message_view(message, me, names, in_thread=place.thread is not None) for message in found]
+        return [
+            self._create_message_view(message, me, names, in_thread=place.thread is not None)
+            for message in visible_messages
+        ]
 
     def create_state_view(self, session: ClientSession) -> Json:
         return {
@@ -62,11 +65,11 @@ class DiscordPane:
         }
 
     async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
-        found = self._find_message(session, message)
-        if session.user.id in found.reactions.get(emoji, ()):
-            await self._discord.remove_reaction(session.user.id, found, emoji)
+        target = self._find_message(session, message)
+        if session.user.id in target.reactions.get(emoji, ()):
+            await self._discord.remove_reaction(session.user.id, target, emoji)
         else:
-            await self._discord.add_reaction(session.user.id, found, emoji)
+            await self._discord.add_reaction(session.user.id, target, emoji)
 
     async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
         if not any(c["name"] == entry and c.get("type") == MESSAGE for c in self._discord.commands):
@@ -95,24 +98,26 @@ class DiscordPane:
 
     def _is_typing(self, session: ClientSession) -> bool:
         """Return whether the bot started typing and has not posted since."""
-        room = session.place.thread or session.place.channel
+        channel = session.place.thread or session.place.channel
 
-        def is_told(call: DiscordCallRecord) -> bool:
-            return call.route == _TYPING_ROUTE and call.path.split("/")[2] == room and call.status < 300
+        def is_typing_call(call: DiscordCallRecord) -> bool:
+            return call.route == _TYPING_ROUTE and call.path.split("/")[2] == channel and call.status < 300
 
-        last = next((call.received_at for call in reversed(self._discord.calls[-200:]) if is_told(call)), None)
+        last = next((call.received_at for call in reversed(self._discord.calls[-200:]) if is_typing_call(call)), None)
         if last is None or monotonic() - last > TYPING_SECONDS:
             return False
-        said = (version.at for m in self._discord.messages(room) for version in m.versions[:1] if m.author.is_bot)
-        return max(said, default=0.0) < last
+        posted_times = (
+            version.at for m in self._discord.messages(channel) for version in m.versions[:1] if m.author.is_bot
+        )
+        return max(posted_times, default=0.0) < last
 
     def _find_message(self, session: ClientSession, id_: str) -> DiscordMessage:
         channel = session.place.channel
         inside = (m for thread in self._discord.threads(channel) for m in self._discord.messages(thread))
-        found = next((m for m in (*self._discord.messages(channel), *inside) if m.id == id_), None)
-        if found is None:
+        match = next((m for m in (*self._discord.messages(channel), *inside) if m.id == id_), None)
+        if match is None:
             raise ValueError("This message was deleted.")
-        return found
+        return match
 
     def _create_message_view(
         self, message: DiscordMessage, me: str, names: Mapping[str, str], *, in_thread: bool
@@ -155,28 +160,28 @@ class DiscordPane:
         thread = message.thread or (message.channel if message.channel.id == message.id else None)
         if thread is None:
             return None
-        said = [m for m in self._discord.messages(thread) if m.type != THREAD_STARTER and m.id != thread.id]
-        return {"id": thread.id, "name": thread.name, "count": len(said)}
+        replies = [m for m in self._discord.messages(thread) if m.type != THREAD_STARTER and m.id != thread.id]
+        return {"id": thread.id, "name": thread.name, "count": len(replies)}
 
     def _create_reference_view(self, message: DiscordMessage, names: Mapping[str, str]) -> Json | None:
         """Return the message that this one replies to, or the command that it answers."""
         if message.origin is not None and message.origin.type == 2:
             user = message.origin.user
             return {"author": names.get(user.id, user.name), "text": "used a command", "id": ""}
-        asked = message.reply_to
-        if asked is None:
+        replied = message.reply_to
+        if replied is None:
             return None
         text = (
             "Original message was deleted"
-            if asked.deleted
-            else shorten_text(asked.text, 90) or "Click to see attachment"
+            if replied.deleted
+            else shorten_text(replied.text, 90) or "Click to see attachment"
         )
-        return {"author": names.get(asked.author.id, asked.author.name), "text": text, "id": asked.id}
+        return {"author": names.get(replied.author.id, replied.author.name), "text": text, "id": replied.id}
 
     def _render_html(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
         content = message.content
-        known, html = self._html_cache.get(message.id, (None, ""))
-        if known is not content:
+        cached_content, html = self._html_cache.get(message.id, (None, ""))
+        if cached_content is not content:
             parts = [render_discord(content.text, names)]
             if message.forwarded_message is not None:
                 parts.append(

@@ -9,7 +9,6 @@ from sandbox.discord.api.faults import DiscordFaults
 from sandbox.slack import SlackSandbox
 from sandbox.slack.api.faults import SlackFaults
 
-#: Seconds of a `Retry-After`, and those that a slow platform takes for each call.
 RETRY_AFTER_SECONDS, SLOW_SECONDS = 4, 1.0
 
 _SLACK_EDITS = ("chat.update", "chat.appendStream")
@@ -17,7 +16,7 @@ _SLACK_POSTS = ("chat.postMessage", "chat.startStream")
 _DISCORD_EDIT = "PATCH /channels/{channel}/messages/{message}"
 _DISCORD_POST = "POST /channels/{channel}/messages"
 
-#: What a switch asks for that is over once it has happened, by its name.
+#: Faults that end with their first call, by the name of their switch.
 _ONE_TIME_FAULTS: Mapping[str, Literal["rate_limit", "lose_response"]] = {
     "limit": "rate_limit",
     "lose": "lose_response",

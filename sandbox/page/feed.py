@@ -43,19 +43,19 @@ class BotFeedReader(ChangeFeed[None]):
                 self.notices.append(about["id"])
             elif (turn := self.turns.get(about["turn"])) is not None:
                 part = {key: value for key, value in about.items() if key not in ("turn", "prompt")}
-                of = turn["tools" if kind == "tool" else "asks"]
-                of[about["id"]] = of.get(about["id"], {}) | part
+                parts_by_id = turn["tools" if kind == "tool" else "asks"]
+                parts_by_id[about["id"]] = parts_by_id.get(about["id"], {}) | part
                 if "prompt" in about:
                     self.prompts[about["id"]] = about["prompt"]
         self.notify()
 
     def create_view(self) -> dict[str, Any]:
         """Return the turns by key, and their order, newest first."""
-        shown = {
+        turns_by_key = {
             f"turn/{id_}": turn | {"asks": list(turn["asks"].values()), "tools": list(turn["tools"].values())}
             for id_, turn in self.turns.items()
         }
-        return {**shown, "turns": list(reversed(self.turns))}
+        return {**turns_by_key, "turns": list(reversed(self.turns))}
 
     def _update_turn(self, about: Json) -> None:
         id_ = about["id"]
@@ -64,6 +64,6 @@ class BotFeedReader(ChangeFeed[None]):
             turn["states"].append([about["state"], time()])
         turn.update(about)
         while len(self.turns) > MAX_TURNS:
-            gone = self.turns.pop(next(iter(self.turns)))
-            for ask in gone["asks"]:
+            oldest = self.turns.pop(next(iter(self.turns)))
+            for ask in oldest["asks"]:
                 self.prompts.pop(ask, None)

@@ -23,10 +23,10 @@ from rich.emoji import Emoji
 
 from sandbox.slack.state.markup import decode_entities
 
-#: Turns the inside of `<...>` into HTML that is safe, or into nothing if it means nothing.
+#: Returns safe HTML for the inside of `<...>`, or an empty text if it is not markup.
 AngleRenderer = Callable[[str], str]
 
-#: The one kind of address that the page lets a message lead to.
+#: URLs that a message may link to.
 _SAFE_URL = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
 _ANGLE = re.compile(r"<([^<>\n]+)>")
 _BARE_URL = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,:;!?)\]}*_~|]")
@@ -39,30 +39,30 @@ _FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
 
 def render_link(address: str, label: str = "") -> str:
     """Return a link that opens in a new tab; an unsafe URL stays text."""
-    shown = escape(label or address)
+    text = escape(label or address)
     if not _SAFE_URL.fullmatch(address):
-        return shown
-    return f'<a href="{escape(address)}" target="_blank" rel="noopener noreferrer nofollow">{shown}</a>'
+        return text
+    return f'<a href="{escape(address)}" target="_blank" rel="noopener noreferrer nofollow">{text}</a>'
 
 
-def render_mention(shown: str) -> str:
+def render_mention(text: str) -> str:
     """Return a mention."""
-    return f'<span class="mention">{escape(shown)}</span>'
+    return f'<span class="mention">{escape(text)}</span>'
 
 
 def render_code(text: str, language: str = "") -> str:
     """Return a code block, highlighted if its language is known."""
     try:
-        shown = highlight(text, get_lexer_by_name(language), _FORMATTER) if language else escape(text)
+        html = highlight(text, get_lexer_by_name(language), _FORMATTER) if language else escape(text)
     except ClassNotFound:
-        shown = escape(text)
+        html = escape(text)
     name = f' data-language="{escape(language)}"' if language else ""
-    return f'<pre tabindex="0"{name}><code>{shown.rstrip()}</code></pre>'
+    return f'<pre tabindex="0"{name}><code>{html.rstrip()}</code></pre>'
 
 
 def render_discord(text: str, names: Mapping[str, str]) -> str:
     """Return the HTML of Discord's Markdown; `names` has users, channels and roles by id."""
-    # `>>>` quotes all that follows; `>` needs its space, and is of its own line.
+    # Discord: `>>>` quotes all following lines; `>` needs a space and quotes its own line.
     text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)
     text = re.sub(r"(?m)^(?=>(?! ))", "\\\\", text)
     text = re.sub(r"(?m)^(> .*\n)(?!>|\n|\Z)", r"\1\n", text)
@@ -82,7 +82,7 @@ def _render_discord_angle(inner: str, names: Mapping[str, str]) -> str:
     if found := re.fullmatch(r"(/[^:]+):\d+", inner):
         return render_mention(found[1])
     if found := re.fullmatch(r"t:(-?\d{1,11})(?::\w)?", inner):
-        with suppress(ValueError, OverflowError, OSError):  # no year of ours
+        with suppress(ValueError, OverflowError, OSError):  # year out of range
             return f"<time>{datetime.fromtimestamp(int(found[1])).astimezone():%Y-%m-%d %H:%M}</time>"
     return render_link(inner) if re.match("https?://", inner) else ""
 
@@ -197,7 +197,7 @@ def _create_parser(*disabled_rules: str, **options: Any) -> MarkdownIt:
     md.enable(["strikethrough"]).disable(["html_inline", "html_block", "image", "code", "reference", "lheading"])
     md.disable(list(disabled_rules)).disable("autolink")
     md.inline.ruler.before("emphasis", "angles", _parse_angle)
-    md.validateLink = _is_safe_url  # type: ignore[method-assign] # markdown-it: this is how one is given
+    md.validateLink = _is_safe_url  # type: ignore[method-assign] # markdown-it documents this assignment
     md.add_render_rule("raw", _render_raw)
     md.add_render_rule("fence", _render_fence)
     md.add_render_rule("text", _render_link_aware_text)

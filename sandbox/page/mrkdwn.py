@@ -15,7 +15,7 @@ from rich.emoji import Emoji
 from sandbox.page.markdown import render_code, render_link, render_mention, render_slack
 from sandbox.slack.state.markup import SlackContent, decode_entities
 
-#: The names behind the ids of users and channels.
+#: Names of users and channels by id.
 Names = Mapping[str, str]
 
 Block = Mapping[str, Any]
@@ -28,12 +28,12 @@ _STYLES = (
     (re.compile(r"(?<![\w~])~(?![\s~])([^~\n]*[^~\s])~(?![\w~])"), "s"),
 )
 _QUOTE = re.compile(r"&gt; ?")
-#: What stands around these parts of a rich text.
+#: Tags around these elements of a rich text.
 _ENCLOSING_TAGS = {
     "rich_text_quote": ("<blockquote>", "</blockquote>"),
     "rich_text_preformatted": ('<pre tabindex="0"><code>', "</code></pre>"),
 }
-#: What stands for a piece of finished HTML as long as styles are looked for around it.
+#: Placeholder of finished HTML while styles are applied around it.
 _PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
 
 
@@ -57,25 +57,27 @@ def render_mrkdwn(text: str, names: Names) -> str:
 
 
 def _render_lines(text: str, names: Names) -> str:
-    made: list[str] = []
+    fragments: list[str] = []
 
-    def slot(html: str) -> str:
-        made.append(html)
-        return f"\ue000{len(made) - 1}\ue001"
+    def store_fragment(html: str) -> str:
+        fragments.append(html)
+        return f"\ue000{len(fragments) - 1}\ue001"
 
-    def coded(found: re.Match[str]) -> str:
+    def store_code(found: re.Match[str]) -> str:
         if found["block"] is not None:
-            return slot(render_code(decode_entities(found["block"].strip("\n"))))
-        return slot(f"<code>{escape(decode_entities(found['line']))}</code>")
+            return store_fragment(render_code(decode_entities(found["block"].strip("\n"))))
+        return store_fragment(f"<code>{escape(decode_entities(found['line']))}</code>")
 
-    text = _CODE.sub(coded, re.sub("[\ue000\ue001]", "", text))
-    text = _ANGLE.sub(lambda found: slot(html) if (html := _render_angle(found[1], names)) else found[0], text)
+    text = _CODE.sub(store_code, re.sub("[\ue000\ue001]", "", text))
+    text = _ANGLE.sub(
+        lambda found: store_fragment(html) if (html := _render_angle(found[1], names)) else found[0], text
+    )
     parts = []
     by_quote = groupby(escape(decode_entities(text), quote=False).split("\n"), lambda line: bool(_QUOTE.match(line)))
     for is_quote, lines in by_quote:
         shown = "<br>".join(_apply_styles(_QUOTE.sub("", line, count=1) if is_quote else line) for line in lines)
         parts.append(f"<blockquote>{shown}</blockquote>" if is_quote else shown)
-    return _PLACEHOLDER.sub(lambda found: made[int(found[1])], "".join(parts))
+    return _PLACEHOLDER.sub(lambda found: fragments[int(found[1])], "".join(parts))
 
 
 def _apply_styles(line: str) -> str:

@@ -9,10 +9,10 @@ from sandbox.client.session import ClientSession
 
 Json = dict[str, Any]
 
-#: Messages of a place that are on the page, the newest ones.
+#: The page shows this many messages of a place, the newest ones.
 MAX_MESSAGES = 150
 
-#: The types of files that the page shows as pictures.
+#: Content types that the page displays as images.
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
@@ -111,10 +111,10 @@ def find_message(session: ClientSession, message: str) -> ClientMessage:
     """
     messages = list(session.platform.list_messages(session.place, session.user))
     messages += [one.newest_reply for one in messages if one.newest_reply is not None]
-    found = next((one for one in messages if one.id == message), None)
-    if found is None:
+    match = next((one for one in messages if one.id == message), None)
+    if match is None:
         raise ActionRefusedError("This message was deleted.")
-    return found
+    return match
 
 
 def format_time(seconds: float) -> str:

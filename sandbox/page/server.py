@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).with_name("static")
 
-#: The most bytes of one message of a browser: a file, as text.
+#: Limit of a message from the browser; it may contain a file in base64.
 MAX_MESSAGE_BYTES = 16 * 2**20
 
-#: What a browser is to keep to: scripts and styles are this page's own, and nothing is fetched from elsewhere.
+#: Scripts and styles are the page's own; nothing is loaded from elsewhere.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -137,7 +137,7 @@ class PageServer:
         )
 
     async def _serve_page_socket(self, request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Origin") is None or self._bot is None:  # every browser tells where a socket comes from
+        if request.headers.get("Origin") is None or self._bot is None:  # browsers always send it
             raise web.HTTPForbidden
         visit = PageSession(self._panes, self._bot, self.feed, self._calls, self._switches)
         async with self._open_socket(request) as socket:

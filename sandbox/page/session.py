@@ -20,7 +20,7 @@ from sandbox.page.pane import PlatformPane, create_pane_view, find_message
 
 Json = dict[str, Any]
 
-#: Seconds between two looks at what has changed, and after which one is taken though nothing has.
+#: Shortest and longest time between two updates of the view.
 MIN_UPDATE_SECONDS, MAX_UPDATE_SECONDS = 0.06, 1.0
 
 
@@ -70,37 +70,37 @@ class PageSession:
 
     async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
         """Serve the browser until it disconnects; `changed` waits for a change."""
-        doing: set[asyncio.Task[None]] = set()
+        actions: set[asyncio.Task[None]] = set()
         tasks = [
-            asyncio.create_task(self._watch_platform(session), name="news of a place")
+            asyncio.create_task(self._watch_platform(session), name="unread counts")
             for session in self._sessions.values()
         ]
-        tasks.append(asyncio.create_task(self._send_updates(socket, changed), name="what a browser shows"))
+        tasks.append(asyncio.create_task(self._send_updates(socket, changed), name="page updates"))
         try:
             async for message in socket:
-                deed = asyncio.create_task(self._run_action(socket, json.loads(message.data)), name="deed")
-                doing.add(deed)
-                deed.add_done_callback(doing.discard)
+                action = asyncio.create_task(self._run_action(socket, json.loads(message.data)), name="page action")
+                actions.add(action)
+                action.add_done_callback(actions.discard)
         finally:
-            for task in [*tasks, *doing]:
+            for task in [*tasks, *actions]:
                 task.cancel()
-            await asyncio.gather(*tasks, *doing, return_exceptions=True)
+            await asyncio.gather(*tasks, *actions, return_exceptions=True)
 
     async def _watch_platform(self, session: ClientSession) -> None:
         async with aclosing(session.platform.changes()) as changes:
-            async for happening in changes:
-                if happening.message.author != session.user.name:  # what one says oneself is no news
-                    session.record_event(happening)
+            async for event in changes:
+                if event.message.author != session.user.name:  # the user's own messages are read
+                    session.record_event(event)
 
     async def _send_updates(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
         while not socket.closed:
             view = {key: json.dumps(value, ensure_ascii=False) for key, value in self._create_view().items()}
-            news = {key: value for key, value in view.items() if self._sent_values.get(key) != value}
-            gone = [key for key in self._sent_values if key not in view]
+            changed_values = {key: value for key, value in view.items() if self._sent_values.get(key) != value}
+            removed_keys = [key for key in self._sent_values if key not in view]
             self._sent_values = view
-            if news or gone:
-                values = ",".join(f"{json.dumps(key)}:{value}" for key, value in news.items())
-                await socket.send_str(f'{{"set":{{{values}}},"gone":{json.dumps(gone)}}}')
+            if changed_values or removed_keys:
+                values = ",".join(f"{json.dumps(key)}:{value}" for key, value in changed_values.items())
+                await socket.send_str(f'{{"set":{{{values}}},"gone":{json.dumps(removed_keys)}}}')
             await asyncio.sleep(MIN_UPDATE_SECONDS)
             try:
                 async with asyncio.timeout(MAX_UPDATE_SECONDS):
@@ -131,7 +131,7 @@ class PageSession:
             view |= create_pane_view(pane, self._sessions[key])
         return view | self._calls.create_view() | self._feed.create_view()
 
-    # What one does
+    # Actions of the user
 
     async def _run_action(self, socket: web.WebSocketResponse, order: Json) -> None:
         answer: Json = {"id": order.get("id")}
@@ -176,13 +176,13 @@ class PageSession:
             return ""
         if not text and not files:
             return ""
-        said = await pane.platform.post_message(
+        message = await pane.platform.post_message(
             session.user, place, text.removeprefix("/") if text[:2] == "//" else text, files
         )
         if (
             place.is_dm and place.thread is None and place.thread_support.value == "all"
-        ):  # Slack: each begins a conversation
-            session.open_place(session.get_thread(said))
+        ):  # Slack: each message starts a conversation
+            session.open_place(session.get_thread(message))
         return _mention_hint(pane.platform.bot_name, place, text)
 
     async def _edit_message(self, order: Json) -> None:

@@ -14,7 +14,7 @@ from sandbox.page.pane import Json, create_file_view, format_time
 from sandbox.slack import ModalView, SlackMessage, SlackSandbox
 from sandbox.slack.state.controls import find_controls
 
-#: Emoji of Slack's that are called otherwise elsewhere.
+#: Slack's emoji names that differ from the ones of Rich.
 _EMOJI_NAMES = {"+1": "thumbs_up", "-1": "thumbs_down"}
 
 
@@ -26,14 +26,14 @@ class SlackPane:
 
     def create_message_views(self, session: ClientSession) -> list[Json]:
         place, me, names = session.place, session.user.id, self._names_by_id
-        said = [m for m in self._slack.messages(place.channel) if m.ephemeral_to in (None, me)]
+        messages = [m for m in self._slack.messages(place.channel) if m.ephemeral_to in (None, me)]
         if place.thread is not None:
-            return [self._create_message_view(m, me, names) for m in said if place.thread in (m.ts, m.thread_ts)]
+            return [self._create_message_view(m, me, names) for m in messages if place.thread in (m.ts, m.thread_ts)]
         replies: dict[str, list[SlackMessage]] = {}
-        for message in said:
+        for message in messages:
             if message.is_thread_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
-        return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in said if not m.is_thread_reply]
+        return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in messages if not m.is_thread_reply]
 
     def create_state_view(self, session: ClientSession) -> Json:
         place, slack = session.place, self._slack
@@ -54,17 +54,17 @@ class SlackPane:
 
     async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
         name = emoji.strip(":")
-        found = self._find_message(session, message)
-        if session.user.id in found.reactions.get(name, ()):
-            await self._slack.remove_reaction(session.user.id, found, name)
+        target = self._find_message(session, message)
+        if session.user.id in target.reactions.get(name, ()):
+            await self._slack.remove_reaction(session.user.id, target, name)
         else:
-            await self._slack.add_reaction(session.user.id, found, name)
+            await self._slack.add_reaction(session.user.id, target, name)
 
     async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
-        found, shortcut = self._find_message(session, message), self._slack.shortcuts.get(entry)
+        target, shortcut = self._find_message(session, message), self._slack.shortcuts.get(entry)
         if shortcut is None:
             raise ValueError(f"There is no shortcut {entry!r} in the menu.")
-        if not await self._slack.use_shortcut(session.user.id, found, shortcut):
+        if not await self._slack.use_shortcut(session.user.id, target, shortcut):
             raise ActionRefusedError(f"{self.platform.bot_name} did not respond.")
 
     async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
@@ -99,16 +99,16 @@ class SlackPane:
         return [{"title": title, "message": message} for title, message in channel.prompts]
 
     def _find_message(self, session: ClientSession, ts: str) -> SlackMessage:
-        found = next((message for message in self._slack.messages(session.place.channel) if message.ts == ts), None)
-        if found is None:
+        match = next((message for message in self._slack.messages(session.place.channel) if message.ts == ts), None)
+        if match is None:
             raise ValueError("This message was deleted.")
-        return found
+        return match
 
     def _find_modal(self, session: ClientSession, modal: str) -> ModalView:
-        found = next((view for view in self._slack.modals(session.user.id) if view.id == modal), None)
-        if found is None:
+        match = next((view for view in self._slack.modals(session.user.id) if view.id == modal), None)
+        if match is None:
             raise ValueError("This modal is closed.")
-        return found
+        return match
 
     def _create_root_view(
         self, message: SlackMessage, replies: Sequence[SlackMessage], me: str, names: Mapping[str, str]
@@ -160,8 +160,8 @@ class SlackPane:
         }
 
     def _render_html(self, key: str, content: object, make: Any) -> str:
-        known, html = self._html_cache.get(key, (None, ""))
-        if known is not content:
+        cached_content, html = self._html_cache.get(key, (None, ""))
+        if cached_content is not content:
             html = make()
             self._html_cache[key] = content, html
         return html

@@ -25,11 +25,11 @@ async def run_terminal(slack: SlackSandbox, discord: DiscordSandbox, *, notices:
         notices: lines to show above everything else.
     """
     platforms = SlackPlatform(slack), DiscordPlatform(discord)
-    # A screen is drawn on the standard error, so that has to be a terminal as well.
+    # Textual draws on the standard error, so that must be a terminal, too.
     if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         await TerminalApp(*platforms, notices=notices).run_async()
         return
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an answer may hold what a plain pipe cannot
+        sys.stdout.reconfigure(errors="replace")  # a pipe's encoding may lack characters of an answer
     async with aclosing(read_lines(sys.stdin)) as lines:
         await run_lines(platforms, lines, sys.stdout, notices=notices)

@@ -29,7 +29,7 @@ from sandbox.terminal.rows import MessageRow
 from sandbox.terminal.sessions import TerminalSessions
 from sandbox.terminal.tab import PlatformTab
 
-#: Messages of a place that are on the screen, the newest ones.
+#: The screen shows this many messages of a place, the newest ones.
 MAX_MESSAGES = 200
 
 
@@ -107,7 +107,7 @@ class TerminalApp(App[None]):
         self._paint()
         self.set_interval(0.5, self._paint_top)
 
-    # What happens
+    # Events
 
     @work
     async def _watch_platform(self, session: ClientSession) -> None:
@@ -118,7 +118,7 @@ class TerminalApp(App[None]):
                 _follow_first_reply(session, event)
                 self._changed.set()
 
-    # What one does
+    # Actions of the user
 
     @on(Input.Submitted, "#line")
     def _submit_line(self, event: Input.Submitted) -> None:
@@ -130,8 +130,8 @@ class TerminalApp(App[None]):
 
     @work
     async def _run_line(self, line: str) -> None:
-        unheard = self._mention_hint(line)
-        self._show_notice(await self.sessions.run_line(line) or unheard)
+        hint = self._mention_hint(line)
+        self._show_notice(await self.sessions.run_line(line) or hint)
         if self.sessions.is_closed:
             self.exit()
 
@@ -204,9 +204,9 @@ class TerminalApp(App[None]):
     @work
     async def action_click_button(self, message_id: str, label: str) -> None:
         """Click a button of a message on the screen."""
-        shown = [row.message for row in self.query(MessageRow)]
-        shown += [message.newest_reply for message in shown if message.newest_reply is not None]
-        for message in shown:
+        messages = [row.message for row in self.query(MessageRow)]
+        messages += [message.newest_reply for message in messages if message.newest_reply is not None]
+        for message in messages:
             if message.id == message_id and label in message.buttons:
                 self._show_notice(await self.session.click_button(message, label))
 
@@ -227,11 +227,11 @@ class TerminalApp(App[None]):
         self._show_notice("")
         self.query_one("#line").focus()
 
-    def _show_notice(self, told: str) -> None:
-        self._notice = told
+    def _show_notice(self, notice: str) -> None:
+        self._notice = notice
         self._changed.set()
 
-    # What one sees
+    # Painting
 
     @work
     async def _paint(self) -> None:
@@ -260,9 +260,9 @@ class TerminalApp(App[None]):
         threads = [self._place_option(place) for place in places if place.thread is not None]
         if threads:
             options += [None, _create_heading("Threads"), *threads]
-        looks = [option and option.prompt for option in options]
-        if looks != self._painted_places:  # painting anew loses how far one has scrolled
-            self._painted_places = looks
+        prompts = [option and option.prompt for option in options]
+        if prompts != self._painted_places:  # a new list loses the scroll position
+            self._painted_places = prompts
             widget = self.query_one("#places", OptionList)
             marked = widget.highlighted
             widget.set_options(options)
@@ -338,16 +338,16 @@ class TerminalApp(App[None]):
 
 def _follow_first_reply(session: ClientSession, event: ClientEvent) -> None:
     """Open the thread of the first reply where each message starts a conversation."""
-    message, said = event.message, session.last_sent
+    message, sent = event.message, session.last_sent
     if (
         session.place.thread_support is ThreadSupport.ALL
         and session.place.thread is None
         and event.kind is ClientEventKind.POSTED
         and message.is_from_bot
-        and said is not None
-        and (message.channel, message.thread) == (said.channel, said.id)
+        and sent is not None
+        and (message.channel, message.thread) == (sent.channel, sent.id)
     ):
-        session.open_place(session.get_thread(said))
+        session.open_place(session.get_thread(sent))
 
 
 def _create_heading(text: str) -> Option:

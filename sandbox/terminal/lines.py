@@ -11,9 +11,9 @@ from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage,
 from sandbox.terminal.replies import QuietTime, ReplyTracker
 from sandbox.terminal.sessions import TerminalSessions
 
-#: Seconds that the bot has for its connection before the first line is said.
+#: Time for the bot to connect before the first line is sent.
 CONNECT_TIMEOUT_SECONDS = 30.0
-#: Seconds within which the platform shows what was said.
+#: Time for the platform to show a sent message.
 ECHO_TIMEOUT_SECONDS = 5.0
 
 
@@ -49,12 +49,12 @@ async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
     def read() -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with suppress(RuntimeError):  # the loop is closed
             for line in stream:
                 loop.call_soon_threadsafe(lines.put_nowait, line)
             loop.call_soon_threadsafe(lines.put_nowait, None)
 
-    # A thread of its own, and a daemon: one that waits for input must not keep the process alive.
+    # A daemon thread: waiting for input must not keep the process alive.
     threading.Thread(target=read, name="stdin", daemon=True).start()
     while (line := await lines.get()) is not None:
         yield line
@@ -81,11 +81,11 @@ class _LineSession:
             if not self._sessions.find_by_command(line):
                 await self._wait_until_connected()
             session = self._sessions.current
-            said = session.last_sent
+            previous = session.last_sent
             self._write_notice(await self._sessions.run_line(line))
             if self._sessions.is_closed:
                 return
-            if session.last_sent is not None and session.last_sent is not said:
+            if session.last_sent is not None and session.last_sent is not previous:
                 self._replies.record_question(
                     session.last_sent, expects_reply=self._is_addressed_to_bot(session.last_sent)
                 )
@@ -121,8 +121,8 @@ class _LineSession:
     def _platform(self) -> ClientPlatform:
         return self._sessions.current.platform
 
-    def _write_notice(self, told: str) -> None:
-        for line in told.splitlines():
+    def _write_notice(self, notice: str) -> None:
+        for line in notice.splitlines():
             self.write(f"[{self._platform.name}] {line}")
 
     def _is_addressed_to_bot(self, message: ClientMessage) -> bool:
@@ -133,9 +133,8 @@ class _LineSession:
         key = (message.channel, message.id)
         head = _format_head(platform, message)
         if event.kind is ClientEventKind.UPDATED:
-            if (
-                self._written_revisions.get(key, 0) == message.revision
-            ):  # two changes came together, or its text is the same
+            # Two changes came together, or the text is the same.
+            if self._written_revisions.get(key, 0) == message.revision:
                 return
             self.write(f"[{head} updated] {join_lines(message.plain_text)}")
         elif event.kind is ClientEventKind.POSTED:
@@ -153,11 +152,13 @@ class _LineSession:
 def _format_head(platform: ClientPlatform, message: ClientMessage) -> str:
     """Return the place and the author of a message."""
     places = {place.channel: place.name for place in platform.channels}
-    directs = {platform.get_dm(person).channel: person for person in platform.people}
-    place = places.get(message.channel) or f"dm {directs[message.channel].name}"
+    users_by_dm = {platform.get_dm(person).channel: person for person in platform.people}
+    place = places.get(message.channel) or f"dm {users_by_dm[message.channel].name}"
     thread = f"/{message.thread}" if message.thread else ""
-    sees = next((person.name for person in platform.people if person.id == message.ephemeral_to), message.ephemeral_to)
-    only = f" only visible to {sees}" if sees else ""
+    recipient = next(
+        (person.name for person in platform.people if person.id == message.ephemeral_to), message.ephemeral_to
+    )
+    only = f" only visible to {recipient}" if recipient else ""
     return f"{platform.name} {place}{thread} {message.id} {message.author}{only}"
 
 

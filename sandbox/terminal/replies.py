@@ -45,7 +45,7 @@ class ReplyTracker:
 
     def record_question(self, message: ClientMessage, *, expects_reply: bool) -> None:
         """Record a sent message; `expects_reply` tells whether the bot will answer it."""
-        if expects_reply and not any(_is_reply_to(said, message) for said in self._bot_messages):
+        if expects_reply and not any(_is_reply_to(reply, message) for reply in self._bot_messages):
             self._open_questions.append(message)
         self._changed.set()
 
@@ -55,7 +55,7 @@ class ReplyTracker:
         if not message.is_from_bot or event.kind is ClientEventKind.REACTED:
             return
         self._bot_messages.append(message)
-        self._open_questions = [asked for asked in self._open_questions if not _is_reply_to(message, asked)]
+        self._open_questions = [question for question in self._open_questions if not _is_reply_to(message, question)]
         key = (message.channel, message.id)
         if message.is_pending and event.kind is not ClientEventKind.DELETED:
             self._pending_messages.add(key)
@@ -67,7 +67,7 @@ class ReplyTracker:
             self._first_texts[key] = message.plain_text
         elif first := self._first_texts.pop(key, None):
             self._placeholders.add(first)
-        if event.kind is ClientEventKind.UPDATED and message.plain_text in self._placeholders:  # a reply begins anew
+        if event.kind is ClientEventKind.UPDATED and message.plain_text in self._placeholders:  # the reply starts again
             self._first_texts[key] = message.plain_text
         if event.kind is ClientEventKind.UPDATED and not message.is_pending:
             now = monotonic()

@@ -12,7 +12,7 @@ from textual.widgets import ListItem, Static
 
 from sandbox.client.platform import ClientMessage, shorten_text
 
-#: How much of a message is shown above one that refers to it.
+#: Characters of a quoted message.
 MAX_QUOTE_LENGTH = 60
 
 
@@ -62,8 +62,8 @@ def _render_message(message: ClientMessage) -> list[RenderableType]:
         ("  only visible to you" if message.ephemeral_to else "", "italic yellow"),
     )
     parts: list[RenderableType] = [head, Markdown(message.markdown, hyperlinks=False)]
-    if (asked := message.reply_to) is not None:
-        parts.insert(0, Text(f"╭ {asked.author}: {shorten_text(asked.plain_text, MAX_QUOTE_LENGTH)}", style="dim"))
+    if (replied := message.reply_to) is not None:
+        parts.insert(0, Text(f"╭ {replied.author}: {shorten_text(replied.plain_text, MAX_QUOTE_LENGTH)}", style="dim"))
     if message.buttons:
         parts.append(Text(" ").join(_render_button(message, label) for label in message.buttons))
     if message.reactions:

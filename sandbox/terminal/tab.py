@@ -24,13 +24,13 @@ class PlatformTab(Static):
 
     def paint(self, *, is_open: bool) -> None:
         """Show the platform's current state."""
-        platform, news = self.session.platform, self.session.count_unread()
+        platform, unread = self.session.platform, self.session.count_unread()
         sign, state = ("●", "connected") if platform.is_connected else ("○", "not connected yet")
         self.update(
             Text.assemble(
                 (f"{sign} ", "green" if platform.is_connected else "red"),
                 (platform.name, "bold reverse" if is_open else "bold"),
                 f" {state}",
-                (f" ({news})" if news else "", "bold"),
+                (f" ({unread})" if unread else "", "bold"),
             )
         )

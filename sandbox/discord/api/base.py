@@ -49,8 +49,8 @@ class DiscordRestApi:
     def match_route(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
         """Return the route of a request and the ids in its path."""
         for pattern, route in self._patterns:
-            if found := pattern.fullmatch(f"{method} {path}"):
-                return route, found.groupdict()
+            if match := pattern.fullmatch(f"{method} {path}"):
+                return route, match.groupdict()
         return None
 
     # Objects of a request

@@ -98,19 +98,19 @@ def _parse_attachments(
     body: RequestBody, form: Mapping[str, Any], current: Sequence[DiscordAttachment]
 ) -> list[DiscordAttachment]:
     """Return the files that an edit keeps, followed by the uploaded ones."""
-    about = form.get("attachments")
-    described = {str(entry.get("id")): entry for entry in about or ()}
-    kept = [file for file in current if about is None or file.id in described]
+    entries = form.get("attachments")
+    entries_by_id = {str(entry.get("id")): entry for entry in entries or ()}
+    kept_files = [file for file in current if entries is None or file.id in entries_by_id]
     new = []
     for upload in body.uploads:
         if len(upload.data) > MAX_FILE_BYTES:
             raise DiscordError(413, REQUEST_TOO_LARGE, "Request entity too large")
-        found = _FILE_FIELD.fullmatch(upload.field)
-        entry = described.get(found[1], {}) if found else {}
+        field_match = _FILE_FIELD.fullmatch(upload.field)
+        entry = entries_by_id.get(field_match[1], {}) if field_match else {}
         name = entry.get("filename") or upload.name
         new.append(DiscordAttachment(create_id(), name, upload.data, upload.content_type, entry.get("description")))
-    _check_length("attachments", [*kept, *new], MAX_FILES)
-    return [*kept, *new]
+    _check_length("attachments", [*kept_files, *new], MAX_FILES)
+    return [*kept_files, *new]
 
 
 def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:

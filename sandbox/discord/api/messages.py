@@ -54,8 +54,8 @@ class MessageRoutes:
     def _create_message(self, request: ApiRequest) -> ApiResponse:
         channel, form = self._get_writable_channel(request), request.form
         nonce = parse_nonce(form)
-        if form.get("enforce_nonce") and nonce is not None and (known := self._find_by_nonce(channel, nonce)):
-            return ApiResponse(self._message_payload(known))
+        if form.get("enforce_nonce") and nonce is not None and (existing := self._find_by_nonce(channel, nonce)):
+            return ApiResponse(self._message_payload(existing))
         message = self.post_as_bot(request, channel, form, nonce=nonce)
         if nonce is not None:
             self._nonces[channel.id, str(nonce)] = (monotonic(), message)
@@ -149,18 +149,18 @@ class MessageRoutes:
             raise create_form_error(
                 "limit", "NUMBER_TYPE_MAX", f"int value should be less than or equal to {MAX_HISTORY_MESSAGES}."
             )
-        most = int(limit)
+        limit_count = int(limit)
         if not channel.is_dm and "read_message_history" not in self._api.permissions:
             return ApiResponse([])
-        found = [m for m in self._guild.list_messages(channel) if self._guild.find_message(channel, m.id)]
+        messages = [m for m in self._guild.list_messages(channel) if self._guild.find_message(channel, m.id)]
         if after := query.get("after"):
-            found = [m for m in found if int(m.id) > int(after)][:most]
+            messages = [m for m in messages if int(m.id) > int(after)][:limit_count]
         elif before := query.get("before"):
-            found = [m for m in found if int(m.id) < int(before)][-most:]
+            messages = [m for m in messages if int(m.id) < int(before)][-limit_count:]
         elif around := query.get("around"):
-            nearest = sorted(found, key=lambda m: abs(int(m.id) - int(around)))[:most]
-            found = [m for m in found if m in nearest]
-        return ApiResponse([self._message_payload(message) for message in reversed(found[-most:])])
+            nearest = sorted(messages, key=lambda m: abs(int(m.id) - int(around)))[:limit_count]
+            messages = [m for m in messages if m in nearest]
+        return ApiResponse([self._message_payload(message) for message in reversed(messages[-limit_count:])])
 
     def _message_payload(self, message: DiscordMessage) -> Json:
         content = "message_content" in self._api.privileged_intents or self._api.is_readable(message)

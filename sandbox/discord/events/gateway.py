@@ -168,15 +168,15 @@ class LocalGateway:
 
         A session without a connection receives the event when it is resumed.
         """
-        told = []
+        receivers = []
         for session in self._resumable.values():
-            number, of = session.shard
+            shard, shard_count = session.shard
             if session.is_expired:
                 continue
-            if (session.intents & intent or not intent) and (int(guild_id or 0) >> 22) % of == number:
+            if (session.intents & intent or not intent) and (int(guild_id or 0) >> 22) % shard_count == shard:
                 self._send_event(session, name, data(session))
-                told.append(session)
-        return told
+                receivers.append(session)
+        return receivers
 
     def _send_event(self, session: GatewaySession, name: str, data: Json) -> None:
         event = self._activity_log.record_event(session.id, name, data, len(session.events) + 1)
@@ -261,25 +261,25 @@ class LocalGateway:
             raise GatewayCloseError(DECODE_ERROR)
         self._handle_opcode(connection, op, about)
 
-    def _handle_opcode(self, connection: GatewayConnection, op: Any, about: Any) -> None:
+    def _handle_opcode(self, connection: GatewayConnection, op: Any, data: Any) -> None:
         """Handle one opcode; voice state updates (4) have no effect."""
-        match op, about:
+        match op, data:
             case 1, _:
                 self._heartbeat(connection)
             case ((2 | 6), _) if connection.session is not None:
                 raise GatewayCloseError(ALREADY_AUTHENTICATED)
             case 2, {"token": str(), "intents": int()}:
-                self._identify(connection, about)
+                self._identify(connection, data)
             case 6, {"token": str(), "session_id": str(), "seq": int()}:
-                self._resume(connection, about)
+                self._resume(connection, data)
             case ((2 | 6), _):
                 raise GatewayCloseError(DECODE_ERROR)
             case ((3 | 4 | 8), _) if connection.session is None:
                 raise GatewayCloseError(NOT_AUTHENTICATED)
             case 8, {"guild_id": _}:
-                self._send_members(connection.session, about)
+                self._send_members(connection.session, data)
             case 3, {"status": str()} if connection.session is not None:
-                connection.session.status = about["status"]
+                connection.session.status = data["status"]
             case 4, _:
                 pass
             case 3, _:
@@ -292,47 +292,47 @@ class LocalGateway:
             connection.session.heartbeat_count += 1
         self._queue_frame(connection, ACK)
 
-    def _identify(self, connection: GatewayConnection, about: Json) -> None:
-        if about["token"] != self._token:
+    def _identify(self, connection: GatewayConnection, data: Json) -> None:
+        if data["token"] != self._token:
             raise GatewayCloseError(BAD_TOKEN)
-        intents = about["intents"]
+        intents = data["intents"]
         if intents & ~ALL_INTENTS:
             raise GatewayCloseError(INVALID_INTENTS)
         if intents & combine_bits(PRIVILEGED, PRIVILEGED) & ~combine_bits(self._privileged_intents, PRIVILEGED):
             raise GatewayCloseError(DISALLOWED_INTENTS)
-        number, of = about.get("shard") or (0, 1)
-        if not 0 <= number < of:
+        shard, shard_count = data.get("shard") or (0, 1)
+        if not 0 <= shard < shard_count:
             raise GatewayCloseError(INVALID_SHARD)
-        session = GatewaySession(secrets.token_hex(16), intents, (number, of), about.get("properties", {}))
-        session.status = (about.get("presence") or {}).get("status") or "online"
+        session = GatewaySession(secrets.token_hex(16), intents, (shard, shard_count), data.get("properties", {}))
+        session.status = (data.get("presence") or {}).get("status") or "online"
         self.sessions.append(session)
         self._resumable[session.id] = session
         connection.session = session
         me, guild = self._payloads.bot_user(), self._payloads.guild_create(all_members=bool(intents & GUILD_PRESENCES))
-        here = bool(self._payloads.bot_guilds()) and (int(guild["id"]) >> 22) % of == number
+        has_guild = bool(self._payloads.bot_guilds()) and (int(guild["id"]) >> 22) % shard_count == shard
         ready = {
             "v": 10,
             "user": me,
-            "guilds": [{"id": guild["id"], "unavailable": True}] if here else [],
+            "guilds": [{"id": guild["id"], "unavailable": True}] if has_guild else [],
             "session_id": session.id,
             "resume_gateway_url": self.url,
-            "shard": [number, of],
+            "shard": [shard, shard_count],
             "application": {"id": me["id"], "flags": combine_bits(self._privileged_intents, APPLICATION_FLAGS)},
             "private_channels": [],
         }
         self._send_event(session, "READY", ready)
-        if here and intents & GUILDS:
+        if has_guild and intents & GUILDS:
             self._send_event(session, "GUILD_CREATE", guild)
 
-    def _resume(self, connection: GatewayConnection, about: Json) -> None:
-        if about["token"] != self._token:
+    def _resume(self, connection: GatewayConnection, data: Json) -> None:
+        if data["token"] != self._token:
             raise GatewayCloseError(BAD_TOKEN)
-        session = self._resumable.get(about["session_id"])
+        session = self._resumable.get(data["session_id"])
         if session is None or session.is_expired or self._faults.take_resume_refusal():
-            self._resumable.pop(about["session_id"], None)
+            self._resumable.pop(data["session_id"], None)
             self._queue_frame(connection, INVALID_SESSION, False)
             return
-        if about["seq"] > len(session.events):
+        if data["seq"] > len(session.events):
             raise GatewayCloseError(BAD_SEQUENCE)
         for other in list(self._connections):
             if other.session is session:
@@ -340,15 +340,15 @@ class LocalGateway:
         connection.session = session
         session.disconnected_at = None
         session.resume_count += 1
-        for event in session.events[about["seq"] :]:
+        for event in session.events[data["seq"] :]:
             self._queue_event(connection, event)
         self._send_event(session, "RESUMED", {})
 
-    def _send_members(self, session: GatewaySession | None, about: Json) -> None:
+    def _send_members(self, session: GatewaySession | None, data: Json) -> None:
         if session is not None and session.intents & GUILD_MEMBERS:
             guild = self._payloads.guild_create(all_members=True)
             chunk = {"guild_id": guild["id"], "members": guild["members"], "chunk_index": 0, "chunk_count": 1}
-            self._send_event(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": about.get("nonce")})
+            self._send_event(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": data.get("nonce")})
 
     def _detach(self, connection: GatewayConnection) -> None:
         """Remove a closed connection; its session can be resumed."""
@@ -403,7 +403,7 @@ class LocalGateway:
         connection.is_closed_by_sandbox = True
         await connection.ws.close(code=code)
 
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

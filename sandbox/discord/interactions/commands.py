@@ -40,7 +40,9 @@ class CommandRegistry:
             raise create_form_error(
                 "_errors", "BASE_TYPE_MAX_LENGTH", f"Must be {sum(MAX_COMMANDS.values())} or fewer in length."
             )
-        known = {(command["type"], command["name"]): command["id"] for command in self.registered.get(place, [])}
+        ids_by_command = {
+            (command["type"], command["name"]): command["id"] for command in self.registered.get(place, [])
+        }
         registered: dict[tuple[int, str], Json] = {}
         for number, command in enumerate(create_command_data):
             type_, name = command.get("type") or SLASH, str(command.get("name"))
@@ -54,15 +56,15 @@ class CommandRegistry:
                 "description": "",
                 "nsfw": False,
                 **{field: value for field, value in command.items() if value is not None},
-                "id": known.get((type_, name)) or create_id(),
+                "id": ids_by_command.get((type_, name)) or create_id(),
                 "application_id": self._guild.bot.id,
                 "version": create_id(),
                 "type": type_,
             } | ({"guild_id": place} if place else {})
-        for type_, most in MAX_COMMANDS.items():
-            if sum(kind == type_ for kind, _ in registered) > most:
+        for type_, max_count in MAX_COMMANDS.items():
+            if sum(kind == type_ for kind, _ in registered) > max_count:
                 raise create_form_error(
-                    "_errors", "APPLICATION_COMMAND_TOO_MANY", f"At most {most} commands of type {type_}."
+                    "_errors", "APPLICATION_COMMAND_TOO_MANY", f"At most {max_count} commands of type {type_}."
                 )
         self.registered[place] = list(registered.values())
         return ApiResponse(self.registered[place])
@@ -110,18 +112,21 @@ def create_command_data(command: Json, options: Mapping[str, Any], *, focused: s
         ValueError: an option is unknown or missing, or its value is not a choice.
     """
     data: Json = {"id": command["id"], "name": command["name"], "type": SLASH}
-    known = {option["name"]: option for option in command.get("options", ())}
-    if unknown := set(options) - set(known):
+    options_by_name = {option["name"]: option for option in command.get("options", ())}
+    if unknown := set(options) - set(options_by_name):
         raise ValueError(f"/{command['name']} has no option {min(unknown)}")
-    if not focused and (lacking := {name for name, option in known.items() if option.get("required")} - set(options)):
+    if not focused and (
+        lacking := {name for name, option in options_by_name.items() if option.get("required")} - set(options)
+    ):
         raise ValueError(f"/{command['name']} needs the option {min(lacking)}")
     for name, value in options.items():
-        choices = [choice["value"] for choice in known[name].get("choices", ())]
+        choices = [choice["value"] for choice in options_by_name[name].get("choices", ())]
         if choices and value not in choices:
-            raise ValueError(f"{value} is no choice for {name}")
+            raise ValueError(f"{value} is not a choice of {name}")
     if options:
         data["options"] = [
-            {"name": name, "type": known[name]["type"], "value": value} | ({"focused": True} if name == focused else {})
+            {"name": name, "type": options_by_name[name]["type"], "value": value}
+            | ({"focused": True} if name == focused else {})
             for name, value in options.items()
         ]
     return data

@@ -121,7 +121,7 @@ class DiscordInteractions:
         return await self._deliver(DiscordInteraction(create_id(), COMMAND, user, channel), data)
 
     async def autocomplete(
-        self, user: DiscordUser, channel: GuildChannel, name: str, option: str, typed: str
+        self, user: DiscordUser, channel: GuildChannel, name: str, option: str, text: str
     ) -> list[str]:
         """Return the bot's choices for an option; empty if the bot does not answer in time.
 
@@ -130,9 +130,9 @@ class DiscordInteractions:
         """
         command = self._commands.find_command(SLASH, name, channel)
         if not any(one["name"] == option and one.get("autocomplete") for one in command.get("options", ())):
-            raise ValueError(f"/{name} does not complete {option}")
+            raise ValueError(f"/{name} has no autocompletion for {option}")
         interaction = DiscordInteraction(create_id(), AUTOCOMPLETE, user, channel)
-        await self._wait_for_acknowledgement(interaction, create_command_data(command, {option: typed}, focused=option))
+        await self._wait_for_acknowledgement(interaction, create_command_data(command, {option: text}, focused=option))
         return [choice["name"] for choice in interaction.choices]
 
     async def run_message_command(self, user: DiscordUser, message: DiscordMessage, name: str) -> list[DiscordMessage]:
@@ -142,10 +142,10 @@ class DiscordInteractions:
             ValueError: the command is not available.
         """
         command = self._commands.find_command(MESSAGE, name, message.channel)
-        told = self._api.payloads.message(message)
+        payload = self._api.payloads.message(message)
         data = {"id": command["id"], "name": name, "type": MESSAGE, "target_id": message.id}
         interaction = DiscordInteraction(create_id(), COMMAND, user, message.channel, target_message=message)
-        return await self._deliver(interaction, data | {"resolved": {"messages": {message.id: told}}})
+        return await self._deliver(interaction, data | {"resolved": {"messages": {message.id: payload}}})
 
     async def click_button(self, user: DiscordUser, message: DiscordMessage, custom_id: str) -> list[DiscordMessage]:
         """Click a button of a message, and return the responses beside the message itself.
@@ -156,7 +156,7 @@ class DiscordInteractions:
         buttons = iterate_components(message.content.components)
         button = next((button for button in buttons if button.get("custom_id") == custom_id), None)
         if button is None or button.get("disabled"):
-            raise ValueError(f"there is no button {custom_id} to be pressed")
+            raise ValueError(f"there is no enabled button {custom_id}")
         interaction = DiscordInteraction(create_id(), COMPONENT, user, message.channel, component_message=message)
         return await self._deliver(interaction, {"custom_id": custom_id, "component_type": button["type"]})
 

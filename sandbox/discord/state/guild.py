@@ -86,8 +86,8 @@ class GuildChannel:
 
     def is_visible_to(self, user_id: str) -> bool:
         place = self.parent or self
-        sees = not self.is_private or user_id in self.participants
-        return sees and (place.members is None or user_id in place.members)
+        is_participant = not self.is_private or user_id in self.participants
+        return is_participant and (place.members is None or user_id in place.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +310,9 @@ class Guild:
 
     def remove_channel(self, channel: GuildChannel) -> None:
         """Delete a channel with its messages and threads."""
-        for gone in [channel, *(thread for thread in self.channels.values() if thread.parent is channel)]:
-            del self.channels[gone.id]
-            for message in self._messages[gone.id].values():
+        for removed_channel in [channel, *(thread for thread in self.channels.values() if thread.parent is channel)]:
+            del self.channels[removed_channel.id]
+            for message in self._messages[removed_channel.id].values():
                 message.deleted = True
         for messages in self._messages.values():
             for message in messages.values():
@@ -350,13 +350,13 @@ class Guild:
             details: further fields of `DiscordMessage`; the first message of a forum post has the post's id as `id`.
         """
         details.setdefault("id", create_id())
-        mentioned = self._parse_mentions(content, details.get("reply_to"), details.get("type", DEFAULT))
+        mentions = self._parse_mentions(content, details.get("reply_to"), details.get("type", DEFAULT))
         message = DiscordMessage(
             channel=channel,
             author=author,
             content=content,
-            mentions=mentioned,
-            versions=[self._create_version(content, mentioned)],
+            mentions=mentions,
+            versions=[self._create_version(content, mentions)],
             **details,
         )
         self._messages[channel.id][message.id] = message
@@ -404,7 +404,7 @@ class Guild:
         author = reply_to.author.id if reply_to and type_ == REPLY else None
         return parse_mentions(content.text, content.allowed_mentions, self.users, reply_to=author)
 
-    def _create_version(self, content: DiscordContent, mentioned: MessageMentions) -> DiscordMessageVersion:
+    def _create_version(self, content: DiscordContent, mentions: MessageMentions) -> DiscordMessageVersion:
         names = {user.id: user.display_name for user in self.users.values()} | {self.bot_role_id: self.bot.display_name}
         names |= {channel.id: channel.name for channel in self.channels.values()}
-        return DiscordMessageVersion(replace_ids(content.text, names), mentioned.pings, monotonic())
+        return DiscordMessageVersion(replace_ids(content.text, names), mentions.pings, monotonic())

@@ -60,8 +60,8 @@ def _listed_ids(allowed: Mapping[str, Any], kind: str) -> set[str]:
 def replace_ids(text: str, names: Mapping[str, str]) -> str:
     """Replace the ids of mentions by names; unknown ids stay."""
 
-    def named(found: re.Match[str]) -> str:
-        name = names.get(found[2])
-        return found[0] if name is None else f"{'#' if found[1] == '#' else '@'}{name}"
+    def replace(match: re.Match[str]) -> str:
+        name = names.get(match[2])
+        return match[0] if name is None else f"{'#' if match[1] == '#' else '@'}{name}"
 
-    return _ANY_MENTION.sub(named, text)
+    return _ANY_MENTION.sub(replace, text)

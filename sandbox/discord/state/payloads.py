@@ -291,19 +291,21 @@ class DiscordPayloads:
 
     def message(self, message: DiscordMessage, *, content: bool = True, with_reference: bool = True) -> Json:
         """Return a message; without `content`, as an app without the intent sees it."""
-        said = message.content
-        about: Json = {
+        message_content = message.content
+        payload: Json = {
             "id": message.id,
             "type": message.type,
             "channel_id": message.channel.id,
             "author": self.user(message.author),
-            "content": said.text if content else "",
+            "content": message_content.text if content else "",
             "mentions": [self.user(self._guild.users[user]) for user in message.mentions.users],
             "mention_roles": list(message.mentions.roles),
             "mention_everyone": bool(message.mentions.everyone),
-            "attachments": [self.attachment(message.channel, file) for file in said.attachments] if content else [],
-            "embeds": [{"type": "rich", **embed} for embed in said.embeds] if content else [],
-            "components": assign_component_ids(said.components) if content else [],
+            "attachments": [self.attachment(message.channel, file) for file in message_content.attachments]
+            if content
+            else [],
+            "embeds": [{"type": "rich", **embed} for embed in message_content.embeds] if content else [],
+            "components": assign_component_ids(message_content.components) if content else [],
             "timestamp": format_timestamp(message.posted_at),
             "edited_timestamp": format_timestamp(message.edited_at),
             "flags": message.flags,
@@ -311,29 +313,38 @@ class DiscordPayloads:
             "tts": False,
         }
         if content:
-            about |= create_extra_fields(said)
+            payload |= create_extra_fields(message_content)
         if message.forwarded_message is not None:
-            about |= self._forward_fields(message.forwarded_message, content=content)
+            payload |= self._forward_fields(message.forwarded_message, content=content)
         if message.nonce is not None:
-            about["nonce"] = message.nonce
+            payload["nonce"] = message.nonce
         if message.reactions:
-            about["reactions"] = [self._reaction(emoji, users) for emoji, users in message.reactions.items()]
+            payload["reactions"] = [self._reaction(emoji, users) for emoji, users in message.reactions.items()]
         if message.thread is not None:
-            about["thread"] = self.channel(message.thread)
+            payload["thread"] = self.channel(message.thread)
         if message.webhook_id is not None:
-            about["webhook_id"] = message.webhook_id
+            payload["webhook_id"] = message.webhook_id
         if message.origin is not None:
-            about |= self._interaction_fields(message)
+            payload |= self._interaction_fields(message)
         if message.reply_to is not None:
-            about |= self._reply_fields(message, message.reply_to, content=content, with_reference=with_reference)
-        return about
+            payload |= self._reply_fields(message, message.reply_to, content=content, with_reference=with_reference)
+        return payload
 
     def _forward_fields(self, message: DiscordMessage, *, content: bool) -> Json:
         """Return the fields of a forwarded message: a snapshot without its author."""
         place = {"guild_id": self._guild.id} if message.channel.is_in_guild else {}
-        kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "components", "timestamp")
-        whole = self.message(message, content=content, with_reference=False)
-        snapshot = {name: whole[name] for name in (*kept, "edited_timestamp", "flags")}
+        copied_fields = (
+            "type",
+            "content",
+            "mentions",
+            "mention_roles",
+            "attachments",
+            "embeds",
+            "components",
+            "timestamp",
+        )
+        payload = self.message(message, content=content, with_reference=False)
+        snapshot = {name: payload[name] for name in (*copied_fields, "edited_timestamp", "flags")}
         return {
             "message_reference": {"type": 1, "channel_id": message.channel.id, "message_id": message.id} | place,
             "message_snapshots": [{"message": snapshot}],

@@ -46,7 +46,7 @@ async def test_an_option_is_completed_while_it_is_typed(server: DiscordSandbox, 
     assert await server.autocomplete_option("ada", "general", "/model", "name", "ge") == ["gemini", "geni"]
     assert server.messages("general") == []
     for command, option in (("/model", "how"), ("/other", "name")):
-        with pytest.raises(ValueError, match=r"does not complete|no command"):
+        with pytest.raises(ValueError, match=r"no autocompletion|no command"):
             await server.autocomplete_option("ada", "general", command, option, "x")
     with pytest.raises(ValueError, match="needs the option name"):
         await server.run_command("ada", "general", "/model")
