@@ -34,7 +34,7 @@ async def enter(desk: ClientSession, *lines: str) -> str:
     return told
 
 
-async def test_names_with_an_at_sign_call_whoever_has_them(desk: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_names_with_an_at_sign_become_mentions(desk: ClientSession, discord_bot: DiscordBot) -> None:
     await enter(desk, "/channel general", "@Parley and @grace, not ada@grace.example")
     heard = await discord_bot.next_message()
     assert {user.name for user in heard.mentions} == {"parley", "grace"}
@@ -42,21 +42,19 @@ async def test_names_with_an_at_sign_call_whoever_has_them(desk: ClientSession, 
     assert last(desk).markdown.startswith("**@parley** and **@grace**")
 
 
-async def test_channels_that_are_mentioned_have_their_names(desk: ClientSession, server: DiscordSandbox) -> None:
+async def test_channel_mentions_show_channel_names(desk: ClientSession, server: DiscordSandbox) -> None:
     await enter(desk, "/channel general", f"see <#{server.channels['random'].id}>")
     assert (last(desk).plain_text, last(desk).markdown) == ("see #random", "see **#random**")
 
 
-async def test_what_is_passed_on_is_seen_where_it_goes(desk: ClientSession, server: DiscordSandbox) -> None:
+async def test_a_forwarded_message_shows_its_content(desk: ClientSession, server: DiscordSandbox) -> None:
     said = await server.post_message("grace", "general", "the disk is **full**")
     await server.forward_message("ada", said, "random")
     await enter(desk, "/channel random")
     assert here(desk) == ["ada: Forwarded: the disk is **full**"]
 
 
-async def test_direct_messages_are_one_conversation_and_have_no_threads(
-    desk: ClientSession, discord_bot: DiscordBot
-) -> None:
+async def test_direct_messages_have_no_threads(desk: ClientSession, discord_bot: DiscordBot) -> None:
     await enter(desk, "hello")
     heard = await discord_bot.next_message()
     await heard.channel.send("hello Ada")
@@ -64,7 +62,7 @@ async def test_direct_messages_are_one_conversation_and_have_no_threads(
     assert await enter(desk, "/thread last") == "Direct messages in Discord have no threads."
 
 
-async def test_a_thread_is_begun_by_the_first_words_in_it(desk: ClientSession, server: DiscordSandbox) -> None:
+async def test_a_thread_starts_with_its_first_reply(desk: ClientSession, server: DiscordSandbox) -> None:
     await enter(desk, "/channel general", "why is\nthe sky blue?", "/thread last")
     assert server.threads("general") == []
     await enter(desk, "anyone?", "/as grace", "no")
@@ -81,7 +79,7 @@ async def test_a_thread_is_begun_by_the_first_words_in_it(desk: ClientSession, s
     ]
 
 
-async def test_a_thread_that_the_bot_has_begun_is_gone_on_with(desk: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_a_thread_of_the_bot_takes_replies(desk: ClientSession, discord_bot: DiscordBot) -> None:
     await enter(desk, "/channel general", "@parley hello")
     heard = await discord_bot.next_message()
     thread = await heard.create_thread(name="A talk")
@@ -92,7 +90,7 @@ async def test_a_thread_that_the_bot_has_begun_is_gone_on_with(desk: ClientSessi
     assert here(desk) == ["ada: @parley hello", "parley: hello Ada", "ada: and now?"]
 
 
-async def test_a_thread_of_no_message_is_a_place_too(
+async def test_a_thread_without_a_first_message_is_a_place(
     desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     channel = discord_bot.place(server, "random")
@@ -105,7 +103,7 @@ async def test_a_thread_of_no_message_is_a_place_too(
     assert here(desk) == ["ada: hello"]
 
 
-async def test_what_is_said_in_a_forum_begins_a_post(desk: ClientSession, server: DiscordSandbox) -> None:
+async def test_a_message_in_a_forum_starts_a_post(desk: ClientSession, server: DiscordSandbox) -> None:
     await enter(desk, "/channel ideas", "Paint it blue")
     (post,) = server.threads("ideas")
     assert post.name == "Paint it blue"
@@ -116,7 +114,7 @@ async def test_what_is_said_in_a_forum_begins_a_post(desk: ClientSession, server
     assert len(server.threads("ideas")) == 1
 
 
-async def test_a_command_goes_through_discords_interactions(
+async def test_a_command_is_an_interaction(
     desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     discord_bot.answers.set()
@@ -127,7 +125,7 @@ async def test_a_command_goes_through_discords_interactions(
     assert here(desk) == []
 
 
-async def test_a_deferred_answer_is_pending_until_it_comes(desk: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_a_deferred_response_is_pending_until_edited(desk: ClientSession, discord_bot: DiscordBot) -> None:
     async with aclosing(desk.platform.changes()) as changes:
         await enter(desk, "/ask what:the weather")
         first = await anext(changes)
@@ -146,12 +144,12 @@ async def test_a_deferred_answer_is_pending_until_it_comes(desk: ClientSession, 
     assert not then.message.is_edited
 
 
-async def test_discord_says_so_when_nobody_answers_a_command(desk: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_an_unanswered_command_shows_discords_error(desk: ClientSession, discord_bot: DiscordBot) -> None:
     assert await enter(desk, "/nothing") == "There is no command /nothing."
     assert await enter(desk, "/channel ideas", "/ask") == "Commands do not work in a forum. Open a post first."
 
 
-async def test_a_reply_shows_what_it_refers_to(desk: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_a_reply_shows_the_replied_message(desk: ClientSession, discord_bot: DiscordBot) -> None:
     await enter(desk, "hello")
     await (await discord_bot.next_message()).reply("to you too")
     referred = last(desk).reply_to
@@ -159,7 +157,9 @@ async def test_a_reply_shows_what_it_refers_to(desk: ClientSession, discord_bot:
     assert (referred.author, referred.plain_text, last(desk).reply_to is None) == ("ada", "hello", False)
 
 
-async def test_what_is_no_text_is_named(desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+async def test_files_and_embeds_are_shown_as_text(
+    desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+) -> None:
     view = discord.ui.View()
     view.add_item(discord.ui.Button(label="Stop", custom_id="stop"))
     embed = discord.Embed(title="Weather", description="**fine**")
@@ -172,7 +172,7 @@ async def test_what_is_no_text_is_named(desk: ClientSession, server: DiscordSand
     assert file.plain_text == "[file a.txt]"
 
 
-async def test_edits_and_reactions_show(desk: ClientSession, server: DiscordSandbox) -> None:
+async def test_edits_and_reactions_are_shown(desk: ClientSession, server: DiscordSandbox) -> None:
     message = await server.post_message("grace", "general", "one")
     async with aclosing(desk.platform.changes()) as changes:
         await server.edit_message("grace", message, "two")
@@ -189,7 +189,7 @@ async def test_edits_and_reactions_show(desk: ClientSession, server: DiscordSand
     assert deleted.kind is ClientEventKind.DELETED
 
 
-async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSandbox) -> None:
+async def test_private_threads_are_hidden_from_other_users(server: DiscordSandbox) -> None:
     platform = DiscordPlatform(server)
     ada, grace, *_ = platform.people
     server.add_channel("secret", members=["grace"])
@@ -201,7 +201,7 @@ async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSand
     assert await enter(desk, "/channel secret", "hello") == "ada is not in secret"
 
 
-async def test_a_button_is_pressed_by_what_is_on_it(
+async def test_a_button_is_clicked_by_its_label(
     desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     pressed = asyncio.get_running_loop().create_future()
@@ -220,7 +220,7 @@ async def test_a_button_is_pressed_by_what_is_on_it(
     assert await asyncio.wait_for(pressed, 30) == "grace"
 
 
-async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(
+async def test_own_messages_are_edited_deleted_and_sent_with_files(
     desk: ClientSession, server: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_bytes(b"a;b")
@@ -228,7 +228,7 @@ async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(
     await server.post_message("grace", "general", "hello")
     assert await enter(desk, "see #here", "/edit @grace look", "/as grace", "hm", "/as ada", "/edit hey @grace") == ""
     assert here(desk) == ["grace: hello", "ada: hey @grace", "grace: hm"]
-    assert (await enter(desk, "/edit")).startswith("Write")
+    assert (await enter(desk, "/edit")).startswith("Add the")
     assert await enter(desk, "/as grace", "/delete", f"/file {tmp_path}/a.csv what is it?") == ""
     assert here(desk)[1:] == ["ada: hey @grace", "grace: what is it?\n[file a.csv]"]
     assert [a.data for a in server.messages("general")[-1].content.attachments] == [b"a;b"]

@@ -25,31 +25,31 @@ NAMES = {"1": "ada", "2": "general"}
         ("```x = 1```", "\n```\nx = 1\n```\n"),
     ],
 )
-def test_discords_markdown_becomes_that_of_the_screen(text: str, markdown: str) -> None:
+def test_discord_markdown_becomes_commonmark(text: str, markdown: str) -> None:
     assert convert_discord(text, NAMES) == markdown
 
 
-def test_a_timestamp_is_a_time() -> None:
+def test_a_timestamp_is_shown_as_a_local_time() -> None:
     assert convert_discord("<t:1700000000:R>", NAMES).startswith("2023-11-1")
 
 
 @pytest.mark.parametrize(
     "text", ["| a | b |\n|---|---|\n| 1 | 2 |", "above\n---", "above\n===", "***", "#### small", ">unquoted", "<b>"]
 )
-def test_what_discord_does_not_know_stays_as_it_was_typed(text: str) -> None:
+def test_markdown_unknown_to_discord_is_escaped(text: str) -> None:
     assert shown(convert_discord(text, NAMES)) == text.replace("\n", "")
 
 
-def test_a_picture_is_a_link_behind_an_exclamation_mark() -> None:
+def test_an_image_becomes_a_link_after_an_exclamation_mark() -> None:
     assert shown(convert_discord("![a cat](https://a.example)", NAMES)) == "!a cat"
 
 
-def test_code_is_left_alone() -> None:
+def test_code_is_not_converted() -> None:
     assert convert_discord("`<@1> | __x__`", NAMES) == "`<@1> | __x__`"
 
 
 @given(st.text(alphabet="ab *_~`<>&[]()#@!|=\n-•0.:t/1", max_size=60))
-def test_no_text_is_too_odd_to_be_shown(text: str) -> None:
+def test_any_text_can_be_converted(text: str) -> None:
     shown(convert_discord(text, NAMES))
 
 

@@ -26,26 +26,26 @@ def name(target: str) -> str:
         ("• first\n• second", "- first  \n- second"),
     ],
 )
-def test_slack_markup_becomes_markdown(text: str, markdown: str) -> None:
+def test_mrkdwn_becomes_commonmark(text: str, markdown: str) -> None:
     assert convert_mrkdwn(text, name) == markdown
 
 
 @pytest.mark.parametrize("text", ["**not bold in Slack**", "# no heading", "[no](link)"])
-def test_markdown_that_slack_does_not_know_stays_as_it_was_typed(text: str) -> None:
+def test_markdown_unknown_to_mrkdwn_is_escaped(text: str) -> None:
     assert shown(convert_mrkdwn(text, name)) == text
 
 
-def test_code_is_left_alone() -> None:
+def test_code_is_not_converted() -> None:
     assert convert_mrkdwn("`*a*` &amp; `x &lt; y`", name) == r"`*a*` \& `x < y`"
     assert convert_mrkdwn("```if a:\n  *b*```", name) == "\n```\nif a:\n  *b*\n```\n"
 
 
-def test_a_markdown_text_keeps_its_markdown_and_shows_mentions_by_name() -> None:
+def test_markdown_text_keeps_its_markup_and_names_mentions() -> None:
     text = "# Title\n**bold** <@U1> <b>\n```\n<b> <@U1>\n```"
     assert convert_markdown(text, name) == "# Title\n**bold** **@ada** \\<b>\n```\n<b> <@U1>\n```"
 
 
-def test_blocks_stand_one_below_the_other() -> None:
+def test_blocks_become_paragraphs() -> None:
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": "Report *1*"}},
         {"type": "section", "text": {"type": "mrkdwn", "text": "*well*"}},
@@ -65,7 +65,7 @@ def test_blocks_stand_one_below_the_other() -> None:
     ]
 
 
-def test_a_rich_text_shows_its_letters() -> None:
+def test_rich_text_becomes_plain_text() -> None:
     section = {
         "type": "rich_text_section",
         "elements": [
@@ -80,7 +80,7 @@ def test_a_rich_text_shows_its_letters() -> None:
 
 
 @given(st.text(alphabet="ab *_~`<>&[]()#@!|\n-•0.", max_size=60))
-def test_no_text_is_too_odd_to_be_shown(text: str) -> None:
+def test_any_text_can_be_converted(text: str) -> None:
     shown(convert_mrkdwn(text, lambda target: target))
     shown(convert_markdown(text, lambda target: target))
 

@@ -23,7 +23,7 @@ ASK = {
         ("what:at 10:30 or somewhat:later", {"what": "at 10:30 or somewhat:later"}),
     ],
 )
-def test_options_are_typed_by_name_and_the_first_one_without(typed: str, options: dict[str, object]) -> None:
+def test_options_are_typed_by_name_except_the_first(typed: str, options: dict[str, object]) -> None:
     assert parse_options(ASK, typed) == options
 
 
@@ -31,12 +31,12 @@ def test_options_are_typed_by_name_and_the_first_one_without(typed: str, options
     ("typed", "told"),
     [("times:often", "times must be a whole number"), ("loud:perhaps", "true or false"), ("heat:hot", "a number")],
 )
-def test_a_value_that_does_not_suit_is_named(typed: str, told: str) -> None:
+def test_an_invalid_value_is_reported_with_its_option(typed: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         parse_options(ASK, typed)
 
 
-def test_what_no_option_takes_is_refused() -> None:
+def test_text_for_a_command_without_options_is_refused() -> None:
     with pytest.raises(ValueError, match="/reset takes no options"):
         parse_options({"name": "reset"}, "everything")
     assert parse_options({"name": "reset"}, "") == {}

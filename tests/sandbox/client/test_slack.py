@@ -9,7 +9,7 @@ from sandbox.slack import SlackSandbox
 from tests.sandbox.terminal.conftest import Bot
 
 
-async def test_a_stream_is_seen_growing_under_its_tasks_by_who_asked(slack: SlackSandbox, bot: Bot) -> None:
+async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: Bot) -> None:
     platform, people = SlackPlatform(slack), slack.people
     question = await slack.post_message("ada", "general", "question")
     where: dict[str, Any] = {"channel": question.channel.id}
@@ -32,7 +32,7 @@ async def test_a_stream_is_seen_growing_under_its_tasks_by_who_asked(slack: Slac
     assert (seen_by("grace").plain_text, seen_by("grace").is_pending) == ("✓ Looked\n**Found** it.", False)
 
 
-async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: Bot) -> None:
     desk = ClientSession(SlackPlatform(slack))
     slack.shortcuts = {"Ask about this": "ask"}
     asked = {"type": "plain_text_input", "action_id": "what"}
@@ -56,7 +56,7 @@ async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: Sla
     assert submitted["view"]["state"]["values"]["b"]["what"]["value"] == "why?"
 
 
-async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_own_messages_are_edited_deleted_and_sent_with_files(slack: SlackSandbox, tmp_path: Path) -> None:
     desk = ClientSession(SlackPlatform(slack))
     (tmp_path / "a.csv").write_bytes(b"a;b")
     for line in ("/channel general", "one", "/edit two < @grace", f"/file {tmp_path}/a.csv what is it?"):
@@ -68,14 +68,14 @@ async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(slack:
     assert slack.messages("general") == [first]
 
 
-async def test_a_command_that_the_app_has_not_is_refused(slack: SlackSandbox) -> None:
+async def test_an_unknown_command_is_refused(slack: SlackSandbox) -> None:
     slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
     desk = ClientSession(SlackPlatform(slack))
     assert await desk.run_line("/nothing") == "the manifest has no /nothing"
     assert desk.platform.menu_entries == ["Ask about this", "Why this answer?", "Start over here"]
 
 
-async def test_slacks_own_button_stops_what_is_streamed(slack: SlackSandbox, bot: Bot) -> None:
+async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: Bot) -> None:
     desk = ClientSession(SlackPlatform(slack))
     question = await slack.post_message("ada", slack.open_dm("ada"), "question")
     where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}

@@ -166,7 +166,7 @@ async def server() -> AsyncIterator[DiscordSandbox]:
         yield sandbox
 
 
-async def test_every_reply_event_and_request_has_the_shape_that_discord_specifies(
+async def test_responses_events_and_requests_match_discords_specification(
     server: DiscordSandbox, connect: Connect
 ) -> None:
     bot = await connect(server, bot=Walker())

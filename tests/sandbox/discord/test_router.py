@@ -28,7 +28,7 @@ async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
     return await connect(server)
 
 
-async def test_the_client_sleeps_before_a_window_is_overrun(unhurried: DiscordSandbox, connect: Connect) -> None:
+async def test_the_client_waits_before_it_exceeds_a_window(unhurried: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(unhurried)
     sent = await bot.place(unhurried, "general").send("0")
     took = []
@@ -65,7 +65,7 @@ async def test_the_headers_count_down_a_window_of_a_channel(unhurried: DiscordSa
         assert (await post("general")).status == 200
 
 
-async def test_fifty_calls_a_second_are_all_of_a_bots() -> None:
+async def test_the_global_limit_is_fifty_calls_a_second() -> None:
     async with DiscordSandbox(speed=0.1) as server, aiohttp.ClientSession() as session:  # ten seconds count as one
         headers = {"Authorization": f"Bot {server.bot_token}"}
 
@@ -79,7 +79,7 @@ async def test_fifty_calls_a_second_are_all_of_a_bots() -> None:
 
 
 @pytest.mark.parametrize("scope", ["user", "shared", "global"])
-async def test_a_429_with_via_is_tried_again_by_the_client(server: DiscordSandbox, bot: Bot, scope: str) -> None:
+async def test_the_client_retries_a_429_with_a_via_header(server: DiscordSandbox, bot: Bot, scope: str) -> None:
     server.faults.rate_limit(POST, 0.1, scope=scope)  # type: ignore[arg-type]
     began = monotonic()
     await bot.place(server, "general").send("hello")
@@ -89,7 +89,7 @@ async def test_a_429_with_via_is_tried_again_by_the_client(server: DiscordSandbo
     assert refused.response["global"] == (scope == "global")
 
 
-async def test_a_429_without_via_is_cloudflares_and_ends_the_call(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_client_does_not_retry_a_429_of_cloudflare(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.rate_limit(POST, 0.1, has_via_header=False)
     with pytest.raises(discord.HTTPException) as refused:
         await bot.place(server, "general").send("hello")
@@ -97,7 +97,7 @@ async def test_a_429_without_via_is_cloudflares_and_ends_the_call(server: Discor
     assert server.messages("general") == []
 
 
-async def test_faults_come_in_order_and_take_no_effect(server: DiscordSandbox, bot: Bot) -> None:
+async def test_faults_apply_in_order_and_without_effect(server: DiscordSandbox, bot: Bot) -> None:
     channel = bot.place(server, "general")
     server.faults.fail(POST, status=503)
     server.faults.fail(POST, status=403, code=50013)
@@ -112,7 +112,7 @@ async def test_faults_come_in_order_and_take_no_effect(server: DiscordSandbox, b
         server.faults.fail("POST /nowhere")
 
 
-async def test_a_502_is_tried_again_by_the_client(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_client_retries_a_502(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.fail(PATCH, status=502)
     sent = await bot.place(server, "general").send("one")
     await sent.edit(content="two")
@@ -120,7 +120,7 @@ async def test_a_502_is_tried_again_by_the_client(server: DiscordSandbox, bot: B
     assert [call.status for call in server.calls if call.route == PATCH] == [502, 200]
 
 
-async def test_a_delay_holds_up_one_call_and_what_is_cleared_does_not_come(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_delay_applies_to_one_call_and_can_be_cleared(server: DiscordSandbox, bot: Bot) -> None:
     channel = bot.place(server, "general")
     server.faults.delay(POST, 0.2)
     began = monotonic()
@@ -131,7 +131,7 @@ async def test_a_delay_holds_up_one_call_and_what_is_cleared_does_not_come(serve
     await channel.send("fine")
 
 
-async def test_a_wrong_token_is_401_everywhere_but_for_interactions(
+async def test_a_wrong_token_is_401_except_for_interactions(
     server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point_at(server, monkeypatch)
@@ -147,7 +147,7 @@ async def test_a_wrong_token_is_401_everywhere_but_for_interactions(
             assert (response.status, (await response.json())["code"]) == (404, 10062)
 
 
-async def test_what_is_no_json_or_no_route_is_refused(server: DiscordSandbox) -> None:
+async def test_invalid_json_and_unknown_routes_are_refused(server: DiscordSandbox) -> None:
     async with aiohttp.ClientSession(headers={"Authorization": f"Bot {server.bot_token}"}) as session:
         url = f"{server.api_url}/channels/{server.channels['general'].id}/messages"
         async with session.post(url, data="{") as response:

@@ -9,7 +9,7 @@ from sandbox.discord import DiscordSandbox, GuildChange
 from tests.sandbox.discord.conftest import Connect
 
 
-async def test_every_subscriber_sees_every_change_from_when_he_came(server: DiscordSandbox, connect: Connect) -> None:
+async def test_each_subscriber_receives_all_later_changes(server: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(server)
     channel = bot.place(server, "general")
     first = server.changes()
@@ -43,15 +43,15 @@ async def test_the_changes_end_with_the_sandbox() -> None:
     assert len(await asyncio.wait_for(read(), 30)) == 1
 
 
-async def test_who_waits_in_vain_is_told_what_there_was(server: DiscordSandbox) -> None:
+async def test_a_timeout_describes_the_sandboxs_state(server: DiscordSandbox) -> None:
     await server.post_message("ada", "general", "hello there")
     with pytest.raises(TimeoutError, match="hello there"):
         await server.wait_for(lambda: server.calls, timeout=0.05)
 
 
-async def test_people_edit_and_delete_what_they_wrote_themselves(server: DiscordSandbox) -> None:
+async def test_users_edit_and_delete_only_their_own_messages(server: DiscordSandbox) -> None:
     message = await server.post_message("ada", "general", "helo")
-    with pytest.raises(ValueError, match="themselves"):
+    with pytest.raises(ValueError, match="Only the author"):
         await server.edit_message("grace", message, "hello")
     await server.edit_message("ada", message, "hello")
     assert [version.text for version in message.versions] == ["helo", "hello"]
@@ -63,7 +63,7 @@ async def test_people_edit_and_delete_what_they_wrote_themselves(server: Discord
     assert server.messages("general", deleted=True) == [message]
 
 
-async def test_nobody_speaks_where_he_is_not(server: DiscordSandbox) -> None:
+async def test_users_post_only_in_channels_they_can_see(server: DiscordSandbox) -> None:
     server.add_channel("secret", members=["ada"])
     with pytest.raises(ValueError, match="grace is not in secret"):
         await server.post_message("grace", "secret", "hello")
@@ -71,7 +71,7 @@ async def test_nobody_speaks_where_he_is_not(server: DiscordSandbox) -> None:
         await server.start_forum_post("ada", "general", "a post", "no forum")
 
 
-async def test_what_is_unknown_or_there_already_is_named(server: DiscordSandbox) -> None:
+async def test_unknown_and_duplicate_names_are_reported(server: DiscordSandbox) -> None:
     with pytest.raises(ValueError, match="no user nobody"):
         await server.post_message("nobody", "general", "hello")
     with pytest.raises(ValueError, match="no channel nowhere"):
@@ -82,9 +82,7 @@ async def test_what_is_unknown_or_there_already_is_named(server: DiscordSandbox)
         server.add_channel("general")
 
 
-async def test_a_message_shows_what_people_see_and_tells_whom_it_ever_called(
-    server: DiscordSandbox, connect: Connect
-) -> None:
+async def test_a_message_has_its_visible_text_and_all_pings(server: DiscordSandbox, connect: Connect) -> None:
     bot, ada = await connect(server), server.people["ada"].id
     sent = await bot.place(server, "general").send(f"<@{ada}> see <#{server.channels['random'].id}> <@1>")
     (message,) = server.messages("general")

@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("python")
-async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(folder: Path) -> None:
+async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
     async with (
         sandboxed(str(folder)) as (address, told),
         aiohttp.ClientSession() as session,
@@ -57,7 +57,7 @@ async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(fol
 
 
 @pytest.mark.usefixtures("python")
-async def test_the_local_model_answers_for_a_keyless_one_and_the_page_says_so(folder: Path) -> None:
+async def test_the_local_model_replaces_one_without_an_api_key(folder: Path) -> None:
     (folder / "agent.py").write_text(AGENT.replace('name="mine"', 'name="mine", model="gemini-2.0-flash"'))
     async with (
         sandboxed(str(folder)) as (address, _),
@@ -71,7 +71,7 @@ async def test_the_local_model_answers_for_a_keyless_one_and_the_page_says_so(fo
 
 
 @pytest.mark.usefixtures("python")
-async def test_each_sandbox_has_a_new_database_and_a_folder_has_one_sandbox(folder: Path) -> None:
+async def test_each_sandbox_has_a_new_database_and_its_own_data_dir(folder: Path) -> None:
     (folder / "agent.py").write_text(AGENT)
     database = folder.parent / "sandbox.db"
     database.write_bytes(b"of the last start")

@@ -36,7 +36,7 @@ def of_slacks(text: str) -> str:
 
 
 @given(st.text(st.sampled_from("<>@#!|&;:/\"'`*_~()[]\\\n -ahtps:jv\ue000\ue0010")))
-def test_no_words_at_all_become_anything_but_what_the_page_makes(text: str) -> None:
+def test_any_text_renders_only_allowed_html(text: str) -> None:
     for html in (render_discord(text, NAMES), of_slacks(text), render_mrkdwn(text, NAMES)):
         assert Seen(html).wrong == []
 
@@ -54,7 +54,7 @@ def test_no_words_at_all_become_anything_but_what_the_page_makes(text: str) -> N
         ("```py\nx = 1\n```", 'data-language="py"'),
     ],
 )
-def test_discord_has_markdown_of_its_own(text: str, shown: str) -> None:
+def test_discord_markdown_is_rendered(text: str, shown: str) -> None:
     assert shown in render_discord(text, NAMES)
 
 
@@ -70,11 +70,11 @@ def test_discord_has_markdown_of_its_own(text: str, shown: str) -> None:
         (":wave:", "👋"),
     ],
 )
-def test_slack_has_mrkdwn(text: str, shown: str) -> None:
+def test_mrkdwn_is_rendered(text: str, shown: str) -> None:
     assert shown in render_mrkdwn(text, NAMES)
 
 
-def test_slacks_markdown_has_tables_whose_columns_go_to_their_sides() -> None:
+def test_slack_tables_align_their_columns() -> None:
     html = of_slacks("# T\n\n| a | b | c |\n| - | -: | :-: |\n| 1 | 2 | 3 |")
     assert {"table", "th", "td", "h1"} <= set(Seen(html).tags)
     assert '<td>1</td>\n<td class="to-right">2</td>\n<td class="to-center">3</td>' in html
@@ -82,5 +82,5 @@ def test_slacks_markdown_has_tables_whose_columns_go_to_their_sides() -> None:
 
 
 @pytest.mark.parametrize("text", ["`&lt;b> &amp; c`", "```\n&lt;b> &amp; c\n```"])
-def test_slack_reads_its_entities_within_code(text: str) -> None:
+def test_slack_entities_are_decoded_in_code(text: str) -> None:
     assert "&lt;b&gt; &amp; c</code>" in of_slacks(text)

@@ -47,7 +47,7 @@ async def go(page: Page, on: str, place: str) -> None:
     await expect(page.locator(f"#{on} .place.here")).to_contain_text(place)
 
 
-async def test_a_newcomer_asks_on_both_and_sees_the_answer_and_what_was_behind_it(page: Page, stage: Stage) -> None:
+async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, stage: Stage) -> None:
     go_on = asyncio.Event()
     stage.answer = lambda asked: [Say("The first half, "), Pause(go_on), Say("and the second.\n\n" + MARKDOWN)]
     slack, discord = page.locator("#slack .messages"), page.locator("#discord .messages")
@@ -85,7 +85,7 @@ async def test_a_newcomer_asks_on_both_and_sees_the_answer_and_what_was_behind_i
     await expect(page.locator(".inspector .budget", has_text="chat.startStream")).to_contain_text("/20")
 
 
-async def test_commands_buttons_files_and_reactions_are_those_of_the_platforms(page: Page, stage: Stage) -> None:
+async def test_commands_buttons_files_and_reactions_work(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: f"Heard: {asked.text}"
     await go(page, "discord", "general")
     await say(page, "discord", "@parley once")
@@ -139,7 +139,7 @@ async def test_commands_buttons_files_and_reactions_are_those_of_the_platforms(p
     await expect(page.locator("#slack .messages")).to_contain_text("It is about a file.")
 
 
-async def test_a_chosen_place_is_shown_before_the_server_answers(page: Page) -> None:
+async def test_a_selected_place_is_shown_before_the_server_answers(page: Page) -> None:
     await expect(page.locator("#discord .place")).to_have_count(4)
     click = """() => {
         [...document.querySelectorAll("#discord .place")].find((one) => one.textContent.includes("random")).click();
@@ -149,7 +149,7 @@ async def test_a_chosen_place_is_shown_before_the_server_answers(page: Page) -> 
     await expect(page.locator("#discord .welcome")).to_contain_text("#random")
 
 
-async def test_what_asks_first_is_approved_and_only_by_who_may(page: Page, stage: Stage) -> None:
+async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: Stage) -> None:
     def answer(asked: ReceivedRequest) -> Turn:
         return (
             "It is paid back."
@@ -186,9 +186,7 @@ async def test_what_asks_first_is_approved_and_only_by_who_may(page: Page, stage
     await expect(thread.locator(".tasks .task.complete")).to_contain_text("refund")
 
 
-async def test_a_bot_that_is_killed_amid_an_answer_goes_on_with_it_and_a_429_is_waited_out(
-    page: Page, stage: Stage
-) -> None:
+async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, stage: Stage) -> None:
     stuck = asyncio.Event()
     stage.answer = lambda asked: [Say("Half of"), Pause(stuck)]
     await go(page, "slack", "general")
@@ -212,7 +210,7 @@ async def test_a_bot_that_is_killed_amid_an_answer_goes_on_with_it_and_a_429_is_
     await expect(page.locator(".inspector .call.bad", has_text="429").first).to_be_visible()
 
 
-async def test_faults_are_switched_on_and_off_and_come_through(page: Page, stage: Stage) -> None:
+async def test_faults_are_injected_and_removed(page: Page, stage: Stage) -> None:
     def switch(on: str, name: str) -> Locator:
         return page.locator("fieldset", has=page.locator("legend", has_text=on)).get_by_role("button", name=name)
 
@@ -253,7 +251,7 @@ async def test_faults_are_switched_on_and_off_and_come_through(page: Page, stage
     await pressed(switch("Bot", "Slow model"), "false")
 
 
-async def test_another_model_is_chosen_and_what_it_does_not_get_to_read_is_shown(page: Page, stage: Stage) -> None:
+async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: "Well said."
     offered = await page.locator("#model option").all_text_contents()
     assert offered[:3] == ["openai/scripted", "openai/other", "gemini-3.5-flash"]
@@ -276,7 +274,7 @@ async def test_another_model_is_chosen_and_what_it_does_not_get_to_read_is_shown
     await expect(cut.locator(".entry pre").first).to_contain_text("Well said.")
 
 
-async def test_an_exact_slash_command_is_sent_and_not_completed_to_a_longer_one(page: Page, stage: Stage) -> None:
+async def test_an_exact_slash_command_is_sent_not_completed(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: "Never."
     await go(page, "slack", "general")
     await page.fill("#slack-line", "")
@@ -287,7 +285,7 @@ async def test_an_exact_slash_command_is_sent_and_not_completed_to_a_longer_one(
     await expect(page.locator("#slack .messages")).to_contain_text("parley")
 
 
-async def test_it_is_dark_or_light_as_the_machine_is_or_as_one_wants_it(page: Page) -> None:
+async def test_the_theme_follows_the_system_or_the_user(page: Page) -> None:
     async def is_dark() -> bool:
         red, *_ = await page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
         return bool(red < 128)
@@ -303,7 +301,7 @@ async def test_it_is_dark_or_light_as_the_machine_is_or_as_one_wants_it(page: Pa
     assert await is_dark()
 
 
-async def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page: Page, stage: Stage) -> None:
+async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: "By keys alone."
     await page.keyboard.press("Alt+2")
     await expect(page.locator("#discord-line")).to_be_focused()
@@ -365,7 +363,7 @@ async def test_a_phone_shows_the_newest_message_of_a_long_conversation(page: Pag
     await expect(last.get_by_text("The last line.")).to_be_in_viewport()
 
 
-async def test_the_page_is_for_browsers_of_this_machine_that_came_by_its_own_name(stage: Stage) -> None:
+async def test_the_page_is_served_only_at_its_own_address(stage: Stage) -> None:
     async with aiohttp.ClientSession() as session:
         for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
             async with session.get(stage.address, headers=headers) as answer:

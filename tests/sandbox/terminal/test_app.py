@@ -70,7 +70,7 @@ def dm(slack: SlackSandbox, person: str = "ada") -> str:
     return slack.open_dm(person).id
 
 
-async def test_it_opens_in_the_direct_messages_and_says_what_to_do(screen: Screen) -> None:
+async def test_the_screen_opens_in_direct_messages_with_a_hint(screen: Screen) -> None:
     await sees(
         screen,
         "No tokens: this is the sandbox.",
@@ -88,14 +88,14 @@ async def test_the_bots_connection_is_shown(screen: Screen, bot: Bot) -> None:
     await sees(screen, "● Slack connected")
 
 
-async def test_what_is_typed_is_said_and_shown(screen: Screen, slack: SlackSandbox) -> None:
+async def test_typed_text_is_posted_and_shown(screen: Screen, slack: SlackSandbox) -> None:
     await enter(screen, "hello")
     message = await said(slack, dm(slack), "hello")
     assert message.user == slack.people["ada"].id
     await sees(screen, "ada  ", "hello")
 
 
-async def test_a_reply_grows_in_place(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_reply_is_updated_in_place(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
     await enter(screen, "hello")
     await said(slack, dm(slack), "hello")
     reply = await bot.posts(dm(slack), "Thinking")
@@ -108,9 +108,7 @@ async def test_a_reply_grows_in_place(screen: Screen, slack: SlackSandbox, bot: 
     assert seen(screen).count("parley APP") == 1
 
 
-async def test_in_direct_messages_one_goes_along_into_the_conversation(
-    screen: Screen, slack: SlackSandbox, bot: Bot
-) -> None:
+async def test_a_direct_message_opens_its_thread(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
     await enter(screen, "hello")
     question = await said(slack, dm(slack), "hello")
     await bot.posts(dm(slack), "Hi Ada", question.ts)
@@ -121,9 +119,7 @@ async def test_in_direct_messages_one_goes_along_into_the_conversation(
     await sees(screen, "ada → @parley ─", "2 replies")
 
 
-async def test_a_mention_in_a_channel_reaches_the_bot_and_its_answer_is_shown_below(
-    screen: Screen, slack: SlackSandbox, bot: Bot
-) -> None:
+async def test_a_channel_mention_shows_its_answer_below(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
     await bot.connect()
     await enter(screen, "/channel general")
     await sees(screen, "ada → #general")
@@ -153,7 +149,7 @@ async def test_a_click_on_a_message_opens_its_thread(screen: Screen, slack: Slac
     await sees(screen, "thread “who knows?”")
 
 
-async def test_several_people_speak_in_one_thread(screen: Screen, slack: SlackSandbox) -> None:
+async def test_several_users_post_in_one_thread(screen: Screen, slack: SlackSandbox) -> None:
     await enter(screen, "/channel general")
     await sees(screen, "ada → #general")
     await enter(screen, "hello")
@@ -169,7 +165,7 @@ async def test_several_people_speak_in_one_thread(screen: Screen, slack: SlackSa
     assert [message.user for message in thread] == [slack.people[name].id for name in ("ada", "grace", "linus")]
 
 
-async def test_direct_messages_are_ones_own(screen: Screen, slack: SlackSandbox) -> None:
+async def test_each_user_has_own_direct_messages(screen: Screen, slack: SlackSandbox) -> None:
     await enter(screen, "for ada only")
     await sees(screen, "for ada only")
     await screen.press("ctrl+r")
@@ -179,9 +175,7 @@ async def test_direct_messages_are_ones_own(screen: Screen, slack: SlackSandbox)
     await said(slack, dm(slack, "grace"), "I am grace")
 
 
-async def test_a_slash_command_goes_to_the_bot_and_its_answer_is_for_that_person_alone(
-    screen: Screen, bot: Bot
-) -> None:
+async def test_a_slash_command_has_an_ephemeral_answer(screen: Screen, bot: Bot) -> None:
     await bot.connect()
     await enter(screen, "/channel general")
     await enter(screen, "/reset")
@@ -200,7 +194,7 @@ async def test_slack_refuses_a_slash_command_in_a_thread(screen: Screen, slack: 
     await sees(screen, "/reset is not supported in threads. Sorry!")
 
 
-async def test_news_elsewhere_are_marked_until_one_goes_there(screen: Screen, slack: SlackSandbox) -> None:
+async def test_unread_messages_are_counted_until_their_place_is_opened(screen: Screen, slack: SlackSandbox) -> None:
     await slack.post_message("grace", "random", "one")
     await slack.post_message("grace", "random", "two")
     await sees(screen, "#random (2)")
@@ -209,7 +203,7 @@ async def test_news_elsewhere_are_marked_until_one_goes_there(screen: Screen, sl
     await does_not_see(screen, "#random (2)")
 
 
-async def test_a_thread_with_news_is_listed_first(screen: Screen, slack: SlackSandbox) -> None:
+async def test_a_thread_with_a_new_reply_is_listed_first(screen: Screen, slack: SlackSandbox) -> None:
     for word in ("older", "newer"):
         root = await slack.post_message("grace", "general", word)
         await slack.post_message("linus", "general", "yes", thread_ts=root.ts)
@@ -217,7 +211,7 @@ async def test_a_thread_with_news_is_listed_first(screen: Screen, slack: SlackSa
     assert seen(screen).index("↳ newer") < seen(screen).index("↳ older")
 
 
-async def test_reactions_come_and_go_and_what_is_deleted_is_gone(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_reactions_and_deletions_are_shown(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
     await enter(screen, "hello")
     message = await said(slack, dm(slack), "hello")
     await bot.web.reactions_add(channel=dm(slack), timestamp=message.ts, name="eyes")
@@ -228,25 +222,25 @@ async def test_reactions_come_and_go_and_what_is_deleted_is_gone(screen: Screen,
     await sees(screen, "This is the beginning of your")
 
 
-async def test_a_letter_typed_anywhere_lands_in_the_line(screen: Screen, slack: SlackSandbox) -> None:
+async def test_typing_anywhere_goes_to_the_message_box(screen: Screen, slack: SlackSandbox) -> None:
     screen.app.query_one("#places").focus()
     await screen.press(*"hello", "enter")
     await said(slack, dm(slack), "hello")
 
 
-async def test_places_are_chosen_with_the_keyboard(screen: Screen) -> None:
+async def test_places_are_selected_by_keyboard(screen: Screen) -> None:
     await sees(screen, "#general")
     screen.app.query_one("#places").focus()
     await screen.press("down", "down", "enter")
     await sees(screen, "ada → #general")
 
 
-async def test_help_tells_the_terminals_own_words(screen: Screen) -> None:
+async def test_help_lists_the_terminals_commands(screen: Screen) -> None:
     await screen.press("f1")
     await sees(screen, "/as NAME", "ada, grace, linus", "/quit")
 
 
-async def test_a_click_presses_a_button(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_button_is_clicked(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
     await bot.connect()
     button = {"type": "button", "action_id": "again:1", "text": {"type": "plain_text", "text": "Again"}}
     blocks: list[dict[str, Any]] = [
@@ -261,7 +255,7 @@ async def test_a_click_presses_a_button(screen: Screen, slack: SlackSandbox, bot
     await does_not_see(screen, "thread “It failed.”")
 
 
-async def test_a_thread_whose_beginning_was_deleted_takes_no_more(screen: Screen, slack: SlackSandbox) -> None:
+async def test_a_thread_without_its_first_message_takes_no_replies(screen: Screen, slack: SlackSandbox) -> None:
     root = await slack.post_message("ada", "general", "hello")
     await enter(screen, "/channel general")
     await sees(screen, "hello")
@@ -273,7 +267,7 @@ async def test_a_thread_whose_beginning_was_deleted_takes_no_more(screen: Screen
 
 
 @pytest.mark.parametrize("way", ["f2", "ctrl+p", "/discord", "click"])
-async def test_one_goes_to_the_other_platform_and_back_to_where_one_was(screen: Screen, way: str) -> None:
+async def test_each_platform_keeps_its_open_place(screen: Screen, way: str) -> None:
     async def go(platform: str) -> None:
         if way == "click":
             await screen.click(f"#{platform}")
@@ -291,7 +285,7 @@ async def test_one_goes_to_the_other_platform_and_back_to_where_one_was(screen: 
     await does_not_see(screen, "#ideas")
 
 
-async def test_each_platform_has_its_own_speaker_and_its_own_talk(
+async def test_each_platform_has_its_own_user_and_messages(
     screen: Screen, slack: SlackSandbox, server: DiscordSandbox
 ) -> None:
     await enter(screen, "/as linus")
@@ -306,7 +300,7 @@ async def test_each_platform_has_its_own_speaker_and_its_own_talk(
     assert [message.text for message in slack.messages(dm(slack, "linus"))] == ["on Slack"]
 
 
-async def test_the_platform_that_is_not_on_the_screen_shows_that_something_is_unread(
+async def test_a_hidden_platform_shows_its_unread_count(
     screen: Screen, slack: SlackSandbox, server: DiscordSandbox
 ) -> None:
     await server.post_message("grace", "general", "one")
@@ -320,9 +314,7 @@ async def test_the_platform_that_is_not_on_the_screen_shows_that_something_is_un
     await sees(screen, "Slack not connected yet (1)")
 
 
-async def test_what_came_to_the_place_that_one_had_left_for_the_other_platform_is_unread(
-    screen: Screen, slack: SlackSandbox
-) -> None:
+async def test_messages_of_a_hidden_place_are_unread(screen: Screen, slack: SlackSandbox) -> None:
     await enter(screen, "/channel general")
     await screen.press("f2")
     await sees(screen, "#ideas")
@@ -333,9 +325,7 @@ async def test_what_came_to_the_place_that_one_had_left_for_the_other_platform_i
     await does_not_see(screen, "(1)")
 
 
-async def test_an_answer_is_unread_that_came_while_one_was_at_the_other_platform(
-    screen: Screen, slack: SlackSandbox, bot: Bot
-) -> None:
+async def test_an_answer_on_a_hidden_platform_is_unread(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
     await enter(screen, "hello")
     question = await said(slack, dm(slack), "hello")
     await screen.press("f2")
@@ -347,11 +337,13 @@ async def test_an_answer_is_unread_that_came_while_one_was_at_the_other_platform
     await does_not_see(screen, "(1)")
 
 
-async def test_the_bots_connection_is_told_for_each_platform(screen: Screen, discord_bot: DiscordBot) -> None:
+async def test_each_platform_shows_the_bots_connection(screen: Screen, discord_bot: DiscordBot) -> None:
     await sees(screen, "○ Slack not connected yet", "● Discord connected")
 
 
-async def test_a_talk_on_discord(screen: Screen, server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+async def test_a_conversation_on_discord_is_shown(
+    screen: Screen, server: DiscordSandbox, discord_bot: DiscordBot
+) -> None:
     await enter(screen, "/discord")
     await enter(screen, "/channel general")
     await enter(screen, "@parley why?")
@@ -366,9 +358,7 @@ async def test_a_talk_on_discord(screen: Screen, server: DiscordSandbox, discord
     assert len(server.threads("general")) == 1
 
 
-async def test_a_deferred_answer_to_a_command_is_thinking_and_then_there(
-    screen: Screen, discord_bot: DiscordBot
-) -> None:
+async def test_a_deferred_response_shows_thinking_first(screen: Screen, discord_bot: DiscordBot) -> None:
     await enter(screen, "/discord")
     await enter(screen, "/ask the weather")
     await sees(screen, "parley is thinking…", "only visible to you")
@@ -377,7 +367,7 @@ async def test_a_deferred_answer_to_a_command_is_thinking_and_then_there(
     await does_not_see(screen, "parley is thinking…")
 
 
-async def test_a_post_is_gone_along_with_once_the_bot_answers_in_it(screen: Screen, discord_bot: DiscordBot) -> None:
+async def test_a_forum_post_opens_once_the_bot_answers(screen: Screen, discord_bot: DiscordBot) -> None:
     await enter(screen, "/discord")
     await enter(screen, "/channel ideas")
     await sees(screen, "New post: @parley")
@@ -387,7 +377,7 @@ async def test_a_post_is_gone_along_with_once_the_bot_answers_in_it(screen: Scre
     await sees(screen, "ada → #ideas, thread “", "Blue it is")
 
 
-async def test_direct_messages_of_discord_have_no_threads(screen: Screen, discord_bot: DiscordBot) -> None:
+async def test_discord_direct_messages_have_no_threads(screen: Screen, discord_bot: DiscordBot) -> None:
     await enter(screen, "/discord")
     await enter(screen, "hello")
     await sees(screen, "hello")
@@ -396,7 +386,7 @@ async def test_direct_messages_of_discord_have_no_threads(screen: Screen, discor
 
 
 @pytest.mark.parametrize("keys", [["ctrl+c"], ["ctrl+d"], [*"/quit", "enter"]])
-async def test_it_is_left_by_a_key_or_a_word(slack: SlackSandbox, keys: list[str]) -> None:
+async def test_a_key_or_a_command_quits(slack: SlackSandbox, keys: list[str]) -> None:
     async def leave(pilot: Pilot[object]) -> None:
         await pilot.press(*keys)
 

@@ -57,7 +57,7 @@ async def answering(bot: Bot) -> AsyncIterator[Bot]:
     answers.cancel()
 
 
-async def test_each_change_is_one_line_and_the_end_waits_for_the_reply(slack: SlackSandbox, answering: Bot) -> None:
+async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, answering: Bot) -> None:
     assert await written(slack, "/channel general", "@parley hello") == [
         "[Slack #general 1 ada] @parley hello",
         "[Slack #general/1 2 parley] Thinking",
@@ -66,7 +66,7 @@ async def test_each_change_is_one_line_and_the_end_waits_for_the_reply(slack: Sl
     ]
 
 
-async def test_wait_holds_the_next_line_back_until_the_reply_is_there(slack: SlackSandbox, answering: Bot) -> None:
+async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(
         slack, "/channel general", "@parley hello", "/wait", "/thread last", "/as grace", "@parley and I?"
     )
@@ -74,12 +74,12 @@ async def test_wait_holds_the_next_line_back_until_the_reply_is_there(slack: Sla
     assert lines[-1] == "[Slack #general/1 4 parley updated] Good ⏎ morning"
 
 
-async def test_each_person_has_direct_messages(slack: SlackSandbox, answering: Bot) -> None:
+async def test_each_user_has_direct_messages(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(slack, "/as grace", "/channel random", "one", "/dm", "/as ada", "/quit", "never said")
     assert lines == ["[Slack #random 1 grace] one"]
 
 
-async def test_an_answer_to_a_command_is_for_one_person(slack: SlackSandbox, answering: Bot) -> None:
+async def test_a_command_has_an_ephemeral_answer(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(slack, "/channel general", "/reset", "hello", "/thread last", "/reset")
     assert lines == [
         "[Slack #general 1 parley only visible to ada] We start over.",
@@ -88,7 +88,7 @@ async def test_an_answer_to_a_command_is_for_one_person(slack: SlackSandbox, ans
     ]
 
 
-async def test_reactions_and_deletions_are_lines_too(slack: SlackSandbox, answering: Bot) -> None:
+async def test_reactions_and_deletions_are_printed(slack: SlackSandbox, answering: Bot) -> None:
     async def lines() -> AsyncIterator[str]:
         yield "/channel general"
         yield "hello"
@@ -108,7 +108,7 @@ async def test_reactions_and_deletions_are_lines_too(slack: SlackSandbox, answer
     ]
 
 
-async def test_on_discord_it_is_the_same(server: DiscordSandbox, slack: SlackSandbox, discord_bot: DiscordBot) -> None:
+async def test_lines_work_on_discord(server: DiscordSandbox, slack: SlackSandbox, discord_bot: DiscordBot) -> None:
     async def answer() -> None:
         message = await discord_bot.next_message()
         reply = await message.reply("Thinking")
@@ -136,7 +136,7 @@ async def test_on_discord_it_is_the_same(server: DiscordSandbox, slack: SlackSan
     ]
 
 
-async def test_an_answer_that_discord_says_is_yet_to_come_is_waited_for(
+async def test_a_deferred_response_is_waited_for(
     server: DiscordSandbox, slack: SlackSandbox, discord_bot: DiscordBot
 ) -> None:
     async def answer() -> None:
@@ -150,7 +150,7 @@ async def test_an_answer_that_discord_says_is_yet_to_come_is_waited_for(
     assert lines[-1] == "[Discord dm ada 1 parley only visible to ada updated] About nothing"
 
 
-async def test_one_goes_from_platform_to_platform(
+async def test_a_line_switches_the_platform(
     slack: SlackSandbox, server: DiscordSandbox, answering: Bot, discord_bot: DiscordBot
 ) -> None:
     lines = await written(
@@ -175,14 +175,14 @@ async def test_one_goes_from_platform_to_platform(
     ]
 
 
-async def test_who_speaks_on_one_platform_alone_does_not_wait_for_the_other(
+async def test_an_unused_platform_is_not_waited_for(
     slack: SlackSandbox, server: DiscordSandbox, answering: Bot
 ) -> None:
     async with asyncio.timeout(20):
         assert await written(slack, "/channel random", "one", server=server) == ["[Slack #random 1 ada] one"]
 
 
-async def test_a_wrong_name_is_answered_with_the_right_ones(slack: SlackSandbox, answering: Bot) -> None:
+async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
     assert lines == [
         "[Slack] There is no user 'nobody'. Users: ada, grace, linus.",
@@ -192,7 +192,7 @@ async def test_a_wrong_name_is_answered_with_the_right_ones(slack: SlackSandbox,
     ]
 
 
-async def test_a_bot_that_never_answers_is_named(slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_missing_answer_is_reported(slack: SlackSandbox, bot: Bot) -> None:
     await bot.connect()
     out = io.StringIO()
     pace = QuietTime(quiet_seconds=0.05, answer_seconds=0.2)
@@ -231,7 +231,7 @@ async def test_without_a_terminal_the_standard_streams_are_lines(
     assert last.endswith("parley updated] Good ⏎ morning")
 
 
-async def test_buttons_and_files_are_read_and_pressed(slack: SlackSandbox, bot: Bot) -> None:
+async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSandbox, bot: Bot) -> None:
     button = {"type": "button", "action_id": "again:1", "text": {"type": "plain_text", "text": "Again"}}
     blocks: list[dict[str, Any]] = [
         {"type": "markdown", "text": "It failed."},

@@ -24,17 +24,17 @@ def replies() -> ReplyTracker:
     return ReplyTracker(QUICK)
 
 
-async def test_with_nothing_asked_it_is_settled_after_a_quiet_moment(replies: ReplyTracker) -> None:
+async def test_without_a_question_a_short_pause_is_enough(replies: ReplyTracker) -> None:
     assert await replies.wait_until_complete()
 
 
-async def test_a_question_without_an_answer_is_in_flight_until_patience_ends(replies: ReplyTracker) -> None:
+async def test_an_open_question_is_in_flight_until_the_limit(replies: ReplyTracker) -> None:
     replies.record_question(message("1", "hello"), expects_reply=True)
     assert replies.is_in_flight
     assert not await replies.wait_until_complete()
 
 
-async def test_what_was_not_said_to_the_bot_needs_no_answer(replies: ReplyTracker) -> None:
+async def test_a_message_to_others_needs_no_answer(replies: ReplyTracker) -> None:
     replies.record_question(message("1", "hello"), expects_reply=False)
     assert not replies.is_in_flight
 
@@ -48,7 +48,7 @@ async def test_a_placeholder_is_in_flight_until_it_is_replaced(replies: ReplyTra
     assert not replies.is_in_flight
 
 
-async def test_a_file_behind_a_reply_that_was_streamed_is_no_placeholder(replies: ReplyTracker) -> None:
+async def test_a_file_after_a_streamed_reply_is_no_placeholder(replies: ReplyTracker) -> None:
     replies.record_question(message("1", "hello"), expects_reply=True)
     streamed = message("2", "", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, replace(streamed, is_pending=True)))
@@ -59,7 +59,7 @@ async def test_a_file_behind_a_reply_that_was_streamed_is_no_placeholder(replies
     assert not replies.is_in_flight
 
 
-async def test_the_answer_to_a_command_is_no_placeholder_after_a_reply_that_was_streamed(replies: ReplyTracker) -> None:
+async def test_a_command_answer_after_a_stream_is_no_placeholder(replies: ReplyTracker) -> None:
     replies.record_question(message("1", "hello"), expects_reply=True)
     streamed = message("2", "…", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, replace(streamed, is_pending=True)))
@@ -71,7 +71,7 @@ async def test_the_answer_to_a_command_is_no_placeholder_after_a_reply_that_was_
     assert await replies.wait_until_complete()
 
 
-async def test_an_answer_that_came_before_the_question_was_noted_counts(replies: ReplyTracker) -> None:
+async def test_an_answer_before_its_question_is_recorded_counts(replies: ReplyTracker) -> None:
     placeholder = message("2", "Thinking", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
     replies.record_event(grown(placeholder, "Hello"))
@@ -87,7 +87,7 @@ async def test_an_older_answer_does_not_count(replies: ReplyTracker) -> None:
     assert replies.is_in_flight
 
 
-async def test_an_answer_elsewhere_does_not_count(replies: ReplyTracker) -> None:
+async def test_an_answer_in_another_conversation_does_not_count(replies: ReplyTracker) -> None:
     replies.record_question(message("1", "hello", thread="0"), expects_reply=True)
     placeholder = message("2", "Thinking", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
@@ -95,7 +95,7 @@ async def test_an_answer_elsewhere_does_not_count(replies: ReplyTracker) -> None
     assert replies.is_in_flight
 
 
-async def test_the_words_of_a_placeholder_are_known_once_they_were_replaced(replies: ReplyTracker) -> None:
+async def test_a_placeholders_text_is_known_after_its_replacement(replies: ReplyTracker) -> None:
     first = message("2", "Thinking", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, first))
     replies.record_event(grown(first, "Hello"))
@@ -114,7 +114,7 @@ async def test_an_ephemeral_answer_is_complete(replies: ReplyTracker) -> None:
     assert not replies.is_in_flight
 
 
-async def test_what_the_platform_calls_pending_is_in_flight_until_it_comes_or_goes(replies: ReplyTracker) -> None:
+async def test_a_pending_message_is_in_flight_until_edited_or_deleted(replies: ReplyTracker) -> None:
     thinking = replace(message("2", "parley is thinking…", bot=True), is_pending=True, ephemeral_to="U1")
     other = replace(thinking, id="3", ephemeral_to=None)
     replies.record_event(ClientEvent(ClientEventKind.POSTED, thinking))
@@ -126,7 +126,7 @@ async def test_what_the_platform_calls_pending_is_in_flight_until_it_comes_or_go
     assert not replies.is_in_flight
 
 
-def test_a_reply_that_grows_slowly_is_waited_for() -> None:
+def test_a_slow_reply_is_waited_for() -> None:
     async def main() -> None:
         replies = ReplyTracker(QUICK)
         replies.record_question(message("1", "hello"), expects_reply=True)

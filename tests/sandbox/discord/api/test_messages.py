@@ -23,7 +23,7 @@ async def refusal(call: Any) -> tuple[int, int]:
     return refused.value.status, refused.value.code
 
 
-async def test_a_mention_is_heard_and_its_answer_grows_by_edits(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_mention_is_answered_by_a_message_with_edits(server: DiscordSandbox, bot: Bot) -> None:
     await server.post_message("ada", "general", f"<@{server.bot_id}> who is there?")
     heard = await bot.next_message()
     assert bot.user in heard.mentions
@@ -38,7 +38,7 @@ async def test_a_mention_is_heard_and_its_answer_grows_by_edits(server: DiscordS
     assert not question.edited
 
 
-async def test_a_message_tells_whom_it_calls_by_default_and_what_is_allowed(server: DiscordSandbox, bot: Bot) -> None:
+async def test_allowed_mentions_limit_the_default_pings(server: DiscordSandbox, bot: Bot) -> None:
     channel, ada, grace = bot.place(server, "general"), server.people["ada"].id, server.people["grace"].id
     text = f"<@{ada}> <@{grace}> <@&123> @everyone @here"
     nobody, one = discord.AllowedMentions.none(), discord.AllowedMentions(users=[discord.Object(ada)], everyone=False)
@@ -51,7 +51,7 @@ async def test_a_message_tells_whom_it_calls_by_default_and_what_is_allowed(serv
     assert only_ada.pings == {ada, "123"}
 
 
-async def test_an_edit_calls_by_the_defaults_whatever_the_post_said(server: DiscordSandbox, bot: Bot) -> None:
+async def test_an_edit_pings_by_default(server: DiscordSandbox, bot: Bot) -> None:
     channel, ada = bot.place(server, "general"), server.people["ada"].id
     sent = await channel.send(f"<@{ada}>", allowed_mentions=discord.AllowedMentions.none())
     (message,) = server.messages("general")
@@ -62,7 +62,7 @@ async def test_an_edit_calls_by_the_defaults_whatever_the_post_said(server: Disc
     assert message.versions[-1].pings == frozenset()
 
 
-async def test_a_reply_calls_who_is_replied_to_unless_told_otherwise(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_reply_pings_the_author_by_default(server: DiscordSandbox, bot: Bot) -> None:
     await server.post_message("ada", "general", f"<@{server.bot_id}>")
     heard = await bot.next_message()
     await heard.reply("yes")
@@ -72,13 +72,13 @@ async def test_a_reply_calls_who_is_replied_to_unless_told_otherwise(server: Dis
     assert quiet.pings == frozenset()
 
 
-async def test_who_may_not_call_everyone_does_not(server: DiscordSandbox, bot: Bot) -> None:
+async def test_everyone_is_not_pinged_without_the_permission(server: DiscordSandbox, bot: Bot) -> None:
     server.permissions.discard("mention_everyone")
     await bot.place(server, "general").send(f"@everyone <@{server.people['ada'].id}>")
     assert server.messages("general")[0].pings == {server.people["ada"].id}
 
 
-async def test_a_nonce_that_is_enforced_makes_no_second_message(server: DiscordSandbox, bot: Bot) -> None:
+async def test_an_enforced_nonce_prevents_a_second_message(server: DiscordSandbox, bot: Bot) -> None:
     channel = bot.place(server, "general")
     first = await channel.send("once", nonce="turn-1")
     again = await channel.send("once", nonce="turn-1")
@@ -88,7 +88,7 @@ async def test_a_nonce_that_is_enforced_makes_no_second_message(server: DiscordS
     assert await refusal(channel.send("x", nonce="n" * 26)) == (400, 50035)
 
 
-async def test_a_lost_reply_has_posted_and_its_nonce_finds_it(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_nonce_finds_the_message_of_a_lost_response(server: DiscordSandbox, bot: Bot) -> None:
     channel = bot.place(server, "general")
     server.faults.lose_response("POST /channels/{channel}/messages")
     with pytest.raises(aiohttp.ClientError):
@@ -98,7 +98,7 @@ async def test_a_lost_reply_has_posted_and_its_nonce_finds_it(server: DiscordSan
     assert [message.id for message in server.messages("general")] == [str(found.id)]
 
 
-async def test_sizes_are_discords(server: DiscordSandbox, bot: Bot) -> None:
+async def test_size_limits_are_those_of_discord(server: DiscordSandbox, bot: Bot) -> None:
     channel = bot.place(server, "general")
     sent = await channel.send("x" * 2000)
     assert await refusal(channel.send("x" * 2001)) == (400, 50035)
@@ -109,7 +109,7 @@ async def test_sizes_are_discords(server: DiscordSandbox, bot: Bot) -> None:
     assert len(server.messages("general")) == 1
 
 
-async def test_what_is_not_there_or_not_ones_own_is_refused(server: DiscordSandbox, bot: Bot) -> None:
+async def test_unknown_and_foreign_messages_are_refused(server: DiscordSandbox, bot: Bot) -> None:
     channel = bot.place(server, "general")
     server.add_channel("secret", members=["ada"], bot=False)
     foreign = await channel.fetch_message(int((await server.post_message("ada", "general", "mine")).id))
@@ -126,7 +126,7 @@ async def test_what_is_not_there_or_not_ones_own_is_refused(server: DiscordSandb
     assert await refusal(channel.send("hello")) == (403, 50001)
 
 
-async def test_files_go_out_and_come_in(server: DiscordSandbox, bot: Bot) -> None:
+async def test_files_are_sent_and_received(server: DiscordSandbox, bot: Bot) -> None:
     sent = await bot.place(server, "general").send("all of it", file=discord.File(io.BytesIO(b"# All"), "answer.md"))
     assert await sent.attachments[0].read() == b"# All"
     (message,) = server.messages("general")
@@ -145,7 +145,7 @@ async def test_files_go_out_and_come_in(server: DiscordSandbox, bot: Bot) -> Non
         await bot.place(server, "general").send(file=discord.File(io.BytesIO(b"x"), "a.md"))
 
 
-async def test_the_history_after_a_message_is_what_came_later(server: DiscordSandbox, bot: Bot) -> None:
+async def test_history_after_a_message_has_the_later_ones(server: DiscordSandbox, bot: Bot) -> None:
     said = [await server.post_message("ada", "general", str(number)) for number in range(5)]
     await server.delete_message("ada", said[3])
     after, channel = discord.Object(said[1].id), bot.place(server, "general")
@@ -154,9 +154,7 @@ async def test_the_history_after_a_message_is_what_came_later(server: DiscordSan
     assert [m.content async for m in channel.history(before=after)] == ["0"]
 
 
-async def test_without_the_message_content_intent_the_history_is_empty_words(
-    server: DiscordSandbox, connect: Connect
-) -> None:
+async def test_history_has_no_content_without_the_intent(server: DiscordSandbox, connect: Connect) -> None:
     server.privileged_intents.discard("message_content")
     bot = await connect(server, intents=intents_of())
     await server.post_message("ada", "general", "psst", files={"a.txt": b"x"})
@@ -165,7 +163,7 @@ async def test_without_the_message_content_intent_the_history_is_empty_words(
     assert [(m.content, len(m.attachments)) for m in read] == [("", 0), (f"<@{server.bot_id}> hi", 0)]
 
 
-async def test_reactions_come_and_go(server: DiscordSandbox, bot: Bot) -> None:
+async def test_reactions_are_added_and_removed(server: DiscordSandbox, bot: Bot) -> None:
     message = await server.post_message("ada", "general", "look")
     heard = await bot.next_message()
     await server.add_reaction("grace", message, "👀")
@@ -175,7 +173,7 @@ async def test_reactions_come_and_go(server: DiscordSandbox, bot: Bot) -> None:
     assert message.reactions == {"👀": [server.people["grace"].id]}
 
 
-async def test_typing_is_a_call_like_any_other(server: DiscordSandbox, bot: Bot) -> None:
+async def test_typing_is_recorded_as_a_call(server: DiscordSandbox, bot: Bot) -> None:
     async with bot.place(server, "general").typing():
         pass
     assert [call.status for call in server.calls if call.route == "POST /channels/{channel}/typing"] == [204]

@@ -15,7 +15,7 @@ async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
     return await connect(server)
 
 
-async def test_a_thread_that_people_begin_has_its_messages_id_and_is_heard(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_users_thread_has_the_id_of_its_message(server: DiscordSandbox, bot: Bot) -> None:
     root = await server.post_message("ada", "general", "a question")
     await bot.next_message()
     thread = await server.start_thread("ada", root, "details")
@@ -26,11 +26,11 @@ async def test_a_thread_that_people_begin_has_its_messages_id_and_is_heard(serve
     heard = await bot.next_message()
     assert isinstance(heard.channel, discord.Thread)
     assert (heard.channel.parent_id, heard.content) == (int(server.channels["general"].id), "in here")
-    with pytest.raises(ValueError, match="begins once"):
+    with pytest.raises(ValueError, match="can start one thread"):
         await server.start_thread("ada", root, "again")
 
 
-async def test_a_bots_thread_is_begun_once(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_bot_starts_one_thread_per_message(server: DiscordSandbox, bot: Bot) -> None:
     sent = await bot.place(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
     assert thread.id == sent.id
@@ -42,7 +42,7 @@ async def test_a_bots_thread_is_begun_once(server: DiscordSandbox, bot: Bot) -> 
     assert [message.text for message in server.messages(begun)] == ["", "in here"]
 
 
-async def test_a_forums_post_is_a_thread_whose_first_message_has_its_id(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_forum_post_has_the_id_of_its_first_message(server: DiscordSandbox, bot: Bot) -> None:
     post = await server.start_forum_post("ada", "ideas", "a post", "what if")
     heard = await bot.next_message()
     assert isinstance(heard.channel, discord.Thread)
@@ -55,9 +55,7 @@ async def test_a_forums_post_is_a_thread_whose_first_message_has_its_id(server: 
         await server.post_message("ada", "ideas", "hello")
 
 
-async def test_an_archived_thread_opens_with_the_next_message_unless_it_is_locked(
-    server: DiscordSandbox, bot: Bot
-) -> None:
+async def test_a_message_reopens_an_archived_unlocked_thread(server: DiscordSandbox, bot: Bot) -> None:
     sent = await bot.place(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
     said = await thread.send("in here")
@@ -75,13 +73,13 @@ async def test_an_archived_thread_opens_with_the_next_message_unless_it_is_locke
         await server.post_message("ada", begun, "hello")
 
 
-async def test_threads_that_were_there_before_come_with_the_server(server: DiscordSandbox, connect: Connect) -> None:
+async def test_existing_threads_come_with_the_server(server: DiscordSandbox, connect: Connect) -> None:
     post = await server.start_forum_post("ada", "ideas", "a post", "what if")
     bot = await connect(server)
     assert [str(thread.id) for thread in bot.guilds[0].threads] == [post.id]
 
 
-async def test_threads_need_permissions_of_their_own(server: DiscordSandbox, bot: Bot) -> None:
+async def test_threads_have_their_own_permissions(server: DiscordSandbox, bot: Bot) -> None:
     sent = await bot.place(server, "general").send("shall we?")
     server.permissions -= {"create_public_threads"}
     with pytest.raises(discord.Forbidden):
@@ -96,7 +94,7 @@ async def test_threads_need_permissions_of_their_own(server: DiscordSandbox, bot
         await heard.channel.send("no")
 
 
-async def test_direct_messages_go_both_ways(server: DiscordSandbox, bot: Bot) -> None:
+async def test_direct_messages_are_sent_and_received(server: DiscordSandbox, bot: Bot) -> None:
     dm = server.open_dm("ada")
     await server.post_message("ada", dm, "psst")
     heard = await bot.next_message()
@@ -109,9 +107,7 @@ async def test_direct_messages_go_both_ways(server: DiscordSandbox, bot: Bot) ->
         await server.post_message("grace", dm, "me too")
 
 
-async def test_a_thread_is_archived_and_opened_again_by_whoever_may_write_in_it(
-    server: DiscordSandbox, bot: Bot
-) -> None:
+async def test_writers_archive_and_reopen_a_thread(server: DiscordSandbox, bot: Bot) -> None:
     root = await server.post_message("ada", "general", "a root")
     started = await server.start_thread("ada", root, "a thread")
     thread: Any = await bot.fetch_channel(int(started.id))
@@ -127,7 +123,7 @@ async def test_a_thread_is_archived_and_opened_again_by_whoever_may_write_in_it(
         await thread.edit(archived=False)
 
 
-async def test_what_is_deleted_is_told_and_gone(server: DiscordSandbox, bot: Bot) -> None:
+async def test_deletions_are_dispatched(server: DiscordSandbox, bot: Bot) -> None:
     told: list[tuple[str, list[int]]] = []
 
     async def on_raw_bulk_message_delete(about: discord.RawBulkMessageDeleteEvent) -> None:
@@ -164,7 +160,7 @@ async def test_what_is_deleted_is_told_and_gone(server: DiscordSandbox, bot: Bot
     ]
 
 
-async def test_a_preview_of_a_link_updates_a_message_that_nobody_edited(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_link_preview_updates_a_message_without_an_edit(server: DiscordSandbox, bot: Bot) -> None:
     told = asyncio.Queue[discord.RawMessageUpdateEvent]()
 
     async def on_raw_message_edit(about: discord.RawMessageUpdateEvent) -> None:

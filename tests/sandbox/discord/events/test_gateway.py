@@ -22,7 +22,7 @@ async def hear(bot: Bot, number: int) -> list[str]:
     return [(await bot.next_message()).content for _ in range(number)]
 
 
-async def test_a_client_is_ready_with_the_server_and_its_channels(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_client_receives_the_server_and_its_channels(server: DiscordSandbox, bot: Bot) -> None:
     (guild,) = bot.guilds
     assert (str(guild.id), guild.me.name) == (server.guild_id, "parley")
     assert [channel.name for channel in guild.channels] == ["general", "random", "ideas"]
@@ -32,7 +32,7 @@ async def test_a_client_is_ready_with_the_server_and_its_channels(server: Discor
     assert server.connection_count == 1
 
 
-async def test_the_bot_comes_with_a_role_that_can_be_mentioned(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_bots_own_role_can_be_mentioned(server: DiscordSandbox, bot: Bot) -> None:
     (guild,) = bot.guilds
     said = await server.post_message("ada", "general", f"<@&{server.bot_role_id}> hello")
     heard = await bot.next_message()
@@ -50,7 +50,7 @@ async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None
         await bot.close()
 
 
-async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: DiscordSandbox, bot: Bot) -> None:
+async def test_missed_events_are_sent_on_resume(server: DiscordSandbox, bot: Bot) -> None:
     await server.post_message("ada", "general", "before")
     assert await hear(bot, 1) == ["before"]
     await server.drop_sockets()
@@ -63,7 +63,7 @@ async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: 
     assert session.resume_count == 1
 
 
-async def test_who_is_asked_to_connect_anew_resumes(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_client_resumes_after_a_reconnect_request(server: DiscordSandbox, bot: Bot) -> None:
     await server.refresh_sockets()
     await server.post_message("ada", "general", "meanwhile")
     await asyncio.wait_for(bot.resumed.wait(), 30)
@@ -71,7 +71,7 @@ async def test_who_is_asked_to_connect_anew_resumes(server: DiscordSandbox, bot:
     assert len(server.sessions) == 1
 
 
-async def test_a_dead_line_is_noticed_by_missing_acknowledgements(connect: Connect) -> None:
+async def test_a_frozen_connection_is_detected_by_missing_acks(connect: Connect) -> None:
     async with DiscordSandbox(speed=400) as server:
         bot = await connect(server, bot=Bot(intents_of("message_content"), heartbeat_timeout=0.5))
         await server.freeze_sockets()
@@ -81,9 +81,7 @@ async def test_a_dead_line_is_noticed_by_missing_acknowledgements(connect: Conne
         await bot.close()
 
 
-async def test_a_session_that_cannot_be_resumed_is_begun_anew_and_has_lost_what_was_said(
-    server: DiscordSandbox, bot: Bot
-) -> None:
+async def test_a_refused_resume_starts_a_session_without_missed_events(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.refuse_resumes(1)
     await server.drop_sockets()
     await server.post_message("ada", "general", "lost")
@@ -94,7 +92,7 @@ async def test_a_session_that_cannot_be_resumed_is_begun_anew_and_has_lost_what_
     assert [m.content async for m in channel.history(oldest_first=True)] == ["lost", "heard"]
 
 
-async def test_an_invalid_session_is_resumed_only_where_that_is_said(server: DiscordSandbox, bot: Bot) -> None:
+async def test_only_a_resumable_invalid_session_is_resumed(server: DiscordSandbox, bot: Bot) -> None:
     await server.invalidate_sessions(resumable=True)
     await asyncio.wait_for(bot.resumed.wait(), 30)
     assert len(server.sessions) == 1
@@ -103,7 +101,7 @@ async def test_an_invalid_session_is_resumed_only_where_that_is_said(server: Dis
     assert server.connection_count == 1
 
 
-async def test_a_session_that_was_left_alone_too_long_cannot_be_resumed(
+async def test_an_expired_session_cannot_be_resumed(
     server: DiscordSandbox, bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox.discord.events.gateway.SESSION_LIFETIME_SECONDS", -1)
@@ -112,7 +110,7 @@ async def test_a_session_that_was_left_alone_too_long_cannot_be_resumed(
     assert bot.told == ["ready"]
 
 
-async def test_what_is_slow_comes_late_and_in_order(server: DiscordSandbox, bot: Bot) -> None:
+async def test_latency_delays_events_in_order(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.set_latency(1.0)
     began = monotonic()
     for number in range(5):
@@ -121,16 +119,14 @@ async def test_what_is_slow_comes_late_and_in_order(server: DiscordSandbox, bot:
     assert 1.0 <= monotonic() - began < 4.5
 
 
-async def test_handshakes_are_refused_on_request_and_tried_again(server: DiscordSandbox, bot: Bot) -> None:
+async def test_refused_handshakes_are_retried(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.refuse_handshakes(1)
     await server.drop_sockets()
     await asyncio.wait_for(bot.resumed.wait(), 30)
     assert server.connection_count == 1
 
 
-async def test_without_the_content_intent_only_addressed_messages_have_text(
-    server: DiscordSandbox, connect: Connect
-) -> None:
+async def test_events_have_no_content_without_the_intent(server: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(server, intents=intents_of())
     await server.post_message("ada", "general", "psst", files={"a.txt": b"x"})
     heard = await bot.next_message()
@@ -140,9 +136,7 @@ async def test_without_the_content_intent_only_addressed_messages_have_text(
     assert await hear(bot, 2) == [f"<@{server.bot_id}> hi", "hi"]
 
 
-async def test_an_intent_that_is_not_switched_on_ends_the_start(
-    server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disabled_intent_is_refused(server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     server.privileged_intents.discard("message_content")
     point_at(server, monkeypatch)
     bot = Bot(intents_of("message_content"))
@@ -152,9 +146,7 @@ async def test_an_intent_that_is_not_switched_on_ends_the_start(
     assert server.sessions == []
 
 
-async def test_nobody_is_told_of_what_he_did_not_ask_for_or_may_not_see(
-    server: DiscordSandbox, connect: Connect
-) -> None:
+async def test_events_need_an_intent_and_a_visible_channel(server: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(server, intents=intents_of("message_content"))
     server.add_channel("secret", members=["ada"], bot=False)
     message = await server.post_message("ada", "secret", "hidden")
@@ -165,7 +157,7 @@ async def test_nobody_is_told_of_what_he_did_not_ask_for_or_may_not_see(
     assert {event.name for event in server.events} == {"READY", "GUILD_CREATE", "CHANNEL_CREATE", "MESSAGE_CREATE"}
 
 
-async def test_a_bot_hears_itself_edits_deletions_other_bots_and_the_system(server: DiscordSandbox, bot: Bot) -> None:
+async def test_events_include_own_bot_and_system_messages(server: DiscordSandbox, bot: Bot) -> None:
     sent = await bot.place(server, "general").send("mine")
     await sent.edit(content="mine, changed")
     await sent.delete()
@@ -205,9 +197,7 @@ async def hello(session: aiohttp.ClientSession, server: DiscordSandbox) -> aioht
         ([{"op": 1, "d": None}] * 121, 4008),
     ],
 )
-async def test_who_does_not_keep_to_the_rules_is_cut_off_with_the_code_for_it(
-    server: DiscordSandbox, frames: list[Any], code: int
-) -> None:
+async def test_protocol_errors_have_close_codes(server: DiscordSandbox, frames: list[Any], code: int) -> None:
     async with aiohttp.ClientSession() as session:
         socket = await hello(session, server)
         for frame in frames:
@@ -220,7 +210,7 @@ async def test_who_does_not_keep_to_the_rules_is_cut_off_with_the_code_for_it(
         assert socket.close_code == code
 
 
-async def test_a_session_that_its_client_has_ended_cannot_be_resumed(server: DiscordSandbox) -> None:
+async def test_a_closed_session_cannot_be_resumed(server: DiscordSandbox) -> None:
     async with aiohttp.ClientSession() as session:
         for code, op in ((4000, 0), (1000, 9)):
             socket = await hello(session, server)
@@ -237,7 +227,7 @@ async def test_a_session_that_its_client_has_ended_cannot_be_resumed(server: Dis
             await socket.close()
 
 
-async def test_events_go_to_the_shard_that_they_belong_to(server: DiscordSandbox) -> None:
+async def test_events_go_to_their_shard(server: DiscordSandbox) -> None:
     async with aiohttp.ClientSession() as session:
         number = (int(server.guild_id) >> 22) % 2
         for shard in (0, 1):
@@ -251,7 +241,7 @@ async def test_events_go_to_the_shard_that_they_belong_to(server: DiscordSandbox
     assert (in_guild.session_id, in_dm.session_id) == (server.sessions[number].id, server.sessions[0].id)
 
 
-async def test_the_bot_is_seen_for_a_while_after_it_broke_off_unless_it_hid_before(
+async def test_the_bot_stays_online_after_a_lost_connection_unless_invisible(
     server: DiscordSandbox, connect: Connect
 ) -> None:
     bot = await connect(server)

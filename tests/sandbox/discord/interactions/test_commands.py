@@ -41,7 +41,7 @@ class Commanded(Bot):
             await interaction.edit_original_response(content=f"{message.author.name} said {message.content}")
 
 
-async def test_an_option_is_completed_while_it_is_typed(server: DiscordSandbox, connect: Connect) -> None:
+async def test_an_option_is_autocompleted(server: DiscordSandbox, connect: Connect) -> None:
     await connect(server, bot=Commanded())
     assert await server.autocomplete_option("ada", "general", "/model", "name", "ge") == ["gemini", "geni"]
     assert server.messages("general") == []
@@ -52,9 +52,7 @@ async def test_an_option_is_completed_while_it_is_typed(server: DiscordSandbox, 
         await server.run_command("ada", "general", "/model")
 
 
-async def test_a_command_in_a_menu_is_told_the_message_without_the_intent(
-    server: DiscordSandbox, connect: Connect
-) -> None:
+async def test_a_message_command_has_content_without_the_intent(server: DiscordSandbox, connect: Connect) -> None:
     bot = Commanded()
     await connect(server, bot=bot)
     said = await server.post_message("grace", "general", "a secret of mine")
@@ -63,9 +61,7 @@ async def test_a_command_in_a_menu_is_told_the_message_without_the_intent(
     assert seen.ephemeral_to == server.people["ada"]
 
 
-async def test_an_interaction_tells_languages_and_what_the_person_may_do(
-    server: DiscordSandbox, connect: Connect
-) -> None:
+async def test_an_interaction_has_languages_and_permissions(server: DiscordSandbox, connect: Connect) -> None:
     bot = Commanded()
     server.locale = "ko"
     server.set_locale("ada", "fr")
@@ -80,9 +76,7 @@ async def test_an_interaction_tells_languages_and_what_the_person_may_do(
 
 
 @pytest.mark.parametrize("where", ["group", "abroad"])
-async def test_a_user_installed_app_gets_interactions_only(
-    server: DiscordSandbox, connect: Connect, where: str
-) -> None:
+async def test_a_user_installed_app_has_only_interactions(server: DiscordSandbox, connect: Connect, where: str) -> None:
     bot = Commanded()
     await connect(server, bot=bot)
     place = (
@@ -131,14 +125,14 @@ async def test_a_user_installed_app_gets_interactions_only(
         },
     ],
 )
-async def test_what_discord_would_not_take_is_refused(server: DiscordSandbox, connect: Connect, command: Any) -> None:
+async def test_invalid_commands_are_refused(server: DiscordSandbox, connect: Connect, command: Any) -> None:
     bot = await connect(server)
     with pytest.raises(discord.HTTPException) as refused:
         await bot.http.bulk_upsert_global_commands(bot.application_id or 0, [command])
     assert refused.value.code == 50035
 
 
-async def test_only_so_many_commands_are_taken_in_menus(server: DiscordSandbox, connect: Connect) -> None:
+async def test_menu_commands_are_limited(server: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(server)
     menus: list[Any] = [{"name": f"menu {number}", "type": 3} for number in range(16)]
     with pytest.raises(discord.HTTPException):

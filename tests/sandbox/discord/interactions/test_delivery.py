@@ -45,7 +45,7 @@ class Answering(Bot):
             await interaction.response.edit_message(content=f"{interaction.user.name} has pressed", view=None)
 
 
-async def test_a_command_is_synced_and_is_given_with_its_options(server: DiscordSandbox, connect: Connect) -> None:
+async def test_a_synced_command_is_delivered_with_its_options(server: DiscordSandbox, connect: Connect) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None:
         await interaction.response.send_message(f"{interaction.user.name} asks {what}")
 
@@ -73,9 +73,7 @@ async def test_syncing_again_keeps_the_ids_and_replaces_the_rest(server: Discord
     assert server.commands == []
 
 
-async def test_a_deferred_ephemeral_answer_shows_thinking_and_is_then_edited(
-    server: DiscordSandbox, connect: Connect
-) -> None:
+async def test_a_deferred_ephemeral_response_is_edited_for_one_user(server: DiscordSandbox, connect: Connect) -> None:
     go_on = asyncio.Event()
 
     async def answer(interaction: discord.Interaction, what: str) -> None:
@@ -99,7 +97,7 @@ async def test_a_deferred_ephemeral_answer_shows_thinking_and_is_then_edited(
     assert told == []
 
 
-async def test_a_follow_up_takes_the_place_of_what_was_deferred(server: DiscordSandbox, connect: Connect) -> None:
+async def test_a_follow_up_replaces_a_deferred_response(server: DiscordSandbox, connect: Connect) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None:
         await interaction.response.defer(thinking=True)
         await interaction.followup.send("Here.")
@@ -110,9 +108,7 @@ async def test_a_follow_up_takes_the_place_of_what_was_deferred(server: DiscordS
     assert [(message.text, message.loading) for message in seen] == [("Here.", False)]
 
 
-async def test_an_answer_that_is_late_is_discords_own_and_the_bots_comes_to_nothing(
-    hasty: DiscordSandbox, connect: Connect
-) -> None:
+async def test_a_late_response_is_refused_and_discord_reports_an_error(hasty: DiscordSandbox, connect: Connect) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None:
         await asyncio.sleep(0.4)
         await interaction.response.send_message("too late")
@@ -130,7 +126,7 @@ async def test_an_answer_that_is_late_is_discords_own_and_the_bots_comes_to_noth
     assert refused.code == 10062
 
 
-async def test_nobody_there_is_told_at_once(server: DiscordSandbox, connect: Connect) -> None:
+async def test_a_disconnected_bot_is_reported_at_once(server: DiscordSandbox, connect: Connect) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None: ...
 
     bot = await connect(server, bot=Answering(answer))
@@ -141,7 +137,9 @@ async def test_nobody_there_is_told_at_once(server: DiscordSandbox, connect: Con
     assert not bot.is_closed()
 
 
-async def test_one_interaction_is_answered_once_and_its_token_ends(server: DiscordSandbox, connect: Connect) -> None:
+async def test_an_interaction_is_acknowledged_once_and_its_token_expires(
+    server: DiscordSandbox, connect: Connect
+) -> None:
     tokens: list[discord.Interaction] = []
 
     async def answer(interaction: discord.Interaction, what: str) -> None:
@@ -161,7 +159,7 @@ async def test_one_interaction_is_answered_once_and_its_token_ends(server: Disco
     assert (unknown.value.status, unknown.value.code) == (401, 50027)
 
 
-async def test_a_button_changes_the_message_that_it_is_on(server: DiscordSandbox, connect: Connect) -> None:
+async def test_a_button_updates_its_message(server: DiscordSandbox, connect: Connect) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None: ...
 
     bot = await connect(server, bot=Answering(answer))
@@ -184,9 +182,7 @@ async def test_a_button_changes_the_message_that_it_is_on(server: DiscordSandbox
         {"name": "mute", "description": "x" * 101, "type": 1},
     ],
 )
-async def test_a_command_that_discord_would_not_take_is_refused(
-    server: DiscordSandbox, connect: Connect, command: Any
-) -> None:
+async def test_an_invalid_command_is_refused(server: DiscordSandbox, connect: Connect, command: Any) -> None:
     bot = await connect(server)
     with pytest.raises(discord.HTTPException) as refused:
         await bot.http.bulk_upsert_global_commands(bot.application_id or 0, [command])
