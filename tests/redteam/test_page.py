@@ -4,7 +4,7 @@ import pytest
 
 from sandbox.page.markdown import render_discord
 from sandbox.page.mrkdwn import render_blocks, render_mrkdwn
-from tests.sandbox.page.test_markdown import Seen, of_slacks
+from tests.sandbox.page.test_markdown import ParsedHtml, render_slack_mrkdwn
 
 NAMES = {"U1": "<img src=x onerror=alert(1)>"}
 
@@ -39,5 +39,5 @@ def test_the_sandbox_page_shows_messages_as_plain_text(attack: str) -> None:
     section = {"type": "section", "text": {"type": "mrkdwn", "text": attack}}
     header = {"type": "header", "text": {"type": "plain_text", "text": attack}}
     blocks = render_blocks([rich, section, header, {"type": attack}], NAMES)
-    shown = render_discord(attack, NAMES), of_slacks(attack), render_mrkdwn(attack, NAMES), blocks
-    assert [Seen(html).wrong for html in shown] == [[], [], [], []]
+    shown = render_discord(attack, NAMES), render_slack_mrkdwn(attack), render_mrkdwn(attack, NAMES), blocks
+    assert [ParsedHtml(html).wrong for html in shown] == [[], [], [], []]

@@ -156,7 +156,7 @@ class DiscordInteractions:
         buttons = iterate_components(message.content.components)
         button = next((button for button in buttons if button.get("custom_id") == custom_id), None)
         if button is None or button.get("disabled"):
-            raise ValueError(f"there is no enabled button {custom_id}")
+            raise ValueError(f"there is no button {custom_id} or it is disabled")
         interaction = DiscordInteraction(create_id(), COMPONENT, user, message.channel, component_message=message)
         return await self._deliver(interaction, {"custom_id": custom_id, "component_type": button["type"]})
 

@@ -1,4 +1,4 @@
-"""The bots that answer here are those of the terminal's tests."""
+"""Bots of the terminal's tests, for the client's tests."""
 
 from tests.sandbox.terminal.conftest import bot, connect, discord_bot, server, slack
 

@@ -13,121 +13,124 @@ from tests.sandbox.terminal.conftest import DiscordBot
 
 
 @pytest.fixture
-def desk(server: DiscordSandbox) -> ClientSession:
+def session(server: DiscordSandbox) -> ClientSession:
     return ClientSession(DiscordPlatform(server))
 
 
-def here(desk: ClientSession) -> list[str]:
-    """What is seen where one is."""
-    return [f"{message.author}: {message.plain_text}" for message in desk.platform.list_messages(desk.place, desk.user)]
+def list_texts(session: ClientSession) -> list[str]:
+    """Return the plain text of the messages in the open place."""
+    return [
+        f"{message.author}: {message.plain_text}"
+        for message in session.platform.list_messages(session.place, session.user)
+    ]
 
 
-def last(desk: ClientSession) -> ClientMessage:
-    return desk.platform.list_messages(desk.place, desk.user)[-1]
+def last_message(session: ClientSession) -> ClientMessage:
+    return session.platform.list_messages(session.place, session.user)[-1]
 
 
-async def enter(desk: ClientSession, *lines: str) -> str:
-    """Enter them one after the other; what is told about the last."""
+async def run_lines(session: ClientSession, *lines: str) -> str:
+    """Run the lines in order, and return the notice of the last one."""
     told = ""
     for line in lines:
-        told = await desk.run_line(line)
+        told = await session.run_line(line)
     return told
 
 
-async def test_names_with_an_at_sign_become_mentions(desk: ClientSession, discord_bot: DiscordBot) -> None:
-    await enter(desk, "/channel general", "@Parley and @grace, not ada@grace.example")
+async def test_names_with_an_at_sign_become_mentions(session: ClientSession, discord_bot: DiscordBot) -> None:
+    await run_lines(session, "/channel general", "@Parley and @grace, not ada@grace.example")
     heard = await discord_bot.next_message()
     assert {user.name for user in heard.mentions} == {"parley", "grace"}
-    assert here(desk) == ["ada: @parley and @grace, not ada@grace.example"]
-    assert last(desk).markdown.startswith("**@parley** and **@grace**")
+    assert list_texts(session) == ["ada: @parley and @grace, not ada@grace.example"]
+    assert last_message(session).markdown.startswith("**@parley** and **@grace**")
 
 
-async def test_channel_mentions_show_channel_names(desk: ClientSession, server: DiscordSandbox) -> None:
-    await enter(desk, "/channel general", f"see <#{server.channels['random'].id}>")
-    assert (last(desk).plain_text, last(desk).markdown) == ("see #random", "see **#random**")
+async def test_channel_mentions_show_channel_names(session: ClientSession, server: DiscordSandbox) -> None:
+    await run_lines(session, "/channel general", f"see <#{server.channels['random'].id}>")
+    assert (last_message(session).plain_text, last_message(session).markdown) == ("see #random", "see **#random**")
 
 
-async def test_a_forwarded_message_shows_its_content(desk: ClientSession, server: DiscordSandbox) -> None:
+async def test_a_forwarded_message_shows_its_content(session: ClientSession, server: DiscordSandbox) -> None:
     said = await server.post_message("grace", "general", "the disk is **full**")
     await server.forward_message("ada", said, "random")
-    await enter(desk, "/channel random")
-    assert here(desk) == ["ada: Forwarded: the disk is **full**"]
+    await run_lines(session, "/channel random")
+    assert list_texts(session) == ["ada: Forwarded: the disk is **full**"]
 
 
-async def test_direct_messages_have_no_threads(desk: ClientSession, discord_bot: DiscordBot) -> None:
-    await enter(desk, "hello")
+async def test_direct_messages_have_no_threads(session: ClientSession, discord_bot: DiscordBot) -> None:
+    await run_lines(session, "hello")
     heard = await discord_bot.next_message()
     await heard.channel.send("hello Ada")
-    assert here(desk) == ["ada: hello", "parley: hello Ada"]
-    assert await enter(desk, "/thread last") == "Direct messages in Discord have no threads."
+    assert list_texts(session) == ["ada: hello", "parley: hello Ada"]
+    assert await run_lines(session, "/thread last") == "Direct messages in Discord have no threads."
 
 
-async def test_a_thread_starts_with_its_first_reply(desk: ClientSession, server: DiscordSandbox) -> None:
-    await enter(desk, "/channel general", "why is\nthe sky blue?", "/thread last")
+async def test_a_thread_starts_with_its_first_reply(session: ClientSession, server: DiscordSandbox) -> None:
+    await run_lines(session, "/channel general", "why is\nthe sky blue?", "/thread last")
     assert server.threads("general") == []
-    await enter(desk, "anyone?", "/as grace", "no")
+    await run_lines(session, "anyone?", "/as grace", "no")
     (thread,) = server.threads("general")
     assert thread.name == "why is the sky blue?"
     assert [message.text for message in server.messages(thread)[1:]] == ["anyone?", "no"]
-    assert here(desk) == ["ada: why is\nthe sky blue?", "ada: anyone?", "grace: no"]
-    await enter(desk, "/channel general")
-    (root,) = desk.platform.list_messages(desk.place, desk.user)
+    assert list_texts(session) == ["ada: why is\nthe sky blue?", "ada: anyone?", "grace: no"]
+    await run_lines(session, "/channel general")
+    (root,) = session.platform.list_messages(session.place, session.user)
     assert root.newest_reply is not None
     assert (root.reply_count, root.newest_reply.plain_text) == (2, "no")
-    assert desk.platform.list_threads(desk.user) == [
+    assert session.platform.list_threads(session.user) == [
         ClientLocation(thread.parent.id if thread.parent else "", thread.id)
     ]
 
 
-async def test_a_thread_of_the_bot_takes_replies(desk: ClientSession, discord_bot: DiscordBot) -> None:
-    await enter(desk, "/channel general", "@parley hello")
+async def test_a_thread_of_the_bot_takes_replies(session: ClientSession, discord_bot: DiscordBot) -> None:
+    await run_lines(session, "/channel general", "@parley hello")
     heard = await discord_bot.next_message()
     thread = await heard.create_thread(name="A talk")
     await thread.send("hello Ada")
-    await enter(desk, "/thread last", "and now?")
+    await run_lines(session, "/thread last", "and now?")
     assert (await discord_bot.next_message()).channel == thread
-    assert desk.place.name == "A talk"
-    assert here(desk) == ["ada: @parley hello", "parley: hello Ada", "ada: and now?"]
+    assert session.place.name == "A talk"
+    assert list_texts(session) == ["ada: @parley hello", "parley: hello Ada", "ada: and now?"]
 
 
 async def test_a_thread_without_a_first_message_is_a_place(
-    desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
-    channel = discord_bot.place(server, "random")
+    channel = discord_bot.get_sandbox_channel(server, "random")
     thread = await channel.create_thread(name="Loose", type=discord.ChannelType.public_thread)
-    (place,) = desk.platform.list_threads(desk.user)
+    (place,) = session.platform.list_threads(session.user)
     assert place.name == "Loose"
-    desk.open_place(place)
-    await enter(desk, "hello")
+    session.open_place(place)
+    await run_lines(session, "hello")
     assert (await discord_bot.next_message()).channel.id == thread.id
-    assert here(desk) == ["ada: hello"]
+    assert list_texts(session) == ["ada: hello"]
 
 
-async def test_a_message_in_a_forum_starts_a_post(desk: ClientSession, server: DiscordSandbox) -> None:
-    await enter(desk, "/channel ideas", "Paint it blue")
+async def test_a_message_in_a_forum_starts_a_post(session: ClientSession, server: DiscordSandbox) -> None:
+    await run_lines(session, "/channel ideas", "Paint it blue")
     (post,) = server.threads("ideas")
     assert post.name == "Paint it blue"
-    assert here(desk) == ["ada: Paint it blue"]
-    await enter(desk, "/thread last", "or green")
+    assert list_texts(session) == ["ada: Paint it blue"]
+    await run_lines(session, "/thread last", "or green")
     assert [message.text for message in server.messages(post)] == ["Paint it blue", "or green"]
-    assert here(desk) == ["ada: Paint it blue", "ada: or green"]
+    assert list_texts(session) == ["ada: Paint it blue", "ada: or green"]
     assert len(server.threads("ideas")) == 1
 
 
 async def test_a_command_is_an_interaction(
-    desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     discord_bot.answers.set()
-    await enter(desk, "/channel general", "/ask the weather")
-    await server.wait_for(lambda: here(desk) == ["parley: About the weather"])
-    assert last(desk).ephemeral_to == desk.user.id
-    await enter(desk, "/as grace")
-    assert here(desk) == []
+    await run_lines(session, "/channel general", "/ask the weather")
+    await server.wait_for(lambda: list_texts(session) == ["parley: About the weather"])
+    assert last_message(session).ephemeral_to == session.user.id
+    await run_lines(session, "/as grace")
+    assert list_texts(session) == []
 
 
-async def test_a_deferred_response_is_pending_until_edited(desk: ClientSession, discord_bot: DiscordBot) -> None:
-    async with aclosing(desk.platform.changes()) as changes:
-        await enter(desk, "/ask what:the weather")
+async def test_a_deferred_response_is_pending_until_edited(session: ClientSession, discord_bot: DiscordBot) -> None:
+    async with aclosing(session.platform.changes()) as changes:
+        await run_lines(session, "/ask what:the weather")
         first = await anext(changes)
         discord_bot.answers.set()
         then = await anext(changes)
@@ -144,37 +147,37 @@ async def test_a_deferred_response_is_pending_until_edited(desk: ClientSession, 
     assert not then.message.is_edited
 
 
-async def test_an_unanswered_command_shows_discords_error(desk: ClientSession, discord_bot: DiscordBot) -> None:
-    assert await enter(desk, "/nothing") == "There is no command /nothing."
-    assert await enter(desk, "/channel ideas", "/ask") == "Commands do not work in a forum. Open a post first."
+async def test_an_unanswered_command_shows_discords_error(session: ClientSession, discord_bot: DiscordBot) -> None:
+    assert await run_lines(session, "/nothing") == "There is no command /nothing."
+    assert await run_lines(session, "/channel ideas", "/ask") == "Commands do not work in a forum. Open a post first."
 
 
-async def test_a_reply_shows_the_replied_message(desk: ClientSession, discord_bot: DiscordBot) -> None:
-    await enter(desk, "hello")
+async def test_a_reply_shows_the_replied_message(session: ClientSession, discord_bot: DiscordBot) -> None:
+    await run_lines(session, "hello")
     await (await discord_bot.next_message()).reply("to you too")
-    referred = last(desk).reply_to
+    referred = last_message(session).reply_to
     assert referred is not None
-    assert (referred.author, referred.plain_text, last(desk).reply_to is None) == ("ada", "hello", False)
+    assert (referred.author, referred.plain_text, last_message(session).reply_to is None) == ("ada", "hello", False)
 
 
 async def test_files_and_embeds_are_shown_as_text(
-    desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     view = discord.ui.View()
     view.add_item(discord.ui.Button(label="Stop", custom_id="stop"))
     embed = discord.Embed(title="Weather", description="**fine**")
-    await enter(desk, "/channel general")
-    await discord_bot.place(server, "general").send("Look", embed=embed, view=view)
+    await run_lines(session, "/channel general")
+    await discord_bot.get_sandbox_channel(server, "general").send("Look", embed=embed, view=view)
     await server.post_message("grace", "general", "", files={"a.txt": b"a"})
-    look, file = desk.platform.list_messages(desk.place, desk.user)
+    look, file = session.platform.list_messages(session.place, session.user)
     assert look.markdown == "Look\n\nWeather\n\n**fine**"
     assert look.plain_text == "Look\nWeather\n**fine**\n[ Stop ]"
     assert file.plain_text == "[file a.txt]"
 
 
-async def test_edits_and_reactions_are_shown(desk: ClientSession, server: DiscordSandbox) -> None:
+async def test_edits_and_reactions_are_shown(session: ClientSession, server: DiscordSandbox) -> None:
     message = await server.post_message("grace", "general", "one")
-    async with aclosing(desk.platform.changes()) as changes:
+    async with aclosing(session.platform.changes()) as changes:
         await server.edit_message("grace", message, "two")
         await server.add_reaction("linus", message, "👍")
         await server.delete_message("grace", message)
@@ -197,12 +200,12 @@ async def test_private_threads_are_hidden_from_other_users(server: DiscordSandbo
     await server.start_thread("grace", message, "whispers")
     assert [place.name for place in platform.list_threads(grace)] == ["whispers"]
     assert platform.list_threads(ada) == []
-    desk = ClientSession(platform)
-    assert await enter(desk, "/channel secret", "hello") == "ada is not in secret"
+    session = ClientSession(platform)
+    assert await run_lines(session, "/channel secret", "hello") == "ada is not in secret"
 
 
 async def test_a_button_is_clicked_by_its_label(
-    desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     pressed = asyncio.get_running_loop().create_future()
 
@@ -212,27 +215,30 @@ async def test_a_button_is_clicked_by_its_label(
             await interaction.response.defer()
             pressed.set_result(interaction.user.name)
 
-    await enter(desk, "/channel general")
-    assert await enter(desk, "/press again") == "There is no button 'again' here. There are no buttons."
-    await discord_bot.place(server, "general").send("It failed.", view=Ask(timeout=None))
-    assert here(desk) == ["parley: It failed.\n[ Again ]"]
-    assert await enter(desk, "/as grace", "/press AG") == ""
+    await run_lines(session, "/channel general")
+    assert await run_lines(session, "/press again") == "There is no button 'again' here. There are no buttons."
+    await discord_bot.get_sandbox_channel(server, "general").send("It failed.", view=Ask(timeout=None))
+    assert list_texts(session) == ["parley: It failed.\n[ Again ]"]
+    assert await run_lines(session, "/as grace", "/press AG") == ""
     assert await asyncio.wait_for(pressed, 30) == "grace"
 
 
 async def test_own_messages_are_edited_deleted_and_sent_with_files(
-    desk: ClientSession, server: DiscordSandbox, tmp_path: Path
+    session: ClientSession, server: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_bytes(b"a;b")
-    assert await enter(desk, "/channel general", "/edit hm") == "ada has no messages here."
+    assert await run_lines(session, "/channel general", "/edit hm") == "ada has no messages here."
     await server.post_message("grace", "general", "hello")
-    assert await enter(desk, "see #here", "/edit @grace look", "/as grace", "hm", "/as ada", "/edit hey @grace") == ""
-    assert here(desk) == ["grace: hello", "ada: hey @grace", "grace: hm"]
-    assert (await enter(desk, "/edit")).startswith("Add the")
-    assert await enter(desk, "/as grace", "/delete", f"/file {tmp_path}/a.csv what is it?") == ""
-    assert here(desk)[1:] == ["ada: hey @grace", "grace: what is it?\n[file a.csv]"]
+    assert (
+        await run_lines(session, "see #here", "/edit @grace look", "/as grace", "hm", "/as ada", "/edit hey @grace")
+        == ""
+    )
+    assert list_texts(session) == ["grace: hello", "ada: hey @grace", "grace: hm"]
+    assert (await run_lines(session, "/edit")).startswith("Add the")
+    assert await run_lines(session, "/as grace", "/delete", f"/file {tmp_path}/a.csv what is it?") == ""
+    assert list_texts(session)[1:] == ["ada: hey @grace", "grace: what is it?\n[file a.csv]"]
     assert [a.data for a in server.messages("general")[-1].content.attachments] == [b"a;b"]
-    assert "Cannot read" in await enter(desk, f"/file {tmp_path}/b.csv")
-    assert await enter(desk, "/channel ideas", f"/file {tmp_path}/a.csv x") == (
+    assert "Cannot read" in await run_lines(session, f"/file {tmp_path}/b.csv")
+    assert await run_lines(session, "/channel ideas", f"/file {tmp_path}/a.csv x") == (
         "Start the post with text, then send the file in it."
     )

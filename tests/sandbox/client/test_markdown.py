@@ -37,11 +37,11 @@ def test_a_timestamp_is_shown_as_a_local_time() -> None:
     "text", ["| a | b |\n|---|---|\n| 1 | 2 |", "above\n---", "above\n===", "***", "#### small", ">unquoted", "<b>"]
 )
 def test_markdown_unknown_to_discord_is_escaped(text: str) -> None:
-    assert shown(convert_discord(text, NAMES)) == text.replace("\n", "")
+    assert parse_text(convert_discord(text, NAMES)) == text.replace("\n", "")
 
 
 def test_an_image_becomes_a_link_after_an_exclamation_mark() -> None:
-    assert shown(convert_discord("![a cat](https://a.example)", NAMES)) == "!a cat"
+    assert parse_text(convert_discord("![a cat](https://a.example)", NAMES)) == "!a cat"
 
 
 def test_code_is_not_converted() -> None:
@@ -50,10 +50,10 @@ def test_code_is_not_converted() -> None:
 
 @given(st.text(alphabet="ab *_~`<>&[]()#@!|=\n-•0.:t/1", max_size=60))
 def test_any_text_can_be_converted(text: str) -> None:
-    shown(convert_discord(text, NAMES))
+    parse_text(convert_discord(text, NAMES))
 
 
-def shown(markdown: str) -> str:
-    """The letters that are left when Markdown is read, as the screen reads it."""
+def parse_text(markdown: str) -> str:
+    """Return the text that remains when the terminal parses the Markdown."""
     inline = MarkdownIt("commonmark").enable(["strikethrough", "table"]).parse(markdown)
     return "".join(child.content for token in inline for child in token.children or ())

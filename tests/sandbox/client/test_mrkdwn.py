@@ -32,7 +32,7 @@ def test_mrkdwn_becomes_commonmark(text: str, markdown: str) -> None:
 
 @pytest.mark.parametrize("text", ["**not bold in Slack**", "# no heading", "[no](link)"])
 def test_markdown_unknown_to_mrkdwn_is_escaped(text: str) -> None:
-    assert shown(convert_mrkdwn(text, name)) == text
+    assert parse_text(convert_mrkdwn(text, name)) == text
 
 
 def test_code_is_not_converted() -> None:
@@ -81,11 +81,11 @@ def test_rich_text_becomes_plain_text() -> None:
 
 @given(st.text(alphabet="ab *_~`<>&[]()#@!|\n-•0.", max_size=60))
 def test_any_text_can_be_converted(text: str) -> None:
-    shown(convert_mrkdwn(text, lambda target: target))
-    shown(convert_markdown(text, lambda target: target))
+    parse_text(convert_mrkdwn(text, lambda target: target))
+    parse_text(convert_markdown(text, lambda target: target))
 
 
-def shown(markdown: str) -> str:
-    """The letters that are left when Markdown is read."""
+def parse_text(markdown: str) -> str:
+    """Return the text that remains when the Markdown is parsed."""
     inline = MarkdownIt("commonmark").enable("strikethrough").parse(markdown)
     return "".join(child.content for token in inline for child in token.children or ())

@@ -33,7 +33,7 @@ async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: 
 
 
 async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: Bot) -> None:
-    desk = ClientSession(SlackPlatform(slack))
+    session = ClientSession(SlackPlatform(slack))
     slack.shortcuts = {"Ask about this": "ask"}
     asked = {"type": "plain_text_input", "action_id": "what"}
     label = {"type": "plain_text", "text": "Your question"}
@@ -47,43 +47,43 @@ async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: 
     await bot.connect()
     await slack.wait_until_connected()
     await slack.post_message("grace", "general", "it broke")
-    assert await desk.run_line("/channel general") == ""
-    assert await desk.run_line("/menu tell") == "There is no 'tell' in the menu. Entries: Ask about this."
-    told = await desk.run_line("/menu ask")
+    assert await session.run_line("/channel general") == ""
+    assert await session.run_line("/menu tell") == "There is no 'tell' in the menu. Entries: Ask about this."
+    told = await session.run_line("/menu ask")
     assert told == "This shortcut asks for: Your question. Add the text after a colon: /menu Ask about this: ..."
-    assert await desk.run_line("/menu ask: why?") == ""
+    assert await session.run_line("/menu ask: why?") == ""
     *_, submitted = [e.payload for e in slack.envelopes if e.type == "interactive"]
     assert submitted["view"]["state"]["values"]["b"]["what"]["value"] == "why?"
 
 
 async def test_own_messages_are_edited_deleted_and_sent_with_files(slack: SlackSandbox, tmp_path: Path) -> None:
-    desk = ClientSession(SlackPlatform(slack))
+    session = ClientSession(SlackPlatform(slack))
     (tmp_path / "a.csv").write_bytes(b"a;b")
     for line in ("/channel general", "one", "/edit two < @grace", f"/file {tmp_path}/a.csv what is it?"):
-        assert await desk.run_line(line) == ""
+        assert await session.run_line(line) == ""
     first, second = slack.messages("general")
     assert (first.text, first.edited) == ("two < @grace", True)
     assert (second.text, [file.data for file in second.files]) == ("what is it?", [b"a;b"])
-    assert await desk.run_line("/delete") == ""
+    assert await session.run_line("/delete") == ""
     assert slack.messages("general") == [first]
 
 
 async def test_an_unknown_command_is_refused(slack: SlackSandbox) -> None:
     slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
-    desk = ClientSession(SlackPlatform(slack))
-    assert await desk.run_line("/nothing") == "the manifest has no /nothing"
-    assert desk.platform.menu_entries == ["Ask about this", "Why this answer?", "Start over here"]
+    session = ClientSession(SlackPlatform(slack))
+    assert await session.run_line("/nothing") == "the manifest has no /nothing"
+    assert session.platform.menu_entries == ["Ask about this", "Why this answer?", "Start over here"]
 
 
 async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: Bot) -> None:
-    desk = ClientSession(SlackPlatform(slack))
+    session = ClientSession(SlackPlatform(slack))
     question = await slack.post_message("ada", slack.open_dm("ada"), "question")
     where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
     to_ada: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id, "recipient_team_id": slack.team_id}
     await bot.web.chat_startStream(**where, markdown_text="It", **to_ada)
     working = {"channel_id": question.channel.id, "thread_ts": question.ts, "status": "processing"}
     await bot.web.api_call("agents.sessions.setStatus", params=working)
-    assert await desk.run_line("/press stop") == ""
+    assert await session.run_line("/press stop") == ""
     (_, reply) = slack.messages(question.channel, thread_ts=question.ts)
     assert reply.stream is not None
     assert not reply.stream.is_live

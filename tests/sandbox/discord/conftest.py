@@ -1,4 +1,4 @@
-"""Discord's real client library, pointed at a sandbox."""
+"""Fixtures that connect discord.py to a sandbox."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,12 +14,12 @@ from sandbox.discord import DiscordSandbox
 
 @pytest.fixture
 async def server() -> AsyncIterator[DiscordSandbox]:
-    """Its clock runs 20 times as fast: a window of 5 s takes 250 ms."""
+    """Yield a sandbox that runs 20 times as fast: a window of 5 s takes 250 ms."""
     async with DiscordSandbox(speed=20) as sandbox:
         yield sandbox
 
 
-def intents_of(*names: str) -> discord.Intents:
+def create_intents(*names: str) -> discord.Intents:
     intents = discord.Intents.none()
     for name in ("guilds", "messages", *names):
         setattr(intents, name, True)
@@ -27,17 +27,17 @@ def intents_of(*names: str) -> discord.Intents:
 
 
 class Bot(discord.Client):
-    """A client that keeps what it hears."""
+    """A client that records received messages."""
 
     def __init__(self, intents: discord.Intents, **options: Any) -> None:
         super().__init__(intents=intents, max_messages=None, guild_ready_timeout=0.1, **options)
         self.tree = app_commands.CommandTree(self)
-        self.heard: asyncio.Queue[discord.Message] = asyncio.Queue()
-        self.told: list[str] = []
+        self.received: asyncio.Queue[discord.Message] = asyncio.Queue()
+        self.events: list[str] = []
         self.resumed = asyncio.Event()
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
-        """Do not wait for the 5 s that sessions keep between each other."""
+        """Skip the 5 s that discord.py waits between sessions."""
 
     async def setup_hook(self) -> None:
         if self.tree.get_commands():
@@ -45,41 +45,41 @@ class Bot(discord.Client):
 
     async def on_message(self, message: discord.Message) -> None:
         if self.user is not None and message.author.id != self.user.id:
-            await self.heard.put(message)
+            await self.received.put(message)
 
     async def on_ready(self) -> None:
-        self.told.append("ready")
+        self.events.append("ready")
 
     async def on_resumed(self) -> None:
-        self.told.append("resumed")
+        self.events.append("resumed")
         self.resumed.set()
 
     async def next_message(self) -> discord.Message:
-        return await asyncio.wait_for(self.heard.get(), 5)
+        return await asyncio.wait_for(self.received.get(), 5)
 
-    def place(self, sandbox: DiscordSandbox, name: str) -> Any:
-        """The client's own view of a channel."""
+    def get_sandbox_channel(self, sandbox: DiscordSandbox, name: str) -> Any:
+        """Return the client's own channel object."""
         return self.get_channel(int(sandbox.channels[name].id))
 
 
 Connect = Callable[..., Awaitable[Bot]]
 
 
-def point_at(sandbox: DiscordSandbox, patch: pytest.MonkeyPatch) -> None:
+def patch_addresses(sandbox: DiscordSandbox, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(discord.http.Route, "BASE", sandbox.api_url)
     patch.setattr(discord.gateway.DiscordWebSocket, "DEFAULT_GATEWAY", yarl.URL(sandbox.gateway_url))
 
 
 @pytest.fixture
 async def connect(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
-    """Connects a bot to a sandbox, and closes it at the end."""
+    """Yield a function that connects a bot to a sandbox; close the bots at the end."""
     running: list[tuple[Bot, asyncio.Task[None]]] = []
 
     async def connected(
         sandbox: DiscordSandbox, *, bot: Bot | None = None, intents: discord.Intents | None = None
     ) -> Bot:
-        point_at(sandbox, monkeypatch)
-        bot = bot or Bot(intents or intents_of("message_content", "reactions"))
+        patch_addresses(sandbox, monkeypatch)
+        bot = bot or Bot(intents or create_intents("message_content", "reactions"))
         task = asyncio.create_task(bot.start(sandbox.bot_token))
         running.append((bot, task))
         await sandbox.wait_for(lambda: sandbox.connection_count or task.done())

@@ -1,12 +1,12 @@
-"""Discord's own specification, and what a request, a reply or an event has in it that the specification has not.
+"""Differences between the sandbox's JSON and Discord's own specification.
 
-`PLATFORM_SHAPES` names a folder with `discord_openapi.json` (OpenAPI 3.1, so its schemas are JSON Schema 2020-12).
-A reply is held against what its route and status are specified to answer, a request against what its route takes, and
-the objects within an event against the components of their kind, as the specification has no events.
+`PLATFORM_SHAPES` names a folder with `discord_openapi.json` (OpenAPI 3.1, whose schemas are JSON Schema 2020-12).
+Responses are checked against their route and status, requests against their route, and the objects of an event against
+the components of their kind: the specification has no events.
 
-Two things are let pass. discord.py sends some ids as numbers (`_NUMBERS`), and Discord takes them. And the
-specification has the code of one field's error as a number, where Discord's pages show it as text
-(`BASE_TYPE_MAX_LENGTH`), and so does the sandbox.
+Two differences are accepted. discord.py sends some ids as numbers (`_NUMBERS`), and Discord takes them. The
+specification has the code of a field's error as a number; Discord's pages and the sandbox have text
+(`BASE_TYPE_MAX_LENGTH`).
 """
 
 import json
@@ -82,13 +82,13 @@ def faults(value: Any, schema: dict[str, Any], where: str) -> Iterator[str]:
         yield f"{where}: {'.'.join(map(str, best.absolute_path))}: {best.message[:200]}"
 
 
-def of_kinds(*names: str) -> dict[str, Any]:
+def select_kinds(*names: str) -> dict[str, Any]:
     return {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in names]}
 
 
 @cache
-def operation(route: str) -> dict[str, Any]:
-    """What the specification says of a route, whatever it calls the ids in it."""
+def find_operation(route: str) -> dict[str, Any]:
+    """Return the specification of a route, whatever names its ids have there."""
     method, path = re.sub(r"\{\w+\}", "{}", route).split(" ")
     (found,) = (about for known, about in spec()["paths"].items() if re.sub(r"\{\w+\}", "{}", known) == path)
     about: dict[str, Any] = found[method.lower()]
@@ -96,26 +96,26 @@ def operation(route: str) -> dict[str, Any]:
 
 
 def faults_of_request(call: DiscordCallRecord) -> Iterator[str]:
-    wanted = operation(call.route).get("requestBody")
+    wanted = find_operation(call.route).get("requestBody")
     if wanted is None:
         if call.body:
             yield f"{call.route}: takes no body"
         return
-    body = with_textual_ids(call.body)
+    body = convert_ids_to_text(call.body)
     yield from faults(body, wanted["content"]["application/json"]["schema"], f"request {call.route}")
 
 
-def with_textual_ids(body: Any, path: str = "") -> Any:
-    """The same, text in place of the numbers that are let pass."""
+def convert_ids_to_text(body: Any, path: str = "") -> Any:
+    """Return a request body with text in place of the ids that may be numbers."""
     if isinstance(body, dict):
-        return {name: with_textual_ids(value, f"{path}.{name}".lstrip(".")) for name, value in body.items()}
+        return {name: convert_ids_to_text(value, f"{path}.{name}".lstrip(".")) for name, value in body.items()}
     if isinstance(body, list):
-        return [with_textual_ids(value, path) for value in body]
+        return [convert_ids_to_text(value, path) for value in body]
     return str(body) if path in _NUMBERS and isinstance(body, int) else body
 
 
 def faults_of_reply(call: DiscordCallRecord) -> Iterator[str]:
-    responses = operation(call.route)["responses"]
+    responses = find_operation(call.route)["responses"]
     answer = responses.get(str(call.status)) or responses["4XX"]
     if "$ref" in answer:
         answer = spec()["components"]["responses"][answer["$ref"].rsplit("/", 1)[-1]]
@@ -124,17 +124,17 @@ def faults_of_reply(call: DiscordCallRecord) -> Iterator[str]:
             yield f"{call.route} {call.status}: has no body"
         return
     where = f"reply {call.route} {call.status}"
-    reply = with_numbers(call.response) if call.code == 50035 else call.response
+    reply = convert_codes_to_numbers(call.response) if call.code == 50035 else call.response
     yield from faults(reply, answer["content"]["application/json"]["schema"], where)
 
 
-def with_numbers(errors: Any) -> Any:
-    """The same, the texts in place of codes replaced by a number."""
+def convert_codes_to_numbers(errors: Any) -> Any:
+    """Return errors with a number in place of each textual code."""
     if isinstance(errors, list):
-        return [with_numbers(error) for error in errors]
+        return [convert_codes_to_numbers(error) for error in errors]
     if not isinstance(errors, dict):
         return errors
-    return {n: 0 if n == "code" and isinstance(v, str) else with_numbers(v) for n, v in errors.items()}
+    return {n: 0 if n == "code" and isinstance(v, str) else convert_codes_to_numbers(v) for n, v in errors.items()}
 
 
 def faults_of_event(event: DiscordEventRecord) -> Iterator[str]:
@@ -143,4 +143,4 @@ def faults_of_event(event: DiscordEventRecord) -> Iterator[str]:
         value = event.data.get(name) if name else event.data
         for part in value if path.endswith("[]") and value else [value]:
             if part:
-                yield from faults(part, of_kinds(*kinds), f"event {event.name} {path}")
+                yield from faults(part, select_kinds(*kinds), f"event {event.name} {path}")

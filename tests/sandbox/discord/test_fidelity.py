@@ -1,4 +1,4 @@
-"""What the sandbox answers and tells, and what discord.py asks of it, held against Discord's own specification."""
+"""Sandbox responses and discord.py's requests, checked against Discord's specification."""
 
 import asyncio
 import io
@@ -10,7 +10,7 @@ import pytest
 from discord import app_commands
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, intents_of
+from tests.sandbox.discord.conftest import Bot, Connect, create_intents
 from tests.sandbox.discord.shapes import OBJECTS, SHAPES, faults_of_event, faults_of_reply, faults_of_request
 
 pytestmark = pytest.mark.skipif(not SHAPES, reason="PLATFORM_SHAPES names no folder with the platforms' shapes")
@@ -26,7 +26,7 @@ async def refused(call: Any) -> None:
 
 class Walker(Bot):
     def __init__(self) -> None:
-        super().__init__(intents_of("message_content", "reactions", "members", "presences"))
+        super().__init__(create_intents("message_content", "reactions", "members", "presences"))
 
         @self.tree.command(name="reset", description="Begin anew")
         async def reset(interaction: discord.Interaction, why: str = "") -> None:
@@ -89,7 +89,7 @@ async def walk_through_the_events(server: DiscordSandbox) -> None:
 
 
 async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
-    general, ideas = bot.place(server, "general"), bot.place(server, "ideas")
+    general, ideas = bot.get_sandbox_channel(server, "general"), bot.get_sandbox_channel(server, "ideas")
     ada = await bot.fetch_user(int(server.people["ada"].id))
     await bot.guilds[0].chunk()
     guild = await bot.fetch_guild(int(server.guild_id))

@@ -1,4 +1,4 @@
-"""Who may call, how often, and what goes wrong on request."""
+"""Authorization, rate limits and faults of the REST API."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, point_at
+from tests.sandbox.discord.conftest import Bot, Connect, patch_addresses
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
@@ -18,7 +18,7 @@ READ = "GET /channels/{channel}"
 
 @pytest.fixture
 async def unhurried() -> AsyncIterator[DiscordSandbox]:
-    """Twice as fast: a window of 5 s takes half of that."""
+    """Yield a sandbox that runs twice as fast: a window of 5 s takes 2.5 s."""
     async with DiscordSandbox(speed=2) as sandbox:
         yield sandbox
 
@@ -30,7 +30,7 @@ async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
 
 async def test_the_client_waits_before_it_exceeds_a_window(unhurried: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(unhurried)
-    sent = await bot.place(unhurried, "general").send("0")
+    sent = await bot.get_sandbox_channel(unhurried, "general").send("0")
     took = []
     for number in range(7):
         began = monotonic()
@@ -82,7 +82,7 @@ async def test_the_global_limit_is_fifty_calls_a_second() -> None:
 async def test_the_client_retries_a_429_with_a_via_header(server: DiscordSandbox, bot: Bot, scope: str) -> None:
     server.faults.rate_limit(POST, 0.1, scope=scope)  # type: ignore[arg-type]
     began = monotonic()
-    await bot.place(server, "general").send("hello")
+    await bot.get_sandbox_channel(server, "general").send("hello")
     assert monotonic() - began >= 0.1
     refused, posted = server.calls[-2:]
     assert (refused.status, refused.rate_limited, posted.status) == (429, True, 200)
@@ -92,13 +92,13 @@ async def test_the_client_retries_a_429_with_a_via_header(server: DiscordSandbox
 async def test_the_client_does_not_retry_a_429_of_cloudflare(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.rate_limit(POST, 0.1, has_via_header=False)
     with pytest.raises(discord.HTTPException) as refused:
-        await bot.place(server, "general").send("hello")
+        await bot.get_sandbox_channel(server, "general").send("hello")
     assert refused.value.status == 429
     assert server.messages("general") == []
 
 
 async def test_faults_apply_in_order_and_without_effect(server: DiscordSandbox, bot: Bot) -> None:
-    channel = bot.place(server, "general")
+    channel = bot.get_sandbox_channel(server, "general")
     server.faults.fail(POST, status=503)
     server.faults.fail(POST, status=403, code=50013)
     with pytest.raises(discord.DiscordServerError):
@@ -114,14 +114,14 @@ async def test_faults_apply_in_order_and_without_effect(server: DiscordSandbox, 
 
 async def test_the_client_retries_a_502(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.fail(PATCH, status=502)
-    sent = await bot.place(server, "general").send("one")
+    sent = await bot.get_sandbox_channel(server, "general").send("one")
     await sent.edit(content="two")
     assert server.messages("general")[0].text == "two"
     assert [call.status for call in server.calls if call.route == PATCH] == [502, 200]
 
 
 async def test_a_delay_applies_to_one_call_and_can_be_cleared(server: DiscordSandbox, bot: Bot) -> None:
-    channel = bot.place(server, "general")
+    channel = bot.get_sandbox_channel(server, "general")
     server.faults.delay(POST, 0.2)
     began = monotonic()
     await channel.send("late")
@@ -134,7 +134,7 @@ async def test_a_delay_applies_to_one_call_and_can_be_cleared(server: DiscordSan
 async def test_a_wrong_token_is_401_except_for_interactions(
     server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point_at(server, monkeypatch)
+    patch_addresses(server, monkeypatch)
     client = discord.Client(intents=discord.Intents.none())
     with pytest.raises(discord.LoginFailure):
         await client.login("wrong")

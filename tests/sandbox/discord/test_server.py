@@ -1,4 +1,4 @@
-"""The sandbox in the hands of a test: people, watching and waiting."""
+"""User actions, subscriptions and waiting in the sandbox."""
 
 import asyncio
 from contextlib import aclosing
@@ -11,7 +11,7 @@ from tests.sandbox.discord.conftest import Connect
 
 async def test_each_subscriber_receives_all_later_changes(server: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(server)
-    channel = bot.place(server, "general")
+    channel = bot.get_sandbox_channel(server, "general")
     first = server.changes()
     question = await server.post_message("ada", "general", "hello")
     second = server.changes()
@@ -84,7 +84,7 @@ async def test_unknown_and_duplicate_names_are_reported(server: DiscordSandbox) 
 
 async def test_a_message_has_its_visible_text_and_all_pings(server: DiscordSandbox, connect: Connect) -> None:
     bot, ada = await connect(server), server.people["ada"].id
-    sent = await bot.place(server, "general").send(f"<@{ada}> see <#{server.channels['random'].id}> <@1>")
+    sent = await bot.get_sandbox_channel(server, "general").send(f"<@{ada}> see <#{server.channels['random'].id}> <@1>")
     (message,) = server.messages("general")
     assert message.text == "@Ada Lovelace see #random <@1>"
     await sent.edit(content="no ping")

@@ -1,4 +1,4 @@
-"""The whole of it: the sandbox as `parley sandbox` starts it, with the bot in it, and a real browser before it."""
+"""Page fixtures: the sandbox as `parley sandbox` starts it, its bot and a real browser."""
 
 import asyncio
 import os
@@ -23,13 +23,13 @@ from tests.processes.fork_server import ForkServer
 ROOT = Path(__file__).parents[3]
 
 #: What keeps a browser from asking anything of anybody but the page.
-QUIET = (
+CHROMIUM_ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
 
 #: Milliseconds for anything that is to be seen: the machine may have much else to do.
-PATIENCE = 30_000
+TIMEOUT_MILLISECONDS = 30_000
 
 TOOLS = """
 import asyncio
@@ -46,7 +46,7 @@ refund = Tool(name="refund", description="Pay back.", handler=refunded, paramete
 
 
 #: Fulfilled when a pane has shown that the bot is gone, for however short a moment, and that it is back.
-GONE_AND_BACK = """
+RECONNECT_WATCHER = """
 pane => new Promise(done => {
   let gone = false
   const watch = new MutationObserver(() => {
@@ -59,19 +59,24 @@ pane => new Promise(done => {
 
 
 @asynccontextmanager
-async def gone_and_back(page: Page, pane: str) -> AsyncIterator[None]:
-    """What is done within makes the bot go, and come again: left when a pane has shown both."""
-    watching = asyncio.create_task(page.evaluate(GONE_AND_BACK, pane))
+async def wait_for_reconnect(page: Page, pane: str) -> AsyncIterator[None]:
+    """Wait until a pane showed the bot as disconnected and as connected again.
+
+    The body of the context makes the bot disconnect.
+    """
+    watching = asyncio.create_task(page.evaluate(RECONNECT_WATCHER, pane))
     await page.evaluate("null")  # it is asked behind the watch: that has begun
     yield
-    await asyncio.wait_for(watching, 2 * PATIENCE / 1000)
+    await asyncio.wait_for(watching, 2 * TIMEOUT_MILLISECONDS / 1000)
 
 
 @dataclass
 class Stage:
-    """Attributes:
-    address: where the page is.
-    answer: what the model answers; a test may say otherwise.
+    """The running page and its model.
+
+    Attributes:
+        address: the page's address.
+        answer: the model's answer; a test may replace it.
     """
 
     address: str
@@ -80,8 +85,8 @@ class Stage:
     answer: Callable[[ReceivedRequest], Turn]
 
 
-def chromium() -> str:
-    """The browser of this machine; without one there is nothing to be tested, but where all is to be (CI)."""
+def find_chromium() -> str:
+    """Return the path of Chromium; without it, skip the tests, but fail in CI."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
             return path
@@ -92,8 +97,8 @@ def chromium() -> str:
 
 
 @asynccontextmanager
-async def sandboxed(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
-    """The address of the page of `parley sandbox`, and what that tells, as long as this is entered."""
+async def run_sandbox(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
+    """Run `parley sandbox`, and yield the page's address and the printed lines."""
     stop, told, is_told = asyncio.Event(), list[str](), asyncio.Event()
 
     def say(line: str) -> None:
@@ -115,7 +120,7 @@ async def sandboxed(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> AsyncIterator[Stage]:
-    chromium()
+    find_chromium()
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "shop.py").write_text(TOOLS)
     (folder / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
@@ -136,7 +141,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServe
             settings |= {"HISTORY_MAX_TOKENS": "300"}
             for name, value in settings.items():
                 patch.setenv(name, value)
-            async with sandboxed() as (address, _):
+            async with run_sandbox() as (address, _):
                 stages.append(Stage(address, folder, model, lambda asked: f"You said: {asked.text}"))
                 yield stages[0]
 
@@ -144,7 +149,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServe
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        browser = await playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
         try:
             yield browser
         finally:
@@ -153,16 +158,18 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
-    """A window at the page, with the bot connected; it must not complain of anything."""
+    """Yield a browser page with a connected bot; fail on warnings and errors in its console."""
     context = await browser.new_context(viewport={"width": 1440, "height": 860}, reduced_motion="reduce")
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MILLISECONDS)
     page = await context.new_page()
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     await page.goto(stage.address)
     for pane in ("slack", "discord"):
-        await page.wait_for_selector(f".{pane} .state.on", timeout=3 * PATIENCE)  # the bot has just been started
+        await page.wait_for_selector(
+            f".{pane} .state.on", timeout=3 * TIMEOUT_MILLISECONDS
+        )  # the bot has just been started
     yield page
     await context.close()
     assert complaints == []

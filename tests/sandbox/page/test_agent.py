@@ -1,4 +1,4 @@
-"""What who writes an agent sees of it on the page."""
+"""The page for the developer of an agent."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import StoreError
 from sandbox.environment import clean_environment
-from tests.sandbox.page.conftest import ROOT, sandboxed
+from tests.sandbox.page.conftest import ROOT, run_sandbox
 
 AGENT = """
 from google.adk.agents import LlmAgent
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("python")
 async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
     async with (
-        sandboxed(str(folder)) as (address, told),
+        run_sandbox(str(folder)) as (address, told),
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{address}socket", headers={"Origin": address.removesuffix("/")}) as socket,
     ):
@@ -60,7 +60,7 @@ async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
 async def test_the_local_model_replaces_one_without_an_api_key(folder: Path) -> None:
     (folder / "agent.py").write_text(AGENT.replace('name="mine"', 'name="mine", model="gemini-2.0-flash"'))
     async with (
-        sandboxed(str(folder)) as (address, _),
+        run_sandbox(str(folder)) as (address, _),
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{address}socket", headers={"Origin": address.removesuffix("/")}) as socket,
         asyncio.timeout(60),
@@ -75,8 +75,8 @@ async def test_each_sandbox_has_a_new_database_and_its_own_data_dir(folder: Path
     (folder / "agent.py").write_text(AGENT)
     database = folder.parent / "sandbox.db"
     database.write_bytes(b"of the last start")
-    async with sandboxed(str(folder)):
+    async with run_sandbox(str(folder)):
         assert not database.exists() or database.read_bytes() != b"of the last start"
         with pytest.raises(StoreError, match=r"is in use by process .*DATA_DIR"):
-            async with sandboxed(str(folder)):
+            async with run_sandbox(str(folder)):
                 pass

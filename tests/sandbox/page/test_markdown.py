@@ -16,7 +16,7 @@ TAGS |= {"pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "t
 ATTRIBUTES = {"href", "target", "rel", "class", "tabindex", "role", "aria-label", "data-language", "start"}
 
 
-class Seen(HTMLParser):
+class ParsedHtml(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.tags: list[str] = []
@@ -31,14 +31,14 @@ class Seen(HTMLParser):
             self.wrong += [f"{tag} {name}={value}"] if name not in ATTRIBUTES or is_led_away else []
 
 
-def of_slacks(text: str) -> str:
+def render_slack_mrkdwn(text: str) -> str:
     return render_slack(text, lambda inner: "")
 
 
 @given(st.text(st.sampled_from("<>@#!|&;:/\"'`*_~()[]\\\n -ahtps:jv\ue000\ue0010")))
 def test_any_text_renders_only_allowed_html(text: str) -> None:
-    for html in (render_discord(text, NAMES), of_slacks(text), render_mrkdwn(text, NAMES)):
-        assert Seen(html).wrong == []
+    for html in (render_discord(text, NAMES), render_slack_mrkdwn(text), render_mrkdwn(text, NAMES)):
+        assert ParsedHtml(html).wrong == []
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_mrkdwn_is_rendered(text: str, shown: str) -> None:
 
 
 def test_slack_tables_align_their_columns() -> None:
-    html = of_slacks("# T\n\n| a | b | c |\n| - | -: | :-: |\n| 1 | 2 | 3 |")
-    assert {"table", "th", "td", "h1"} <= set(Seen(html).tags)
+    html = render_slack_mrkdwn("# T\n\n| a | b | c |\n| - | -: | :-: |\n| 1 | 2 | 3 |")
+    assert {"table", "th", "td", "h1"} <= set(ParsedHtml(html).tags)
     assert '<td>1</td>\n<td class="to-right">2</td>\n<td class="to-center">3</td>' in html
-    assert Seen(html).wrong == []  # no style: the page's own policy lets none in
+    assert ParsedHtml(html).wrong == []  # no style: the page's own policy lets none in
 
 
 @pytest.mark.parametrize("text", ["`&lt;b> &amp; c`", "```\n&lt;b> &amp; c\n```"])
 def test_slack_entities_are_decoded_in_code(text: str) -> None:
-    assert "&lt;b&gt; &amp; c</code>" in of_slacks(text)
+    assert "&lt;b&gt; &amp; c</code>" in render_slack_mrkdwn(text)

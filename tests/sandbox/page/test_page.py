@@ -1,4 +1,4 @@
-"""What somebody sees and does on the page, in a real browser, with the real bot behind it."""
+"""The page in a real browser, with the real bot."""
 
 import asyncio
 import re
@@ -9,11 +9,11 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say, Turn
-from tests.sandbox.page.conftest import PATIENCE, Stage, gone_and_back
+from tests.sandbox.page.conftest import TIMEOUT_MILLISECONDS, Stage, wait_for_reconnect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-expect.set_options(timeout=PATIENCE)
+expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 MARKDOWN = """\
 # Plan
@@ -32,17 +32,17 @@ print("hi")
 
 
 #: What can be reached and has no name.
-UNNAMED = """[...document.querySelectorAll("button, input, select, textarea, a")]
+UNNAMED_CONTROLS_SCRIPT = """[...document.querySelectorAll("button, input, select, textarea, a")]
     .filter((one) => one.checkVisibility() && !(one.ariaLabel || one.textContent.trim() || one.labels?.length))
     .map((one) => one.outerHTML)"""
 
 
-async def say(page: Page, on: str, text: str) -> None:
+async def post_message(page: Page, on: str, text: str) -> None:
     await page.fill(f"#{on}-line", text)
     await page.press(f"#{on}-line", "Enter")
 
 
-async def go(page: Page, on: str, place: str) -> None:
+async def open_place(page: Page, on: str, place: str) -> None:
     await page.locator(f"#{on} .place", has_text=place).first.click()
     await expect(page.locator(f"#{on} .place.here")).to_contain_text(place)
 
@@ -53,8 +53,8 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
     slack, discord = page.locator("#slack .messages"), page.locator("#discord .messages")
     await expect(page.locator("#slack .welcome")).to_contain_text("direct messages with parley")
 
-    await say(page, "slack", "How does it grow?")
-    await say(page, "discord", "And here?")
+    await post_message(page, "slack", "How does it grow?")
+    await post_message(page, "discord", "And here?")
     await expect(slack).to_contain_text("The first half,")
     await expect(discord).to_contain_text("The first half,")
     await expect(slack).not_to_contain_text("the second.")
@@ -87,8 +87,8 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
 
 async def test_commands_buttons_files_and_reactions_work(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: f"Heard: {asked.text}"
-    await go(page, "discord", "general")
-    await say(page, "discord", "@parley once")
+    await open_place(page, "discord", "general")
+    await post_message(page, "discord", "@parley once")
     answer = page.locator("#discord .message", has_text="Heard:").last
     await expect(answer).to_contain_text("once")
     await expect(answer.locator(".quoted")).to_contain_text("once")
@@ -107,8 +107,8 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, stage: Stag
     await expect(page.locator("#discord .ephemeral, #discord .message", has_text="/reset")).to_have_count(0)
     await expect(page.locator("#discord .message").last).not_to_contain_text("Another answer.")
 
-    await go(page, "slack", "random")
-    await say(page, "slack", "/help")
+    await open_place(page, "slack", "random")
+    await post_message(page, "slack", "/help")
     told = page.locator("#slack .ephemeral", has_text="/reset")
     await expect(told).to_contain_text("Only visible to you")
     await page.get_by_role("button", name="grace").click()
@@ -121,7 +121,7 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, stage: Stag
         "#slack input[type=file]", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"}
     )
     await expect(page.locator("#slack .chip")).to_contain_text("a.txt")
-    await say(page, "slack", "@parley look")
+    await post_message(page, "slack", "@parley look")
     await expect(page.locator("#slack .replies .message")).to_contain_text("A file, I see.")
     async with page.expect_download() as fetched:
         await page.click("#slack .file")
@@ -158,8 +158,8 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
         )
 
     stage.answer = answer
-    await go(page, "discord", "random")
-    await say(page, "discord", "@parley pay order 7 back")
+    await open_place(page, "discord", "random")
+    await post_message(page, "discord", "@parley pay order 7 back")
     asks = page.locator("#discord .message", has=page.locator(".text", has_text="May I use"))
     await expect(asks).to_contain_text("120")
     await page.get_by_role("button", name="grace").click()
@@ -178,8 +178,8 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
     await expect(tool.locator("pre").last).to_contain_text("refunded")
     await expect(decided.locator(".states li")).to_contain_text(["running", "done"])
 
-    await go(page, "slack", "random")
-    await say(page, "slack", "@parley pay order 8 back")
+    await open_place(page, "slack", "random")
+    await post_message(page, "slack", "@parley pay order 8 back")
     thread = page.locator("#slack .messages > .message", has_text="order 8").locator(".replies")
     await thread.locator("button", has_text="Approve").click()
     await expect(thread).to_contain_text("It is paid back.")
@@ -189,14 +189,14 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
 async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, stage: Stage) -> None:
     stuck = asyncio.Event()
     stage.answer = lambda asked: [Say("Half of"), Pause(stuck)]
-    await go(page, "slack", "general")
-    await say(page, "slack", "@parley tell me all")
+    await open_place(page, "slack", "general")
+    await post_message(page, "slack", "@parley tell me all")
     await expect(page.locator("#slack .replies")).to_contain_text("Half of")
     await page.click("#tab-faults")
     stage.answer = lambda asked: "All of it."
-    async with gone_and_back(page, "slack"):
+    async with wait_for_reconnect(page, "slack"):
         await page.get_by_role("button", name="Kill the bot").click()
-    await expect(page.locator("#slack .replies")).to_contain_text("All of it.", timeout=2 * PATIENCE)
+    await expect(page.locator("#slack .replies")).to_contain_text("All of it.", timeout=2 * TIMEOUT_MILLISECONDS)
     await expect(
         page.locator("#slack .messages > .message", has_text="tell me all").locator(".replies .open")
     ).to_contain_text("1 reply")
@@ -204,7 +204,7 @@ async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, stage: Stag
     limit = page.locator("fieldset", has_text="Discord").get_by_role("button", name="429")
     await limit.click()
     await expect(limit).to_have_attribute("aria-pressed", "true")
-    await say(page, "discord", "Once more?")
+    await post_message(page, "discord", "Once more?")
     await expect(page.locator("#discord .messages")).to_contain_text("All of it.")
     await page.click("#tab-calls")
     await expect(page.locator(".inspector .call.bad", has_text="429").first).to_be_visible()
@@ -226,7 +226,7 @@ async def test_faults_are_injected_and_removed(page: Page, stage: Stage) -> None
                 await pressed(switch(on, name), is_pressed)
         await switch(on, "Lose a response").click()
         await pressed(switch(on, "Lose a response"), "true")
-        await say(page, on.lower(), "one")
+        await post_message(page, on.lower(), "one")
         messages = page.locator(f"#{on.lower()} .messages")
         await expect(messages).to_contain_text("Through all of it: one")
         await pressed(switch(on, "Lose a response"), "false")  # it has happened: the next one is not lost
@@ -235,12 +235,12 @@ async def test_faults_are_injected_and_removed(page: Page, stage: Stage) -> None
     await expect(page.locator(".inspector .call.bad", has_text="response lost")).to_have_count(2)
 
     await page.click("#tab-faults")
-    async with gone_and_back(page, "slack"):
+    async with wait_for_reconnect(page, "slack"):
         await switch("Slack", "Drop the connection").click()
     await switch("Discord", "Drop the connection").click()  # discord.py is back sooner than it is seen to be gone
     await switch("Bot", "Slow model").click()
     await pressed(switch("Bot", "Slow model"), "true")
-    await say(page, "discord", "two")
+    await post_message(page, "discord", "two")
     await expect(page.locator("#discord .messages")).to_contain_text("Through all of it: two")
     await page.click("#tab-turns")
     turn = page.locator(".inspector .turn", has_text="two").first
@@ -255,14 +255,14 @@ async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, stag
     stage.answer = lambda asked: "Well said."
     offered = await page.locator("#model option").all_text_contents()
     assert offered[:3] == ["openai/scripted", "openai/other", "gemini-3.5-flash"]
-    assert {name.partition("-")[0] for name in offered[2:-2]} == {"gemini"}  # whose key is set, and is asked himself
+    assert {name.partition("-")[0] for name in offered[2:-2]} == {"gemini"}  # the only provider with a key
     assert offered[-2:] == ["local/smollm2-135m", "another model…"]
     page.once("dialog", lambda dialog: dialog.accept("openai/third"))
-    async with gone_and_back(page, "slack"):
+    async with wait_for_reconnect(page, "slack"):
         await page.select_option("#model", label="another model…")
-    await say(page, "slack", "A long story. " * 120)
+    await post_message(page, "slack", "A long story. " * 120)
     await expect(page.locator("#slack .messages")).to_contain_text("Well said.")
-    await say(page, "slack", "And now?")
+    await post_message(page, "slack", "And now?")
     await expect(page.locator("#slack .messages .message", has_text="Well said.")).to_have_count(2)
     turn = page.locator(".inspector .turn", has_text="And now?")
     await turn.locator("summary").first.click()
@@ -276,7 +276,7 @@ async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, stag
 
 async def test_an_exact_slash_command_is_sent_not_completed(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: "Never."
-    await go(page, "slack", "general")
+    await open_place(page, "slack", "general")
     await page.fill("#slack-line", "")
     await page.locator("#slack-line").press_sequentially("/agent")
     await expect(page.locator("#slack [role=option] b").first).to_have_text("/agent")
@@ -341,7 +341,7 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, stage: Stag
     await expect(page.locator("#slack h3")).to_have_text("Thread")
     await page.keyboard.press("Escape")
     await expect(page.locator("#slack h3")).to_have_text("@parley")
-    assert await page.evaluate(UNNAMED) == []
+    assert await page.evaluate(UNNAMED_CONTROLS_SCRIPT) == []
 
     for width in (1024, 768, 641, 375):
         await page.set_viewport_size({"width": width, "height": 720})
@@ -354,7 +354,7 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, stage: Stag
 
 async def test_a_phone_shows_the_newest_message_of_a_long_conversation(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: "\n\n".join(f"Line {number}." for number in range(60)) + "\n\nThe last line."
-    await say(page, "discord", "Tell me a lot.")
+    await post_message(page, "discord", "Tell me a lot.")
     last = page.locator("#discord .message", has_text="The last line.").last
     await expect(last.locator("button", has_text="Regenerate")).to_be_visible()
     await page.set_viewport_size({"width": 390, "height": 844})

@@ -13,19 +13,13 @@ from slack_sdk.web.async_client import AsyncWebClient
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.sandbox.discord.conftest import Bot as DiscordClient
-from tests.sandbox.discord.conftest import Connect, connect, intents_of
+from tests.sandbox.discord.conftest import Connect, connect, create_intents
 
 __all__ = ["connect"]
 
 
 class Bot:
-    """A bot that does what a test tells it to, with Slack's own client.
-
-    Attributes:
-        mentions: the channel and the thread of each mention, as they come.
-        on_command: what it shows to the person alone for a slash command.
-        modal: what it opens for a shortcut.
-    """
+    """A bot that a test controls, with Slack's own client library."""
 
     def __init__(self, slack: SlackSandbox) -> None:
         self.web = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
@@ -33,7 +27,7 @@ class Bot:
         self.on_command = "We start over."
         self.modal: dict[str, Any] = {}
         self._socket = SocketModeClient(app_token=slack.app_token, web_client=AsyncWebClient(base_url=slack.api_url))
-        self._socket.socket_mode_request_listeners.append(self._heard)
+        self._socket.socket_mode_request_listeners.append(self._handle_request)
 
     async def connect(self) -> None:
         await self._socket.connect()
@@ -41,14 +35,14 @@ class Bot:
     async def aclose(self) -> None:
         await self._socket.close()
 
-    async def posts(self, channel: str, text: str, thread_ts: str | None = None) -> str:
+    async def post_message(self, channel: str, text: str, thread_ts: str | None = None) -> str:
         posted = await self.web.chat_postMessage(channel=channel, text=text, thread_ts=thread_ts)
         return str(posted["ts"])
 
-    async def updates(self, channel: str, ts: str, text: str) -> None:
+    async def update_message(self, channel: str, ts: str, text: str) -> None:
         await self.web.chat_update(channel=channel, ts=ts, text=text)
 
-    async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+    async def _handle_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         payload = {"text": self.on_command} if request.type == "slash_commands" else None
         await client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id, payload=payload))
         if request.payload.get("type") == "message_action":
@@ -62,7 +56,7 @@ class DiscordBot(DiscordClient):
     """The same on Discord, with Discord's real client. `/ask` is answered by "About ...", once `answers` is set."""
 
     def __init__(self) -> None:
-        super().__init__(intents_of("message_content"))
+        super().__init__(create_intents("message_content"))
         self.answers = asyncio.Event()
 
         @self.tree.command(name="ask", description="Ask")
@@ -80,7 +74,7 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[DiscordSandbox]:
-    """A Discord."""
+    """Yield a local Discord."""
     async with DiscordSandbox(rate_limits=False) as server:
         yield server
 
@@ -94,7 +88,7 @@ async def bot(slack: SlackSandbox) -> AsyncIterator[Bot]:
 
 @pytest.fixture
 async def discord_bot(server: DiscordSandbox, connect: Connect) -> DiscordBot:
-    """One that is connected."""
+    """Yield a connected bot."""
     bot = DiscordBot()
     await connect(server, bot=bot)
     return bot

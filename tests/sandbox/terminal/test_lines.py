@@ -22,18 +22,18 @@ from tests.sandbox.terminal.conftest import Bot, DiscordBot
 QUICK = QuietTime(quiet_seconds=0.5, max_quiet_seconds=1.0, answer_seconds=5, limit_seconds=30)
 
 
-async def each(*lines: str) -> AsyncIterator[str]:
+async def iterate_lines(*lines: str) -> AsyncIterator[str]:
     for line in lines:
         yield f"{line}\n"
 
 
-async def written(slack: SlackSandbox, *lines: str, server: DiscordSandbox | None = None) -> list[str]:
-    """What is written for the lines, with each message's id as the place where it first stands."""
+async def print_lines(slack: SlackSandbox, *lines: str, server: DiscordSandbox | None = None) -> list[str]:
+    """Return the printed lines, with message ids replaced by their order."""
     out = io.StringIO()
     platforms: list[ClientPlatform] = [SlackPlatform(slack)]
     if server is not None:
         platforms.append(DiscordPlatform(server))
-    await run_lines(platforms, each(*lines), out, quiet_time=QUICK)
+    await run_lines(platforms, iterate_lines(*lines), out, quiet_time=QUICK)
     ids: dict[str, str] = {}
     named = re.sub(r"\d+\.\d{6}|\d{17,}", lambda found: ids.setdefault(found[0], str(len(ids) + 1)), out.getvalue())
     return named.splitlines()
@@ -41,15 +41,15 @@ async def written(slack: SlackSandbox, *lines: str, server: DiscordSandbox | Non
 
 @pytest.fixture
 async def answering(bot: Bot) -> AsyncIterator[Bot]:
-    """A bot that answers each mention: a placeholder, two edits."""
+    """Yield a bot that answers each mention with a placeholder and two edits."""
 
     async def answer() -> None:
         while True:
             channel, ts = await bot.mentions.get()
-            reply = await bot.posts(channel, "Thinking", ts)
-            await bot.updates(channel, reply, "Good\nmorn")
+            reply = await bot.post_message(channel, "Thinking", ts)
+            await bot.update_message(channel, reply, "Good\nmorn")
             await asyncio.sleep(0.05)
-            await bot.updates(channel, reply, "Good\nmorning")
+            await bot.update_message(channel, reply, "Good\nmorning")
 
     await bot.connect()
     answers = asyncio.create_task(answer())
@@ -58,7 +58,7 @@ async def answering(bot: Bot) -> AsyncIterator[Bot]:
 
 
 async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, answering: Bot) -> None:
-    assert await written(slack, "/channel general", "@parley hello") == [
+    assert await print_lines(slack, "/channel general", "@parley hello") == [
         "[Slack #general 1 ada] @parley hello",
         "[Slack #general/1 2 parley] Thinking",
         "[Slack #general/1 2 parley updated] Good ⏎ morn",
@@ -67,7 +67,7 @@ async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, an
 
 
 async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, answering: Bot) -> None:
-    lines = await written(
+    lines = await print_lines(
         slack, "/channel general", "@parley hello", "/wait", "/thread last", "/as grace", "@parley and I?"
     )
     assert lines[4:6] == ["[Slack #general/1 3 grace] @parley and I?", "[Slack #general/1 4 parley] Thinking"]
@@ -75,12 +75,12 @@ async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, an
 
 
 async def test_each_user_has_direct_messages(slack: SlackSandbox, answering: Bot) -> None:
-    lines = await written(slack, "/as grace", "/channel random", "one", "/dm", "/as ada", "/quit", "never said")
+    lines = await print_lines(slack, "/as grace", "/channel random", "one", "/dm", "/as ada", "/quit", "never said")
     assert lines == ["[Slack #random 1 grace] one"]
 
 
 async def test_a_command_has_an_ephemeral_answer(slack: SlackSandbox, answering: Bot) -> None:
-    lines = await written(slack, "/channel general", "/reset", "hello", "/thread last", "/reset")
+    lines = await print_lines(slack, "/channel general", "/reset", "hello", "/thread last", "/reset")
     assert lines == [
         "[Slack #general 1 parley only visible to ada] We start over.",
         "[Slack #general 2 ada] hello",
@@ -117,7 +117,7 @@ async def test_lines_work_on_discord(server: DiscordSandbox, slack: SlackSandbox
 
     async with asyncio.TaskGroup() as group:
         group.create_task(answer())
-        lines = await written(
+        lines = await print_lines(
             slack,
             "/discord",
             "/channel general",
@@ -146,14 +146,14 @@ async def test_a_deferred_response_is_waited_for(
 
     async with asyncio.TaskGroup() as group:
         group.create_task(answer())
-        lines = await written(slack, "/discord", "/ask", server=server)
+        lines = await print_lines(slack, "/discord", "/ask", server=server)
     assert lines[-1] == "[Discord dm ada 1 parley only visible to ada updated] About nothing"
 
 
 async def test_a_line_switches_the_platform(
     slack: SlackSandbox, server: DiscordSandbox, answering: Bot, discord_bot: DiscordBot
 ) -> None:
-    lines = await written(
+    lines = await print_lines(
         slack,
         "/channel random",
         "one",
@@ -179,11 +179,11 @@ async def test_an_unused_platform_is_not_waited_for(
     slack: SlackSandbox, server: DiscordSandbox, answering: Bot
 ) -> None:
     async with asyncio.timeout(20):
-        assert await written(slack, "/channel random", "one", server=server) == ["[Slack #random 1 ada] one"]
+        assert await print_lines(slack, "/channel random", "one", server=server) == ["[Slack #random 1 ada] one"]
 
 
 async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSandbox, answering: Bot) -> None:
-    lines = await written(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
+    lines = await print_lines(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
     assert lines == [
         "[Slack] There is no user 'nobody'. Users: ada, grace, linus.",
         "[Slack] There is no channel 'nowhere'. Channels: #general, #random.",
@@ -196,7 +196,7 @@ async def test_a_missing_answer_is_reported(slack: SlackSandbox, bot: Bot) -> No
     await bot.connect()
     out = io.StringIO()
     pace = QuietTime(quiet_seconds=0.05, answer_seconds=0.2)
-    await run_lines([SlackPlatform(slack)], each("hello"), out, notices=["A sandbox."], quiet_time=pace)
+    await run_lines([SlackPlatform(slack)], iterate_lines("hello"), out, notices=["A sandbox."], quiet_time=pace)
     first, _, last = out.getvalue().splitlines()
     assert (first, last) == ("A sandbox.", "[Slack] parley did not finish its reply in time.")
 
@@ -251,9 +251,9 @@ async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSandbox, bo
 
     out = io.StringIO()
     await run_lines([SlackPlatform(slack)], lines(), out, quiet_time=QuietTime(quiet_seconds=0.1, answer_seconds=0.1))
-    written = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
-    assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in written
-    assert "[Slack #general 1 parley] [file answer.md]" in written
-    assert "[Slack] There is no button 'other' here. Buttons: Again." in written
+    print_lines = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
+    assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in print_lines
+    assert "[Slack #general 1 parley] [file answer.md]" in print_lines
+    assert "[Slack] There is no button 'other' here. Buttons: Again." in print_lines
     (press,) = [envelope.payload for envelope in slack.envelopes if envelope.type == "interactive"]
     assert (press["user"]["name"], press["actions"][0]["action_id"]) == ("ada", "again:1")

@@ -15,7 +15,7 @@ def message(key: str, text: str, *, bot: bool = False, thread: str | None = None
     return ClientMessage(key, "C1", author, bot, float(key), text, text, thread=thread)
 
 
-def grown(placeholder: ClientMessage, text: str) -> ClientEvent:
+def edited_message(placeholder: ClientMessage, text: str) -> ClientEvent:
     return ClientEvent(ClientEventKind.UPDATED, replace(placeholder, markdown=text, plain_text=text, revision=1))
 
 
@@ -44,7 +44,7 @@ async def test_a_placeholder_is_in_flight_until_it_is_replaced(replies: ReplyTra
     placeholder = message("2", "Thinking", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
     assert replies.is_in_flight
-    replies.record_event(grown(placeholder, "Hello"))
+    replies.record_event(edited_message(placeholder, "Hello"))
     assert not replies.is_in_flight
 
 
@@ -52,7 +52,7 @@ async def test_a_file_after_a_streamed_reply_is_no_placeholder(replies: ReplyTra
     replies.record_question(message("1", "hello"), expects_reply=True)
     streamed = message("2", "", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, replace(streamed, is_pending=True)))
-    replies.record_event(grown(streamed, "Hello"))
+    replies.record_event(edited_message(streamed, "Hello"))
     assert not replies.is_in_flight
     file = replace(message("3", "[file answer.md]", bot=True, thread="1"), has_files=True)
     replies.record_event(ClientEvent(ClientEventKind.POSTED, file))
@@ -63,8 +63,8 @@ async def test_a_command_answer_after_a_stream_is_no_placeholder(replies: ReplyT
     replies.record_question(message("1", "hello"), expects_reply=True)
     streamed = message("2", "…", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, replace(streamed, is_pending=True)))
-    replies.record_event(grown(replace(streamed, is_pending=True), "… Hel"))
-    replies.record_event(grown(streamed, "Hello"))
+    replies.record_event(edited_message(replace(streamed, is_pending=True), "… Hel"))
+    replies.record_event(edited_message(streamed, "Hello"))
     replies.record_question(message("3", "reset", thread="1"), expects_reply=True)
     replies.record_event(ClientEvent(ClientEventKind.POSTED, message("4", "Started over", bot=True, thread="1")))
     assert not replies.is_in_flight
@@ -74,7 +74,7 @@ async def test_a_command_answer_after_a_stream_is_no_placeholder(replies: ReplyT
 async def test_an_answer_before_its_question_is_recorded_counts(replies: ReplyTracker) -> None:
     placeholder = message("2", "Thinking", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
-    replies.record_event(grown(placeholder, "Hello"))
+    replies.record_event(edited_message(placeholder, "Hello"))
     replies.record_question(message("1", "hello"), expects_reply=True)
     assert not replies.is_in_flight
 
@@ -82,7 +82,7 @@ async def test_an_answer_before_its_question_is_recorded_counts(replies: ReplyTr
 async def test_an_older_answer_does_not_count(replies: ReplyTracker) -> None:
     placeholder = message("2", "Thinking", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
-    replies.record_event(grown(placeholder, "Hello"))
+    replies.record_event(edited_message(placeholder, "Hello"))
     replies.record_question(message("3", "and now?", thread="1"), expects_reply=True)
     assert replies.is_in_flight
 
@@ -91,14 +91,14 @@ async def test_an_answer_in_another_conversation_does_not_count(replies: ReplyTr
     replies.record_question(message("1", "hello", thread="0"), expects_reply=True)
     placeholder = message("2", "Thinking", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, placeholder))
-    replies.record_event(grown(placeholder, "Hello"))
+    replies.record_event(edited_message(placeholder, "Hello"))
     assert replies.is_in_flight
 
 
 async def test_a_placeholders_text_is_known_after_its_replacement(replies: ReplyTracker) -> None:
     first = message("2", "Thinking", bot=True, thread="1")
     replies.record_event(ClientEvent(ClientEventKind.POSTED, first))
-    replies.record_event(grown(first, "Hello"))
+    replies.record_event(edited_message(first, "Hello"))
     replies.record_event(
         ClientEvent(ClientEventKind.POSTED, message("3", "the rest of the answer", bot=True, thread="1"))
     )
@@ -120,7 +120,7 @@ async def test_a_pending_message_is_in_flight_until_edited_or_deleted(replies: R
     replies.record_event(ClientEvent(ClientEventKind.POSTED, thinking))
     replies.record_event(ClientEvent(ClientEventKind.POSTED, other))
     assert replies.is_in_flight
-    replies.record_event(grown(replace(thinking, is_pending=False), "done"))
+    replies.record_event(edited_message(replace(thinking, is_pending=False), "done"))
     assert replies.is_in_flight
     replies.record_event(ClientEvent(ClientEventKind.DELETED, other))
     assert not replies.is_in_flight
@@ -136,7 +136,7 @@ def test_a_slow_reply_is_waited_for() -> None:
         async def grow() -> None:
             for words in range(1, 6):
                 await asyncio.sleep(0.04)
-                replies.record_event(grown(reply, "word " * words))
+                replies.record_event(edited_message(reply, "word " * words))
 
         async with asyncio.TaskGroup() as group:
             growing = group.create_task(grow())

@@ -1,4 +1,4 @@
-"""Threads, forum posts and direct messages, by the real client."""
+"""Threads, forum posts and direct messages, with discord.py."""
 
 import asyncio
 from typing import Any
@@ -31,7 +31,7 @@ async def test_a_users_thread_has_the_id_of_its_message(server: DiscordSandbox, 
 
 
 async def test_the_bot_starts_one_thread_per_message(server: DiscordSandbox, bot: Bot) -> None:
-    sent = await bot.place(server, "general").send("shall we?")
+    sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
     assert thread.id == sent.id
     await thread.send("in here")
@@ -48,7 +48,7 @@ async def test_a_forum_post_has_the_id_of_its_first_message(server: DiscordSandb
     assert isinstance(heard.channel, discord.Thread)
     assert isinstance(heard.channel.parent, discord.ForumChannel)
     assert str(heard.id) == str(heard.channel.id) == post.id
-    own = await bot.place(server, "ideas").create_thread(name="another", content="why not")
+    own = await bot.get_sandbox_channel(server, "ideas").create_thread(name="another", content="why not")
     assert own.message.id == own.thread.id
     assert [thread.name for thread in server.threads("ideas")] == ["a post", "another"]
     with pytest.raises(ValueError, match="ideas is read-only"):
@@ -56,7 +56,7 @@ async def test_a_forum_post_has_the_id_of_its_first_message(server: DiscordSandb
 
 
 async def test_a_message_reopens_an_archived_unlocked_thread(server: DiscordSandbox, bot: Bot) -> None:
-    sent = await bot.place(server, "general").send("shall we?")
+    sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
     said = await thread.send("in here")
     (begun,) = server.threads("general")
@@ -80,7 +80,7 @@ async def test_existing_threads_come_with_the_server(server: DiscordSandbox, con
 
 
 async def test_threads_have_their_own_permissions(server: DiscordSandbox, bot: Bot) -> None:
-    sent = await bot.place(server, "general").send("shall we?")
+    sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     server.permissions -= {"create_public_threads"}
     with pytest.raises(discord.Forbidden):
         await sent.create_thread(name="details")
@@ -142,7 +142,7 @@ async def test_deletions_are_dispatched(server: DiscordSandbox, bot: Bot) -> Non
     assert server.messages("general") == said[2:]
     random = server.channels["random"]
     thread = await server.start_thread("ada", await server.post_message("ada", random, "a root"), "a thread")
-    heard = bot.place(server, "random")
+    heard = bot.get_sandbox_channel(server, "random")
     await server.delete_channel("random")
     general, post = server.channels["general"], await server.start_forum_post("ada", "ideas", "a post", "what if")
     await server.delete_channel(post)

@@ -1,4 +1,4 @@
-"""Sessions at the gateway: begun, resumed, invalid, and what they are told."""
+"""Gateway sessions: start, resume, invalidation and events."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, intents_of, point_at
+from tests.sandbox.discord.conftest import Bot, Connect, create_intents, patch_addresses
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
     return await connect(server)
 
 
-async def hear(bot: Bot, number: int) -> list[str]:
+async def receive_texts(bot: Bot, number: int) -> list[str]:
     return [(await bot.next_message()).content for _ in range(number)]
 
 
@@ -52,13 +52,13 @@ async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None
 
 async def test_missed_events_are_sent_on_resume(server: DiscordSandbox, bot: Bot) -> None:
     await server.post_message("ada", "general", "before")
-    assert await hear(bot, 1) == ["before"]
+    assert await receive_texts(bot, 1) == ["before"]
     await server.drop_sockets()
     assert server.connection_count == 0
     await server.post_message("ada", "general", "meanwhile")
     await asyncio.wait_for(bot.resumed.wait(), 30)
     await server.post_message("ada", "general", "after")
-    assert await hear(bot, 2) == ["meanwhile", "after"]
+    assert await receive_texts(bot, 2) == ["meanwhile", "after"]
     (session,) = server.sessions
     assert session.resume_count == 1
 
@@ -67,17 +67,17 @@ async def test_a_client_resumes_after_a_reconnect_request(server: DiscordSandbox
     await server.refresh_sockets()
     await server.post_message("ada", "general", "meanwhile")
     await asyncio.wait_for(bot.resumed.wait(), 30)
-    assert await hear(bot, 1) == ["meanwhile"]
+    assert await receive_texts(bot, 1) == ["meanwhile"]
     assert len(server.sessions) == 1
 
 
 async def test_a_frozen_connection_is_detected_by_missing_acks(connect: Connect) -> None:
     async with DiscordSandbox(speed=400) as server:
-        bot = await connect(server, bot=Bot(intents_of("message_content"), heartbeat_timeout=0.5))
+        bot = await connect(server, bot=Bot(create_intents("message_content"), heartbeat_timeout=0.5))
         await server.freeze_sockets()
         await server.post_message("ada", "general", "into the void")
         await asyncio.wait_for(bot.resumed.wait(), 30)
-        assert await hear(bot, 1) == ["into the void"]
+        assert await receive_texts(bot, 1) == ["into the void"]
         await bot.close()
 
 
@@ -87,8 +87,8 @@ async def test_a_refused_resume_starts_a_session_without_missed_events(server: D
     await server.post_message("ada", "general", "lost")
     await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
     await server.post_message("ada", "general", "heard")
-    assert await hear(bot, 1) == ["heard"]
-    channel = bot.place(server, "general")
+    assert await receive_texts(bot, 1) == ["heard"]
+    channel = bot.get_sandbox_channel(server, "general")
     assert [m.content async for m in channel.history(oldest_first=True)] == ["lost", "heard"]
 
 
@@ -107,7 +107,7 @@ async def test_an_expired_session_cannot_be_resumed(
     monkeypatch.setattr("sandbox.discord.events.gateway.SESSION_LIFETIME_SECONDS", -1)
     await server.drop_sockets()
     await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
-    assert bot.told == ["ready"]
+    assert bot.events == ["ready"]
 
 
 async def test_latency_delays_events_in_order(server: DiscordSandbox, bot: Bot) -> None:
@@ -115,7 +115,7 @@ async def test_latency_delays_events_in_order(server: DiscordSandbox, bot: Bot) 
     began = monotonic()
     for number in range(5):
         await server.post_message("ada", "general", str(number))
-    assert await hear(bot, 5) == ["0", "1", "2", "3", "4"]
+    assert await receive_texts(bot, 5) == ["0", "1", "2", "3", "4"]
     assert 1.0 <= monotonic() - began < 4.5
 
 
@@ -127,19 +127,19 @@ async def test_refused_handshakes_are_retried(server: DiscordSandbox, bot: Bot) 
 
 
 async def test_events_have_no_content_without_the_intent(server: DiscordSandbox, connect: Connect) -> None:
-    bot = await connect(server, intents=intents_of())
+    bot = await connect(server, intents=create_intents())
     await server.post_message("ada", "general", "psst", files={"a.txt": b"x"})
     heard = await bot.next_message()
     assert (heard.content, heard.attachments) == ("", [])
     await server.post_message("ada", "general", f"<@{server.bot_id}> hi")
     await server.post_message("ada", server.open_dm("ada"), "hi")
-    assert await hear(bot, 2) == [f"<@{server.bot_id}> hi", "hi"]
+    assert await receive_texts(bot, 2) == [f"<@{server.bot_id}> hi", "hi"]
 
 
 async def test_a_disabled_intent_is_refused(server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     server.privileged_intents.discard("message_content")
-    point_at(server, monkeypatch)
-    bot = Bot(intents_of("message_content"))
+    patch_addresses(server, monkeypatch)
+    bot = Bot(create_intents("message_content"))
     with pytest.raises(discord.PrivilegedIntentsRequired):
         await asyncio.wait_for(bot.start(server.bot_token), 30)
     await bot.close()
@@ -147,18 +147,18 @@ async def test_a_disabled_intent_is_refused(server: DiscordSandbox, monkeypatch:
 
 
 async def test_events_need_an_intent_and_a_visible_channel(server: DiscordSandbox, connect: Connect) -> None:
-    bot = await connect(server, intents=intents_of("message_content"))
+    bot = await connect(server, intents=create_intents("message_content"))
     server.add_channel("secret", members=["ada"], bot=False)
     message = await server.post_message("ada", "secret", "hidden")
     await server.add_reaction("ada", message, "👋")
     seen = await server.post_message("ada", "general", "seen")
     await server.add_reaction("ada", seen, "👋")
-    assert await hear(bot, 1) == ["seen"]
+    assert await receive_texts(bot, 1) == ["seen"]
     assert {event.name for event in server.events} == {"READY", "GUILD_CREATE", "CHANNEL_CREATE", "MESSAGE_CREATE"}
 
 
 async def test_events_include_own_bot_and_system_messages(server: DiscordSandbox, bot: Bot) -> None:
-    sent = await bot.place(server, "general").send("mine")
+    sent = await bot.get_sandbox_channel(server, "general").send("mine")
     await sent.edit(content="mine, changed")
     await sent.delete()
     await server.join_guild("alan")

@@ -1,4 +1,4 @@
-"""Commands in menus, options that are completed, and the app where only a person has installed it."""
+"""Menu commands, autocompletion, and user-installed apps."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from discord import app_commands
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, intents_of
+from tests.sandbox.discord.conftest import Bot, Connect, create_intents
 
 
 @pytest.fixture
@@ -17,11 +17,11 @@ async def server() -> AsyncIterator[DiscordSandbox]:
         yield sandbox
 
 
-class Commanded(Bot):
-    """Has a slash command that completes what is typed, and one in the menu of messages."""
+class CommandBot(Bot):
+    """A bot with a slash command that autocompletes, and a message command."""
 
     def __init__(self) -> None:
-        super().__init__(intents_of())
+        super().__init__(create_intents())
         self.asked: list[discord.Interaction] = []
 
         @self.tree.command(name="model", description="Choose")
@@ -42,7 +42,7 @@ class Commanded(Bot):
 
 
 async def test_an_option_is_autocompleted(server: DiscordSandbox, connect: Connect) -> None:
-    await connect(server, bot=Commanded())
+    await connect(server, bot=CommandBot())
     assert await server.autocomplete_option("ada", "general", "/model", "name", "ge") == ["gemini", "geni"]
     assert server.messages("general") == []
     for command, option in (("/model", "how"), ("/other", "name")):
@@ -53,7 +53,7 @@ async def test_an_option_is_autocompleted(server: DiscordSandbox, connect: Conne
 
 
 async def test_a_message_command_has_content_without_the_intent(server: DiscordSandbox, connect: Connect) -> None:
-    bot = Commanded()
+    bot = CommandBot()
     await connect(server, bot=bot)
     said = await server.post_message("grace", "general", "a secret of mine")
     (seen,) = await server.run_message_command("ada", said, "Ask about this")
@@ -62,7 +62,7 @@ async def test_a_message_command_has_content_without_the_intent(server: DiscordS
 
 
 async def test_an_interaction_has_languages_and_permissions(server: DiscordSandbox, connect: Connect) -> None:
-    bot = Commanded()
+    bot = CommandBot()
     server.locale = "ko"
     server.set_locale("ada", "fr")
     server.deny_permissions("ada", "send_messages")
@@ -77,7 +77,7 @@ async def test_an_interaction_has_languages_and_permissions(server: DiscordSandb
 
 @pytest.mark.parametrize("where", ["group", "abroad"])
 async def test_a_user_installed_app_has_only_interactions(server: DiscordSandbox, connect: Connect, where: str) -> None:
-    bot = Commanded()
+    bot = CommandBot()
     await connect(server, bot=bot)
     place = (
         server.open_group_dm("us", "ada", "grace")

@@ -1,4 +1,4 @@
-"""Commands and buttons, answered by the real client."""
+"""Commands and buttons, answered by discord.py."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, intents_of
+from tests.sandbox.discord.conftest import Bot, Connect, create_intents
 
 
 @pytest.fixture
@@ -20,16 +20,16 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 @pytest.fixture
 async def hasty() -> AsyncIterator[DiscordSandbox]:
-    """Ten times as fast: an acknowledgement is due after 300 ms."""
+    """Yield a sandbox that runs ten times as fast: acknowledgements are due in 300 ms."""
     async with DiscordSandbox(speed=10) as sandbox:
         yield sandbox
 
 
-class Answering(Bot):
-    """Answers `/ask` as a test has it: `answer` is given the interaction."""
+class AnsweringBot(Bot):
+    """A bot that answers `/ask` with the test's `answer`, called with the interaction."""
 
     def __init__(self, answer: Any) -> None:
-        super().__init__(intents_of())
+        super().__init__(create_intents())
         self.errors: asyncio.Queue[BaseException | None] = asyncio.Queue()
 
         @self.tree.command(name="ask", description="Ask")
@@ -49,7 +49,7 @@ async def test_a_synced_command_is_delivered_with_its_options(server: DiscordSan
     async def answer(interaction: discord.Interaction, what: str) -> None:
         await interaction.response.send_message(f"{interaction.user.name} asks {what}")
 
-    await connect(server, bot=Answering(answer))
+    await connect(server, bot=AnsweringBot(answer))
     assert [(command["name"], command["description"]) for command in server.commands] == [("ask", "Ask")]
     (shown,) = await server.run_command("ada", "general", "/ask", what="why")
     assert (shown.text, shown.ephemeral_to, shown.author.id) == ("ada asks why", None, server.bot_id)
@@ -63,7 +63,7 @@ async def test_a_synced_command_is_delivered_with_its_options(server: DiscordSan
 async def test_syncing_again_keeps_the_ids_and_replaces_the_rest(server: DiscordSandbox, connect: Connect) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None: ...
 
-    bot = await connect(server, bot=Answering(answer))
+    bot = await connect(server, bot=AnsweringBot(answer))
     (before,) = server.commands
     await bot.tree.sync()
     (after,) = server.commands
@@ -82,7 +82,7 @@ async def test_a_deferred_ephemeral_response_is_edited_for_one_user(server: Disc
         await interaction.edit_original_response(content="Done.")
         await interaction.followup.send("And more.")
 
-    await connect(server, bot=Answering(answer))
+    await connect(server, bot=AnsweringBot(answer))
     seen = await server.run_command("ada", server.open_dm("ada"), "/ask")
     (shown,) = seen
     assert shown.loading
@@ -102,7 +102,7 @@ async def test_a_follow_up_replaces_a_deferred_response(server: DiscordSandbox, 
         await interaction.response.defer(thinking=True)
         await interaction.followup.send("Here.")
 
-    await connect(server, bot=Answering(answer))
+    await connect(server, bot=AnsweringBot(answer))
     seen = await server.run_command("ada", "general", "/ask")
     await server.wait_for(lambda: seen[0].text)
     assert [(message.text, message.loading) for message in seen] == [("Here.", False)]
@@ -113,7 +113,7 @@ async def test_a_late_response_is_refused_and_discord_reports_an_error(hasty: Di
         await asyncio.sleep(0.4)
         await interaction.response.send_message("too late")
 
-    bot = Answering(answer)
+    bot = AnsweringBot(answer)
     await connect(hasty, bot=bot)
     began = monotonic()
     (shown,) = await hasty.run_command("ada", "general", "/ask")
@@ -129,7 +129,7 @@ async def test_a_late_response_is_refused_and_discord_reports_an_error(hasty: Di
 async def test_a_disconnected_bot_is_reported_at_once(server: DiscordSandbox, connect: Connect) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None: ...
 
-    bot = await connect(server, bot=Answering(answer))
+    bot = await connect(server, bot=AnsweringBot(answer))
     await server.invalidate_sessions()
     (shown,) = await server.run_command("ada", "general", "/ask")
     assert shown.text == "The application did not respond"
@@ -146,7 +146,7 @@ async def test_an_interaction_is_acknowledged_once_and_its_token_expires(
         tokens.append(interaction)
         await interaction.response.send_message("once")
 
-    bot = await connect(server, bot=Answering(answer))
+    bot = await connect(server, bot=AnsweringBot(answer))
     await server.run_command("ada", "general", "/ask")
     adapter = tokens[0].response
     adapter._response_type = None  # the client would not ask twice
@@ -162,10 +162,10 @@ async def test_an_interaction_is_acknowledged_once_and_its_token_expires(
 async def test_a_button_updates_its_message(server: DiscordSandbox, connect: Connect) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None: ...
 
-    bot = await connect(server, bot=Answering(answer))
+    bot = await connect(server, bot=AnsweringBot(answer))
     view = discord.ui.View(timeout=None)
     view.add_item(discord.ui.Button(label="Stop", custom_id="stop:1"))
-    await bot.place(server, "general").send("working", view=view)
+    await bot.get_sandbox_channel(server, "general").send("working", view=view)
     (message,) = server.messages("general")
     assert await server.click_button("grace", message, "stop:1") == []
     assert message.text == "grace has pressed"

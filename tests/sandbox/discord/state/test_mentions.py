@@ -1,4 +1,4 @@
-"""Whom a text calls."""
+"""Mentions of a text and the ones that ping."""
 
 from hypothesis import given
 from hypothesis import strategies as st
