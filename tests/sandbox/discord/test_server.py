@@ -57,7 +57,7 @@ async def test_users_edit_and_delete_only_their_own_messages(server: DiscordSand
     assert [version.text for version in message.versions] == ["helo", "hello"]
     assert message.edited
     await server.delete_message("ada", message)
-    with pytest.raises(ValueError, match="stands"):
+    with pytest.raises(ValueError, match="until it is deleted"):
         await server.delete_message("ada", message)
     assert server.messages("general") == []
     assert server.messages("general", deleted=True) == [message]
