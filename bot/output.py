@@ -119,7 +119,7 @@ def print_json(value: object) -> None:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a record as JSON types, with times as RFC 3339 in UTC."""
+    """Convert a dataclass or container to JSON types, with times as RFC 3339 in UTC."""
     if is_dataclass(value) and not isinstance(value, type):
         return to_jsonable(asdict(value))
     match value:

@@ -176,7 +176,7 @@ class Answerer:
             await self._rerenderer.rerender(self._get_channel(latest.inbound), latest, ending=ending)
 
     async def update_approval_message(self, approval: Approval, *, is_void: bool = False) -> None:
-        """Show an approval in its current state, undecided or decided.
+        """Edit the messages of an approval to its current state, and post missing ones.
 
         Args:
             is_void: whether the undecided approval cannot be decided any more.

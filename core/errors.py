@@ -38,7 +38,7 @@ from typing import Self
 
 
 class ParleyError(Exception):
-    """The root of the tree."""
+    """Base class of all errors that Parley raises on purpose."""
 
     public = "Something went wrong."
 

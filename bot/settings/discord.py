@@ -13,7 +13,7 @@ DISCORD_APPS = "https://discord.com/developers/applications"
 
 
 class DiscordSection(SettingsSection):
-    """Discord's token, address and behaviour."""
+    """Settings of Discord: bot token, API URL, servers, sessions and replies."""
 
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API

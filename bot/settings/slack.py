@@ -11,7 +11,7 @@ from core.privacy.vault import MIN_KEY_LENGTH, is_weak
 
 
 class SlackSection(SettingsSection):
-    """Slack's tokens, address and behaviour."""
+    """Settings of Slack: tokens, API URL, connection mode, sessions and replies."""
 
     slack_bot_token: SecretStr | None = None
     slack_app_token: SecretStr | None = None

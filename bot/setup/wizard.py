@@ -145,7 +145,7 @@ class _Wizard:
                 return
 
     def _ask(self, question: Question) -> _AnswerResult:
-        """Ask until an answer passes its check, and save it."""
+        """Ask until an answer passes its check, and save it to `.env`."""
         try:
             return self._ask_until_valid(question)
         finally:

@@ -25,7 +25,7 @@ _MIN_WAIT_SECONDS = 1.0
 
 
 def find_turn_id(text: str) -> str:
-    """Return the turn id in a copied text; empty for an empty text."""
+    """Return the turn id in an argument, which may be a pasted error message."""
     found = _WORD.findall(text.lower())
     return found[-1] if found else text
 

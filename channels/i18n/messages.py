@@ -206,7 +206,7 @@ class MessageCatalog:
         return self(USING_TOOL, tool=tool.replace("_", " "))
 
     def translate_ending(self, text: str) -> str:
-        """Return an unfinished answer with its note translated."""
+        """Translate the note at the end of an answer that broke off, and return the answer."""
         for sentence in (CUT_OFF, WITHHELD):
             text = text.replace(sentence, self(sentence))
         return text

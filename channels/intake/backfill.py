@@ -135,7 +135,7 @@ class Backfill:
         self._tasks = list[asyncio.Task[None]]()
 
     async def start(self, connect: Callable[[], Awaitable[None]]) -> None:
-        """Connect, and begin to fetch what was sent since the watermark. What is received at once waits for that.
+        """Connect, and start fetching messages since the watermark. New messages wait until then.
 
         Args:
             connect: returns when messages are received.
@@ -223,12 +223,12 @@ class Backfill:
     # Pending messages
 
     async def _store_session(self, session_id: str, *, until: float = inf) -> None:
-        """Store the pending messages of a session in order.
+        """Store the fetched messages of a session in the inbox, oldest first.
 
         A message that cannot be stored for now blocks those after it; one that fails for another reason does not.
 
         Args:
-            until: later messages stay pending.
+            until: later messages stay pending (seconds since the epoch).
 
         Raises:
             Exception: the last failure.

@@ -169,11 +169,11 @@ class InlineParser:
         return False
 
     def _parse_code(self, start: int, inside: int, ticks: str) -> int:
-        """Parse code and return the position after it.
+        """Parse a code span, closed or not, and return the position after it.
 
         Args:
             start: the position of the opening ticks.
-            inside: the position of the content; equal to `start` if the ticks are before the text.
+            inside: the position after the backticks; equal to `start` if an earlier chunk has them.
         """
         if ticks not in self._unclosed_ticks:
             if found := re.compile(rf"(?<!`){ticks}(?!`)").search(self._text, inside):

@@ -102,7 +102,7 @@ class Planner:
             self._read_part()
 
     def _read_part(self) -> None:
-        """Read about one chunk of new text, and cut off the chunks that it fills."""
+        """Parse new text of about one chunk, and split off each chunk that is full."""
         until, size = self._read_count, 0
         while until < len(self._deltas) and size < self._limits.chunk_size:
             size += len(self._deltas[until])

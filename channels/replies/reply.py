@@ -59,7 +59,7 @@ class _AbandonedError(Exception):
 
 
 class Reply:
-    """One reply on one surface.
+    """Posts the answer of one turn, and edits its messages as the text grows.
 
     A separate task always shows the newest text: the model never waits for the platform, and no call to the platform is
     cancelled.

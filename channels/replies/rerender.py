@@ -30,7 +30,7 @@ MAX_FILES = 9
 
 
 class ReplyRerenderer:
-    """Shows the replies of ended turns again."""
+    """Edits the replies of ended turns after an edit or a deletion of their messages."""
 
     def __init__(
         self,

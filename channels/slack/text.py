@@ -97,7 +97,7 @@ def size(text: str) -> int:
 
 
 def escape(text: str) -> str:
-    """Return a text without tokens, for fields in which Slack reads them."""
+    """Escape `&`, `<` and `>`, so that Slack reads no mentions or links in a text."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -134,10 +134,10 @@ async def get_queue_overview(database: Database) -> QueueOverview:
 async def list_sessions(
     database: Database, *, limit: int, beginning: str = "", person: str | None = None
 ) -> tuple[SessionOverview, ...]:
-    """Return the sessions with the newest messages.
+    """Return up to `limit` sessions, those with the newest messages first.
 
     Args:
-        beginning: of their ids.
+        beginning: prefix of the session ids.
         person: the id of an author in the session.
 
     Raises:

@@ -98,7 +98,7 @@ async def edit_message(
 async def delete_message(
     connection: AsyncConnection, event_key: str, turns_: TurnStore
 ) -> DeleteResult | ClaimedMessage:
-    """Delete the text of a message, and cancel the turn that answers no other.
+    """Delete the text of a message, and cancel a turn that answers this message only.
 
     A message that waits is not answered. A second call returns the same.
     """

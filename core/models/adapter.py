@@ -248,7 +248,7 @@ class _AnswerBuilder:
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
     def add(self, piece: Text | Thought | ToolCall) -> None:
-        """Add an event. Texts and thoughts without a signature are joined.
+        """Append a piece of the answer, joined to the last one of its kind if neither is signed.
 
         A thought without text is the signature of the thought before it.
         """

@@ -9,7 +9,7 @@ _NAME_FORMATS = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
 
 @dataclass(frozen=True, slots=True)
 class VendorSettings:
-    """API keys and addresses of the vendors."""
+    """API keys and base URLs of the model vendors."""
 
     google_api_key: str | None = field(default=None, repr=False)
     google_base_url: str | None = None

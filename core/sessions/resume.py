@@ -134,7 +134,7 @@ class _RunMessage:
 
     @classmethod
     def create(cls, event: Event, neighbor: _RunMessage) -> _RunMessage:
-        """Return a row of the same run that is not stored yet."""
+        """Return an unstored row for an event, with the run's columns of `neighbor`."""
         words, tokens = measure_event(event)
         new = to_columns(to_row(event), tokens + estimate_tokens(words))
         return cls(neighbor.id, {**neighbor.columns, **new}, event)
@@ -183,7 +183,10 @@ def _find_agent_states(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
 
 
 def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
-    """Return the rows that stay. With agent states, the text of agents that ended stays too."""
+    """Return the rows of an interrupted run that a resumed run keeps.
+
+    That is its messages, calls and results. If agents store their state, the text of ended agents is kept too.
+    """
     notes = _find_agent_states(rows)
     if not notes:
         return [

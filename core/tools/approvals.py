@@ -326,7 +326,7 @@ class ApprovalService:
         return DecisionResult(replace(approval, verdict=verdict, decider=decider, decided_at=now), is_first=True)
 
     async def _queue_next_turn(self, connection: AsyncConnection, approval: Approval, now: float) -> None:
-        """Queue the turn that resumes the run, unless an approval of the turn is still open."""
+        """Queue a new turn that resumes the paused run, once all its approvals are decided."""
         open_ = sa.exists().where(approvals.c.turn == approval.turn_id, approvals.c.decision.is_(None))
         if (await connection.execute(sa.select(open_))).scalar_one():
             return

@@ -294,7 +294,7 @@ def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int
 
 
 def _cut_to_whole_turns(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
-    """Return as many whole turns as are within the budget, and at least one."""
+    """Return the rows of the oldest whole turns within `budget` tokens, at least one turn."""
     begins = [place for place, row in enumerate(rows) if row.role == "user" and place]
     ends = [*begins, len(rows)] if sum(row.tokens for row in rows) <= budget else begins
     fitting = [end for end in ends if sum(row.tokens for row in rows[:end]) <= budget]

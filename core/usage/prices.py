@@ -112,7 +112,7 @@ def to_amount(dollars: Decimal) -> int:
 
 
 def format_dollars(amount: int) -> str:
-    """Return an amount for people: with cents, or with four decimal places below a dollar."""
+    """Format trillionths of a dollar for people: cents, or four places below $1."""
     dollars = Decimal(amount) / UNITS_PER_DOLLAR
     if dollars >= 1 or not amount:
         return f"${dollars:,.2f}"
@@ -120,7 +120,7 @@ def format_dollars(amount: int) -> str:
 
 
 def format_exact_dollars(amount: int) -> str:
-    """Return an amount for machines: in dollars, with all digits."""
+    """Format trillionths of a dollar as exact dollars, for programs."""
     return f"{Decimal(amount) / UNITS_PER_DOLLAR:f}"
 
 

@@ -201,11 +201,11 @@ async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: 
 def make_rows(
     calls: Iterable[ModelCall], usage: Mapping[str, Any], prices: Prices, *, turn: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the ledger rows of model calls.
+    """Return one unstored ledger row per model call.
 
     Args:
         usage: day, place and author (`UsageMeter.to_attribution`).
-        turn: id of the running turn for provisional rows.
+        turn: id of the running turn, whose rows are replaced when it ends; None for final rows.
     """
     of_turn = {
         "turn": turn,

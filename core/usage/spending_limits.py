@@ -86,7 +86,7 @@ class SpendingLimiter:
 
     @asynccontextmanager
     async def limit_run(self, meter: UsageMeter) -> AsyncIterator[None]:
-        """Check the limits before each model call of a run, and count the turn at its end."""
+        """Check the limits before each model call in the context, and count the turn at exit."""
         if not self._limits:
             yield
             return

@@ -174,7 +174,7 @@ class ScriptPlayer:
         self._turns.extend(turns)
 
     def next_turn(self, request: ReceivedRequest) -> Sequence[Step]:
-        """Return the steps for a request; without a turn, an error with status 400."""
+        """Return the scripted steps for a request, or an HTTP 400 step after the last turn."""
         if self._respond is not None:
             turn = self._respond(request)
         elif self._turns:

@@ -63,9 +63,10 @@ class ResponseTarget:
 
     @classmethod
     def of_form(cls, body: Mapping[str, Any], about: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target of a submitted modal.
+        """Return the target for the response to a submitted modal.
 
         Args:
+            body: Slack's `view_submission` payload.
             about: the metadata of the modal.
         """
         user = body["user"]

@@ -287,7 +287,7 @@ def build_body(request: ModelRequest) -> dict[str, Any]:
 
 
 def _mark_cached(tools: Sequence[Block], system: Sequence[Block], messages: Sequence[Block]) -> None:
-    """Mark the parts of the prompt that the next request repeats.
+    """Set `cache_control`, in place, on the blocks that the next request repeats.
 
     Anthropic: a write to the cache costs a quarter more than a read without it, a read from it a tenth. The order of
     the prompt is tools, system, messages. A mark finds the cache of an earlier request up to 20 blocks before it, and a

@@ -176,7 +176,7 @@ class OpenAIProvider:
         )
 
     def _from_stream_error(self, error: openai.APIError, model: str) -> ProviderError:
-        """Return the error for an error within a stream, which has a code or a type instead of an HTTP status.
+        """Convert an API error inside a stream, which has a code or type but no HTTP status.
 
         Other servers than OpenAI's send the HTTP status as the code.
         """

@@ -176,5 +176,5 @@ class SlackEventDispatcher:
 
 
 def _without_files(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the message without files: Slack sends them only in `file_share`."""
+    """Return a copy of an event without `files`, which only `file_share` events have."""
     return {name: value for name, value in payload.items() if name != "files"}
