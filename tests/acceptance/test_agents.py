@@ -64,7 +64,7 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
         await bot.wait_for_reply(platform, talk, lambda text: "Agent: `weather`" in text)
         for wrong in ("payroll", "../sky", "nobody"):
             await talk.say(f"agent {wrong}")
-            await bot.wait_for_reply(platform, talk, lambda text, wrong=wrong: f"No agent `{wrong}`" in text)  # type: ignore[misc]
+            await bot.wait_for_reply(platform, talk, lambda text, wrong=wrong: f"There is no agent `{wrong}`" in text)  # type: ignore[misc]
         await bot.ask(platform, talk, "agent desk", say(words.AGENT_CHANGED, agent="desk"))
         await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard the desk, the sky.")
         await talk.say("export")

@@ -144,7 +144,7 @@ async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(
     talk = platform.start_conversation()
     await talk.say("hi")
     failed = await bot.wait_for_reply(platform, talk, lambda text: text.startswith("⚠️"))
-    assert re.fullmatch(r"⚠️ The model did not accept this request\. \(turn `\w{10}`\)", failed.text)
+    assert re.fullmatch(r"⚠️ The model refused this request\. \(turn `\w{10}`\)", failed.text)
     await bot.ask(platform, talk, "again", "Fine again.")
     assert secret not in bot.program.log
 

@@ -89,9 +89,9 @@ async def test_an_empty_answer_is_named_as_empty(slack: SlackSandbox, tmp_path: 
 @pytest.mark.parametrize(
     ("failure", "sentence"),
     [
-        (Fail(401, SECRET), "I am not allowed to use my model"),
-        (Fail(404, SECRET), "does not exist"),
-        (Fail(400, SECRET), "did not accept this request"),
+        (Fail(401, SECRET), "API key doesn't work"),
+        (Fail(404, SECRET), "doesn't exist"),
+        (Fail(400, SECRET), "refused this request"),
     ],
 )
 async def test_a_model_error_ends_in_one_sentence_with_the_turn_id(

@@ -89,7 +89,7 @@ async def test_a_forged_option_of_discords_export_command_returns_nothing(
     async with discord_running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         for form in ("discord:1:2", "../x", "json "):
-            with pytest.raises(ValueError, match="no choice"):  # neither Discord nor the bot offers this choice
+            with pytest.raises(ValueError, match="is not a choice"):  # neither Discord nor the bot offers this choice
                 await server.run_command("grace", "general", "export", form=form)
             commands, asker = bot.channel._intake.commands, CommandContext("s", "p", "U1", "discord", {}, "k")
             said = await commands._export("s", form, asker, ENGLISH) if form != "json " else None

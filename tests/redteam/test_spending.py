@@ -47,9 +47,9 @@ async def retry_pressed_again_and_again(bot: Bot) -> None:
     await used_up(bot)
     question = await bot.mention_bot("ada", "general", "the second")
     for count in range(2, 5):
-        await bot.shows(question, lambda texts: "used up" in texts[-1])
+        await bot.shows(question, lambda texts: "daily spending limit" in texts[-1])
         await bot.wait_for_turns(count)
-        (reply,) = [one for one in bot.thread(question) if "used up" in one.text]
+        (reply,) = [one for one in bot.thread(question) if "daily spending limit" in one.text]
         await bot.slack.click_button("ada", reply, reply.buttons[words.RETRY])
     await bot.wait_for_turns(5)
 
@@ -130,7 +130,7 @@ async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSand
         await bot.mention_bot("ada", "general", "stop", thread_ts=question.ts)
         await bot.wait_for_turns(1)
         again = await bot.mention_bot("ada", "general", "tell it again")
-        await bot.shows(again, lambda texts: "used up" in texts[-1])
+        await bot.shows(again, lambda texts: "daily spending limit" in texts[-1])
         assert len(bot.model.requests) == 1
 
 
@@ -153,7 +153,7 @@ async def test_names_in_a_spending_report_are_plain_text_and_ping_nobody(slack: 
             await connection.execute(sa.update(spending).values(name="<!channel> `*@everyone*` <https://a.example|x>"))
         shown = await said(bot, "grace", "random", "/usage")
         refusal = await bot.mention_bot("ada", "general", "the second")
-        texts = await bot.shows(refusal, lambda texts: "used up" in texts[-1])
+        texts = await bot.shows(refusal, lambda texts: "daily spending limit" in texts[-1])
         for text in (shown.text, texts[-1]):
             assert "everyone" in text
         for message in (shown, bot.thread(refusal)[-1]):
@@ -170,5 +170,5 @@ async def test_files_are_not_fetched_once_the_spending_limit_is_reached(platform
         await talk.say("the first")
         await talk.bot.wait_for_turns(1)
         await talk.say("look", files={"a.txt": b"a file"})
-        await wait_for_texts(talk, lambda found: "used up" in found[-1])
+        await wait_for_texts(talk, lambda found: "daily spending limit" in found[-1])
         assert (talk.count_downloads(), len(talk.bot.model.requests)) == (0, 1)

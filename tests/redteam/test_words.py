@@ -221,7 +221,7 @@ def test_an_approval_hides_known_secrets_counts_them_and_offers_no_always() -> N
         "[hidden: 14 characters][hidden: 14 characters]": 1,
         "to": "Ada",
     }
-    assert "Hidden secrets in these arguments: 4." in text
+    assert "Secrets hidden in the arguments: 4." in text
     assert not any("always" in button.id for button in decision_buttons(approval, ENGLISH))
 
 
@@ -241,7 +241,7 @@ def test_an_approval_hides_what_the_schema_marks_as_secret() -> None:
         "logins": [{"pin": "[hidden: 4 characters]", "user": "ada"}, {"pin": 5}],
         "nothing": None,
     }
-    assert "Hidden secrets in these arguments: 2." in approval_text(approval, ENGLISH)
+    assert "Secrets hidden in the arguments: 2." in approval_text(approval, ENGLISH)
     assert not any("always" in button.id for button in decision_buttons(approval, ENGLISH))
 
 
@@ -319,7 +319,7 @@ def test_a_long_argument_hides_no_other(padding: str) -> None:
         approval = _approval(arguments)
         text = approval_text(approval, ENGLISH)
         assert '"to": "Mallory"' in text
-        assert "not shown" in text
+        assert "more characters hidden" in text
         assert len(text) < 2_000
         assert not any("always" in button.id for button in decision_buttons(approval, ENGLISH))
 

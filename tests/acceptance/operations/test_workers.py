@@ -76,7 +76,7 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
 
     async def after(platform: Platform) -> None:
         await here[platform].say("anybody there?")
-        await one.wait_for_reply(platform, here[platform], lambda text: "with me in a day ($0.0100) is used up" in text)
+        await one.wait_for_reply(platform, here[platform], lambda text: "daily spending limit ($0.0100)" in text)
         await one.ask(platform, here[platform], "and for me?", "The other one says it.", user="grace")
 
     async with asyncio.timeout(30):

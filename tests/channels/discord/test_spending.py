@@ -35,7 +35,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
         assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "Ada" not in shown
         question = await bot.collect_events("ada", "general", "two")
-        (reply,) = await bot.shows(question, lambda text: "used up" in text)
+        (reply,) = await bot.shows(question, lambda text: "daily spending limit" in text)
         assert words.LIMIT_ADMINS in reply.text
         assert len(bot.model.requests) == 1
         await bot.shows(await bot.collect_events("grace", server.open_dm("grace"), "mine"), lambda text: "mine" in text)

@@ -64,7 +64,7 @@ class Case:
     replies: Sequence[str] = ("one",)
 
 
-MADE_OF = "What this answer was made of"
+MADE_OF = "How this answer was made"
 READS = [command("help"), command("usage"), command("model"), press(words.WHY)]
 READ = [words.HELP_COMMANDS, words.USAGE_TITLE, MODELS[1], MADE_OF]
 RESET = Case([command("reset"), command("help")], [words.RESET_DONE, words.HELP_COMMANDS])

@@ -75,7 +75,7 @@ def alts(talk: Talk) -> list[str]:
     """Return the alternative texts of the images."""
     standing = [m for m in talk.sandbox.messages("general") if not m.deleted]
     if talk.sandbox.api_url.endswith("/api/"):
-        return [file.alt for m in standing for file in m.files if file.alt]
+        return [file.alt_text for m in standing for file in m.files if file.alt_text]
     return [file.description for m in standing for file in m.content.attachments if file.description]
 
 
@@ -162,7 +162,7 @@ async def test_a_refused_file_is_named_and_the_others_are_posted(
         sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS
     ) as talk:
         await talk.say("draw")
-        told = "Here you are.\n\nI could not attach the file `heavy.pdf` (11.0 MB) here."
+        told = "Here you are.\n\nI couldn't attach `heavy.pdf` (11.0 MB)."
         await wait_for_texts(talk, lambda found: found == [told.replace("`", "")] or found == [told])
         (row,) = await ended(talk)
         assert (row.state, row.text) == ("done", "Here you are.")

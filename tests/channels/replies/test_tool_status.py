@@ -41,7 +41,7 @@ def test_a_tool_status_is_plain_text(event: StreamEvent, shown: str | None) -> N
 
 def test_each_builtin_tool_has_a_status_in_each_language() -> None:
     event = begins("current_time", "Checking the time")
-    assert render_call(event, words.messages_for("ko")) == "_시계를 보는 중…_"
+    assert render_call(event, words.messages_for("ko")) == "_시간을 확인하는 중…_"
     assert (
         render_call(begins("read_page", "Reading {url}", url="a.example"), words.messages_for("ko"))
         == "_a.example 읽는 중…_"

@@ -33,9 +33,9 @@ async def test_usage_is_private_and_a_reached_limit_refuses_until_the_next_day(
         assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "`ada`" not in shown
         question = await bot.mention_bot("ada", "general", "two")
-        texts = await bot.shows(question, lambda texts: len(texts) == 2 and "used up" in texts[1])
+        texts = await bot.shows(question, lambda texts: len(texts) == 2 and "daily spending limit" in texts[1])
         assert re.search(
-            r"may spend with me in a day \(\$0\.0100\) is used up\. I can go on from \d{4}-\d\d-\d\d,", texts[1]
+            r"your daily spending limit \(\$0\.0100\)\. I can answer again from \d{4}-\d\d-\d\d,", texts[1]
         )
         assert words.LIMIT_ADMINS in texts[1]
         assert len(bot.model.requests) == 1
@@ -48,7 +48,7 @@ async def test_usage_is_private_and_a_reached_limit_refuses_until_the_next_day(
         assert "$0.0240 today (24 tokens)" in everything
         async with bot.database.write() as connection:  # the day is over
             await connection.execute(sa.update(spending).values(day="2026-01-01"))
-        (reply,) = [one for one in bot.thread(question) if "used up" in one.text]
+        (reply,) = [one for one in bot.thread(question) if "daily spending limit" in one.text]
         await slack.click_button("ada", reply, reply.buttons[words.RETRY])
         await bot.shows(question, lambda texts: len(texts) == 2 and texts[1].startswith("heard:"))
 

@@ -160,7 +160,7 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
     stage.answer = answer
     await open_place(page, "discord", "random")
     await post_message(page, "discord", "@parley pay order 7 back")
-    asks = page.locator("#discord .message", has=page.locator(".text", has_text="May I use"))
+    asks = page.locator("#discord .message", has=page.locator(".text", has_text="Approve"))
     await expect(asks).to_contain_text("120")
     await page.get_by_role("button", name="grace").click()
     await asks.locator("button", has_text="Approve").click()

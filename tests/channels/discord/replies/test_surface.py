@@ -303,7 +303,7 @@ async def test_an_answer_with_a_deleted_placeholder_is_posted(
 async def test_a_model_error_is_reported_without_its_text(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Fail(401, "secret words")]) as bot:
         question = await bot.collect_events("ada", "general", "hello")
-        (answer,) = await bot.shows(question, lambda text: "its key needs a look" in text)
+        (answer,) = await bot.shows(question, lambda text: "API key doesn't work" in text)
         assert "secret words" not in answer.text
 
 
