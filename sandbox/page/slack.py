@@ -11,7 +11,7 @@ from sandbox.client.session import ClientSession
 from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform
 from sandbox.page.mrkdwn import render_blocks, render_content, render_mrkdwn
 from sandbox.page.pane import Json, create_file_view, format_time
-from sandbox.slack import ModalView, SlackMessage, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox, SlackView
 from sandbox.slack.state.controls import find_controls
 
 #: Slack's emoji names that differ from the ones of Rich.
@@ -104,7 +104,7 @@ class SlackPane:
             raise ValueError("This message was deleted.")
         return match
 
-    def _find_modal(self, session: ClientSession, modal: str) -> ModalView:
+    def _find_modal(self, session: ClientSession, modal: str) -> SlackView:
         match = next((view for view in self._slack.modals(session.user.id) if view.id == modal), None)
         if match is None:
             raise ValueError("This modal is closed.")
@@ -166,7 +166,7 @@ class SlackPane:
             self._html_cache[key] = content, html
         return html
 
-    def _create_modal_view(self, view: ModalView) -> Json:
+    def _create_modal_view(self, view: SlackView) -> Json:
         names = self._names_by_id
         parts: list[Json] = []
         for block in view.content["blocks"]:

@@ -2,10 +2,10 @@
 
 from sandbox.slack.api.assistant import AssistantThread
 from sandbox.slack.api.faults import SlackFaults
-from sandbox.slack.api.views import ModalView
 from sandbox.slack.server import SlackSandbox
 from sandbox.slack.state.activity_log import EnvelopeRecord, SlackCallRecord
 from sandbox.slack.state.markup import SlackContent, TaskCard
+from sandbox.slack.state.views import SlackView
 from sandbox.slack.state.workspace import (
     NativeStream,
     SlackConversation,
@@ -20,7 +20,6 @@ from sandbox.slack.state.workspace import (
 __all__ = [
     "AssistantThread",
     "EnvelopeRecord",
-    "ModalView",
     "NativeStream",
     "SlackCallRecord",
     "SlackContent",
@@ -30,6 +29,7 @@ __all__ = [
     "SlackMessage",
     "SlackMessageVersion",
     "SlackSandbox",
+    "SlackView",
     "TaskCard",
     "UserGroup",
     "WorkspaceChange",

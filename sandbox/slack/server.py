@@ -221,6 +221,7 @@ class SlackSandbox(SlackUserActions):
         self.subscriptions.update(manifest["settings"]["event_subscriptions"]["bot_events"])
         self.socket_mode = manifest["settings"]["socket_mode_enabled"]
         features = manifest["features"]
+        self._views.is_home_enabled = features.get("app_home", {}).get("home_tab_enabled", False)
         self.shortcuts = {shortcut["name"]: shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
         self.commands = list(features.get("slash_commands", ()))
         commands = {command["command"] for command in self.commands}

@@ -7,12 +7,14 @@ from uuid import uuid4
 
 from sandbox.lookup import find_named
 from sandbox.slack.api.assistant import STOPPED_EVENT, AssistantMethods, AssistantThread
-from sandbox.slack.api.views import ModalView, ViewMethods
+from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.dispatcher import SlackEventDispatcher
 from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
+from sandbox.slack.interactions.entry import InputValue
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import SlackPayloads
+from sandbox.slack.state.views import SlackView
 from sandbox.slack.state.workspace import (
     SlackConversation,
     SlackFile,
@@ -136,7 +138,9 @@ class SlackUserActions:
     async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
         """Open the `home` or `messages` tab of the app's home."""
         person = self._find_user(user)
-        self._events.dispatch_home_opened(person, self._workspace.open_dm(person), tab)
+        home = self._views.open_views.homes.get(person.id) if tab == "home" else None
+        view = self._views.open_views.to_payload(home) if home is not None else None
+        self._events.dispatch_home_opened(person, self._workspace.open_dm(person), tab, view)
 
     async def run_command(
         self, user: WorkspaceUser | str, channel: SlackConversation | str, command: str, text: str = ""
@@ -154,18 +158,37 @@ class SlackUserActions:
             self._find_user(user), self._find_channel(channel), command, text, self._commands_url
         )
 
-    async def click_button(self, user: WorkspaceUser | str, message: SlackMessage, action_id: str) -> bool:
+    async def click_button(self, user: WorkspaceUser | str, target: SlackMessage | SlackView, action_id: str) -> bool:
         """Click a button and return whether the app acknowledged it in time.
 
         Args:
             user: the person who clicks.
-            message: the message with the button.
-            action_id: the action id; for feedback buttons and options of a select, the value.
+            target: the message or view with the button.
+            action_id: the action id; for feedback buttons and options of a menu, the value.
 
         Raises:
-            ValueError: the message has no such button, or the user does not see the message.
+            ValueError: the message or view has no such button, or the user does not see it.
         """
-        return await self._interactions.click_button(self._find_user(user), message, action_id, self._commands_url)
+        return await self._interactions.click_button(self._find_user(user), target, action_id, self._commands_url)
+
+    async def set_input(
+        self, user: WorkspaceUser | str, target: SlackMessage | SlackView, action_id: str, value: InputValue
+    ) -> bool:
+        """Enter a value into an input or a menu of a message or view.
+
+        Args:
+            user: the person who enters it.
+            target: the message or view.
+            action_id: the action id of the element.
+            value: a text, an option's value, a date, a time, a Unix time, a user or channel; a list for several.
+
+        Returns:
+            False if Slack sent an action that the app did not acknowledge in time.
+
+        Raises:
+            ValueError: the element does not exist or does not accept the value.
+        """
+        return await self._interactions.set_input(self._find_user(user), target, action_id, value, self._commands_url)
 
     async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
         """Use a message shortcut and return whether the app acknowledged it in time.
@@ -176,21 +199,23 @@ class SlackUserActions:
         self._check_installed(callback_id)
         return await self._interactions.use_shortcut(self._find_user(user), message, callback_id, self._commands_url)
 
-    async def submit_modal(self, view: ModalView, **values: str) -> bool:
+    async def submit_modal(self, view: SlackView, **values: InputValue) -> bool:
         """Submit a modal with `values` by action id; return whether the app accepted them.
 
+        Otherwise the modal stays open; `view.errors` has the errors by block id, if the app or the form sent any.
+
         Raises:
-            ValueError: the modal is not open, or has other inputs.
+            ValueError: the modal is not on top, has other inputs, or does not accept a value.
         """
         return await self._interactions.submit_modal(view, values)
 
-    def close_modal(self, view: ModalView) -> None:
-        """Close a modal without submitting it.
+    def close_modal(self, view: SlackView, *, whole_stack: bool = False) -> None:
+        """Close a view without submitting it, or with `whole_stack` all views of the modal (the x at the top).
 
         Raises:
-            ValueError: the modal is not open.
+            ValueError: the modal is not open, or another view covers it.
         """
-        self._views.open_views.remove(view)
+        self._interactions.close_modal(view, whole_stack=whole_stack)
 
     async def click_stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         """Click Slack's own stop button: end the thread's streams and send the event.
@@ -224,9 +249,13 @@ class SlackUserActions:
         messages = self._workspace.all_messages()
         return next((file for message in messages for file in message.files if file.id == id_), None)
 
-    def modals(self, user: WorkspaceUser | str) -> list[ModalView]:
-        """Return the open modals of a user."""
-        return [view for view in self._views.open_views if view.user == self._find_user(user)]
+    def modals(self, user: WorkspaceUser | str) -> list[SlackView]:
+        """Return the open modal views of a user; the last one is on top."""
+        return [view for view in self._views.open_views.modals if view.user == self._find_user(user)]
+
+    def find_home(self, user: WorkspaceUser | str) -> SlackView | None:
+        """Return the home tab that the app published for a user; None if there is none."""
+        return self._views.open_views.homes.get(self._find_user(user).id)
 
     # Inside
 

@@ -84,6 +84,9 @@ RATES: Mapping[str, Sequence[MethodRate]] = {
     "users.info": [TIER_4],
     "users.list": [TIER_2],
     "views.open": [TIER_4],
+    "views.publish": [TIER_4],
+    "views.push": [TIER_4],
+    "views.update": [TIER_4],
 }
 
 

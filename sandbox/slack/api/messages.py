@@ -1,11 +1,13 @@
 """Methods `chat.*` and `reactions.*`."""
 
+import secrets
 from dataclasses import replace
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import MAX_MARKDOWN_CHARS, MAX_POST_CHARS, MAX_UPDATE_CHARS, check_blocks
 from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.inputs import with_ids
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import TEAM_DOMAIN
 from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace
@@ -160,7 +162,7 @@ def parse_content(arguments: Arguments) -> SlackContent:
         raise SlackError("msg_too_long")
     return SlackContent(
         text=text or markdown,
-        blocks=check_blocks(blocks) if blocks else None,
+        blocks=with_ids(check_blocks(blocks), secrets.token_hex(4)) if blocks else None,
         markdown=bool(markdown),
         link_names=arguments.flag("link_names") or arguments.text("parse") == "full",
     )

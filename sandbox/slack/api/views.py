@@ -1,140 +1,180 @@
-"""Modals: trigger ids, `views.open` and validation.
+"""Methods `views.*`: modals and home tabs.
 
-Slack: docs.slack.dev/surfaces/modals. An interaction has a trigger id that opens one view within three seconds.
+Slack: docs.slack.dev/surfaces/modals and the pages of the methods. An interaction has a trigger id that opens one view
+within three seconds.
 """
 
+import json
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import check_blocks
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.markup import create_block_id
-from sandbox.slack.state.workspace import Workspace, WorkspaceUser, create_id
+from sandbox.slack.state.inputs import Json
+from sandbox.slack.state.views import MAX_STACK_VIEWS, OpenViews, SlackView
+from sandbox.slack.state.workspace import WorkspaceUser
 
 TRIGGER_LIFETIME_SECONDS = 3.0
 
-MAX_LABEL_CHARS, MAX_METADATA_CHARS = 24, 3_000
+MAX_LABEL_CHARS, MAX_METADATA_CHARS, MAX_ID_CHARS = 24, 3_000, 255
 
 MAX_VIEW_BLOCKS = 100
+MAX_VIEW_BYTES = 250_000
 
 
 @dataclass(eq=False, slots=True)
-class ModalView:
-    """Modal of one user.
+class ViewTrigger:
+    """Right of an interaction to open a view; `view` is the modal of the interaction."""
 
-    Attributes:
-        content: the view that the app sent.
-        errors: validation errors from the app, by block id.
-    """
-
-    id: str
     user: WorkspaceUser
-    content: Mapping[str, Any]
-    errors: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        return str(self.content["title"]["text"])
-
-    @property
-    def inputs(self) -> dict[str, Mapping[str, Any]]:
-        """Input blocks by action id."""
-        return {b["element"]["action_id"]: b for b in self.content["blocks"] if b["type"] == "input"}
+    view: SlackView | None
+    expires_at: float
+    is_used: bool = False
 
 
 class ViewMethods:
-    """Methods and state of modals.
+    """Methods of views.
 
     Attributes:
-        open_views: the modals that users have open.
+        open_views: the views that users have open.
+        is_home_enabled: whether the app has a home tab.
     """
 
     def __init__(self, api: WebApi, *, speed: float) -> None:
-        self._workspace: Workspace = api.workspace
+        self._api = api
         self._speed = speed
-        self._triggers: dict[str, tuple[WorkspaceUser, float]] = {}
-        self.open_views: list[ModalView] = []
-        api.register("views.open", self.open_view)
+        self._triggers: dict[str, ViewTrigger] = {}
+        self.open_views = OpenViews(api.workspace)
+        self.is_home_enabled = True
+        for name, handler in {
+            "views.open": self.open_view,
+            "views.push": self.push_view,
+            "views.update": self.update_view,
+            "views.publish": self.publish_view,
+        }.items():
+            api.register(name, handler)
 
-    def create_trigger_id(self, user: WorkspaceUser) -> str:
-        """Create a trigger id that opens a view for this user."""
+    def create_trigger_id(self, user: WorkspaceUser, view: SlackView | None = None) -> str:
+        """Create a trigger id that opens a view for this user, or pushes one on `view`."""
         trigger = f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}"
-        self._triggers[trigger] = user, monotonic() + TRIGGER_LIFETIME_SECONDS / self._speed
+        self._triggers[trigger] = ViewTrigger(user, view, monotonic() + TRIGGER_LIFETIME_SECONDS / self._speed)
         return trigger
 
     def open_view(self, arguments: Arguments) -> dict[str, Any]:
-        content = check_view(arguments.json("view", error="invalid_arguments"))
-        trigger = arguments.required("trigger_id")
-        user, until = self._triggers.get(trigger, (None, 0.0))
-        if user is None:
+        content = self._parse_view(arguments, "modal")
+        trigger = self._use_trigger(arguments)
+        return self._to_response(self.open_views.open_modal(trigger.user, content))
+
+    def push_view(self, arguments: Arguments) -> dict[str, Any]:
+        content = self._parse_view(arguments, "modal")
+        trigger = self._use_trigger(arguments)
+        if trigger.view is None or trigger.view not in self.open_views.modals:
+            raise SlackError("not_found")
+        return self._to_response(self.push_on(trigger.view, content))
+
+    def push_on(self, view: SlackView, content: Json) -> SlackView:
+        """Push a view on the stack of another one.
+
+        Raises:
+            SlackError: `push_limit_reached`.
+        """
+        stack = self.open_views.list_stack(view)
+        if len(stack) >= MAX_STACK_VIEWS:
+            raise SlackError("push_limit_reached")
+        return self.open_views.open_modal(view.user, content, stack[-1])
+
+    def update_view(self, arguments: Arguments) -> dict[str, Any]:
+        id_, external_id = arguments.text("view_id"), arguments.text("external_id")
+        if not (id_ or external_id):
+            raise SlackError("invalid_arguments", messages=["[ERROR] missing required field: view_id"])
+        view = self.open_views.find_view(id_, external_id)
+        if view is None:
+            raise SlackError("not_found")
+        content = self._parse_view(arguments, view.content["type"], replaced=view)
+        self._check_hash(view, arguments)
+        self.open_views.set_content(view, content)
+        return self._to_response(view)
+
+    def publish_view(self, arguments: Arguments) -> dict[str, Any]:
+        user = self._api.find_user(arguments.required("user_id"))
+        if not self.is_home_enabled:
+            raise SlackError("not_enabled")
+        replaced = self.open_views.homes.get(user.id)
+        content = self._parse_view(arguments, "home", replaced=replaced)
+        if replaced is not None:
+            self._check_hash(replaced, arguments)
+        return self._to_response(self.open_views.publish_home(user, content))
+
+    def check_view(self, view: object, kind: str, *, replaced: SlackView | None = None) -> Json:
+        """Return the view if Slack would accept it as a `modal` or `home`.
+
+        Raises:
+            SlackError: `invalid_arguments`, `view_too_large`, `duplicate_external_id`, or an error of the blocks.
+        """
+        content = check_view(view, kind)
+        external_id = str(content.get("external_id") or "")
+        if external_id and self.open_views.find_view("", external_id) not in (None, replaced):
+            raise SlackError("duplicate_external_id")
+        return content
+
+    def _parse_view(self, arguments: Arguments, kind: str, *, replaced: SlackView | None = None) -> Json:
+        return self.check_view(arguments.json("view", error="invalid_arguments"), kind, replaced=replaced)
+
+    def _use_trigger(self, arguments: Arguments) -> ViewTrigger:
+        trigger = self._triggers.get(arguments.required("trigger_id"))
+        if trigger is None:
             raise SlackError("invalid_trigger_id")
-        if until == 0.0:
+        if trigger.is_used:
             raise SlackError("exchanged_trigger_id")
-        if until < monotonic():
+        if trigger.expires_at < monotonic():
             raise SlackError("expired_trigger_id")
-        self._triggers[trigger] = user, 0.0
-        blocks = [{**b, "block_id": b.get("block_id") or create_block_id(str(b))} for b in content["blocks"]]
-        view = ModalView(create_id("V"), user, {**content, "blocks": blocks})
-        self.open_views.append(view)
-        return {"view": self.view_payload(view)}
+        trigger.is_used = True
+        return trigger
 
-    def view_payload(self, view: ModalView, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the JSON of a view; `values` are the inputs."""
-        content = view.content
-        blank = {"close": None, "submit": None, "private_metadata": "", "callback_id": ""}
-        flags = dict.fromkeys(("clear_on_close", "notify_on_close", "submit_disabled"), False)
-        return {
-            **blank,
-            **flags,
-            **content,
-            "id": view.id,
-            "team_id": self._workspace.team_id,
-            "state": {"values": values or {}},
-            "hash": f"{view.id}.1",
-            "root_view_id": view.id,
-            "previous_view_id": None,
-            "app_id": self._workspace.app_id,
-            "app_installed_team_id": self._workspace.team_id,
-            "bot_id": self._workspace.bot_id,
-            "external_id": "",
-        }
+    @staticmethod
+    def _check_hash(view: SlackView, arguments: Arguments) -> None:
+        if arguments.text("hash") not in ("", view.hash):
+            raise SlackError("hash_conflict")
+
+    def _to_response(self, view: SlackView) -> dict[str, Any]:
+        return {"view": self.open_views.to_payload(view)}
 
 
-def check_view(view: object) -> dict[str, Any]:
-    """Return the view if Slack would accept it.
+def check_view(view: object, kind: str) -> Json:
+    """Return the view if Slack would accept it as a `modal` or `home`.
 
     Raises:
-        SlackError: `invalid_arguments`, or an error of the blocks.
+        SlackError: `invalid_arguments`, `view_too_large`, or an error of the blocks.
     """
-    if not isinstance(view, dict) or view.get("type") != "modal" or not isinstance(view.get("blocks"), list):
-        raise SlackError("invalid_arguments", messages=["[ERROR] must be a modal [json-pointer:/view]"])
-    errors = [
-        f"[ERROR] must have 1 to {MAX_LABEL_CHARS} characters [json-pointer:/view/{name}/text]"
-        for name in ("title", "submit", "close")
-        if not 0 < len(_label_text(view, name)) <= MAX_LABEL_CHARS and (name == "title" or name in view)
+    if not isinstance(view, dict) or view.get("type") != kind or not isinstance(view.get("blocks"), list):
+        raise SlackError("invalid_arguments", messages=[f"[ERROR] must be a {kind} [json-pointer:/view]"])
+    if len(json.dumps(view, ensure_ascii=False).encode()) > MAX_VIEW_BYTES:
+        raise SlackError("view_too_large")
+    errors = []
+    if kind == "modal":
+        errors += [
+            f"[ERROR] must have 1 to {MAX_LABEL_CHARS} characters [json-pointer:/view/{name}/text]"
+            for name in ("title", "submit", "close")
+            if not 0 < len(_label_text(view, name)) <= MAX_LABEL_CHARS and (name == "title" or view.get(name))
+        ]
+        if any(block.get("type") == "input" for block in view["blocks"]) and not view.get("submit"):
+            errors.append("[ERROR] missing required field: submit [json-pointer:/view]")
+    limits = {"private_metadata": MAX_METADATA_CHARS, "callback_id": MAX_ID_CHARS, "external_id": MAX_ID_CHARS}
+    errors += [
+        f"[ERROR] must be less than {max_chars + 1} characters [json-pointer:/view/{name}]"
+        for name, max_chars in limits.items()
+        if len(view.get(name) or "") > max_chars
     ]
-    inputs = [block for block in view["blocks"] if block.get("type") == "input"]
-    if inputs and "submit" not in view:
-        errors.append("[ERROR] missing required field: submit [json-pointer:/view]")
-    if len(view.get("private_metadata") or "") > MAX_METADATA_CHARS:
-        errors.append(
-            f"[ERROR] must be less than {MAX_METADATA_CHARS + 1} characters [json-pointer:/view/private_metadata]"
-        )
     if len(view["blocks"]) > MAX_VIEW_BLOCKS:
         errors.append(f"[ERROR] no more than {MAX_VIEW_BLOCKS} items allowed [json-pointer:/view/blocks]")
     if errors:
         raise SlackError("invalid_arguments", messages=errors)
-    check_blocks(_without_inputs(view["blocks"]))
+    check_blocks([block for block in view["blocks"] if block.get("type") != "input"])
     return view
 
 
-def _without_inputs(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [block for block in blocks if block.get("type") != "input"]
-
-
-def _label_text(view: Mapping[str, Any], name: str) -> str:
+def _label_text(view: Json, name: str) -> str:
     return str((view.get(name) or {}).get("text", ""))

@@ -65,9 +65,13 @@ class SlackEventDispatcher:
         elif change.kind == "deleted":
             self._dispatch_deleted(message)
 
-    def dispatch_home_opened(self, user: WorkspaceUser, channel: SlackConversation, tab: str) -> None:
+    def dispatch_home_opened(
+        self, user: WorkspaceUser, channel: SlackConversation, tab: str, view: Mapping[str, Any] | None
+    ) -> None:
+        """Send `app_home_opened`; `view` is the published home tab."""
         ts = self._workspace.create_ts()
-        event = {"type": "app_home_opened", "user": user.id, "channel": channel.id, "tab": tab}
+        event: dict[str, Any] = {"type": "app_home_opened", "user": user.id, "channel": channel.id, "tab": tab}
+        event |= {"view": view} if view is not None else {}
         if self._is_subscribed(channel, "app_home_opened"):
             self._send(event | {"event_ts": ts})
 

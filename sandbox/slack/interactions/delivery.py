@@ -1,20 +1,24 @@
-"""Interactions with buttons, shortcuts and modals.
+"""Interactions with buttons, inputs, shortcuts and modals.
 
 Slack: docs.slack.dev/reference/interaction-payloads. Slack sends an interaction at most once. Without an
 acknowledgement within 3 seconds, a button gets a warning sign, and a modal shows an error.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import time
 from typing import Any
 
-from sandbox.slack.api.views import ModalView, ViewMethods
+from sandbox.slack.api.requests import SlackError
+from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.http_mode import EnvelopeSender
 from sandbox.slack.events.socket_mode import ACK_TIMEOUT_SECONDS, EnvelopeDelivery
 from sandbox.slack.interactions.commands import SlashCommands
-from sandbox.slack.state.controls import find_controls
+from sandbox.slack.interactions.entry import REQUIRED, InputValue, parse_input
+from sandbox.slack.state.controls import create_action, find_controls
+from sandbox.slack.state.inputs import INPUT_FIELDS, InputState, Json, find_elements
 from sandbox.slack.state.payloads import TEAM_DOMAIN, SlackPayloads
+from sandbox.slack.state.views import SlackView
 from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace, WorkspaceUser
 
 
@@ -37,38 +41,93 @@ class SlackInteractions:
         self._sender = sender
         self._commands = commands
         self._views = views
+        self._open_views = views.open_views
         self._token = token
         self._speed = speed
 
     async def click_button(
-        self, user: WorkspaceUser, message: SlackMessage, control_id: str, response_base_url: str
+        self, user: WorkspaceUser, target: SlackMessage | SlackView, control_id: str, response_base_url: str
     ) -> bool:
         """Click a button or option; return whether the app acknowledged it in time.
 
         Raises:
-            ValueError: the message has no such button, or the user does not see it.
+            ValueError: the message or view has no such button, or the user does not see it.
         """
-        matches = [control for control in find_controls(self._payloads.blocks(message)) if control.id == control_id]
-        if not matches or message.deleted or message.ephemeral_to not in (None, user.id):
+        matches = [control for control in find_controls(self._visible_blocks(user, target)) if control.id == control_id]
+        if not matches:
             raise ValueError(f"there is no button {control_id}")
+        control = matches[0]
+        if control.element["type"] in INPUT_FIELDS and control.option is not None:
+            return await self.set_input(
+                user, target, control.element["action_id"], control.option["value"], response_base_url
+            )
+        return await self._send_action(user, target, control.action_payload(), response_base_url)
+
+    async def set_input(
+        self,
+        user: WorkspaceUser,
+        target: SlackMessage | SlackView,
+        action_id: str,
+        value: InputValue,
+        response_base_url: str,
+    ) -> bool:
+        """Enter a value; return whether the app acknowledged the action in time, if Slack sends one.
+
+        Slack sends no action for an element of an input block without `dispatch_action`.
+
+        Raises:
+            ValueError: the element does not exist or does not accept the value.
+        """
+        elements = find_elements(self._visible_blocks(user, target))
+        inputs = {e["action_id"]: (b, e) for b, e in elements if e["type"] in INPUT_FIELDS}
+        if action_id not in inputs:
+            raise ValueError(f"there is no input {action_id}; the inputs are {', '.join(inputs) or 'none'}")
+        block, element = inputs[action_id]
+        entered = parse_input(element, value, self._workspace)
+        _get_state(target, user).set_value(block["block_id"], element, entered)
+        if block["type"] == "input" and not block.get("dispatch_action"):
+            return True
+        action = create_action(element, block["block_id"]) | {INPUT_FIELDS[element["type"]][0]: entered}
+        return await self._send_action(user, target, action, response_base_url)
+
+    def _visible_blocks(self, user: WorkspaceUser, target: SlackMessage | SlackView) -> Sequence[Mapping[str, Any]]:
+        """Return the blocks of a message or view; none if the user does not see it."""
+        if isinstance(target, SlackView):
+            is_open = target in (*self._open_views.modals, *self._open_views.homes.values())
+            return target.content["blocks"] if is_open and target.user == user else ()
+        is_visible = not target.deleted and target.ephemeral_to in (None, user.id)
+        return self._payloads.blocks(target) if is_visible else ()
+
+    async def _send_action(
+        self, user: WorkspaceUser, target: SlackMessage | SlackView, action: Json, response_base_url: str
+    ) -> bool:
+        payload = self._base_payload("block_actions", user) | {"actions": [action]}
+        if isinstance(target, SlackView):
+            return await self._send(payload | self._view_context(target)) is not None
         container = {
             "type": "message",
-            "message_ts": message.ts,
-            "channel_id": message.channel.id,
-            "is_ephemeral": message.ephemeral_to is not None,
+            "message_ts": target.ts,
+            "channel_id": target.channel.id,
+            "is_ephemeral": target.ephemeral_to is not None,
         }
-        url = self._commands.create_response_url(user, message.channel, response_base_url, message)
-        payload = self._base_payload("block_actions", user) | {
-            "container": container | ({"thread_ts": message.thread_ts} if message.thread_ts else {}),
+        payload |= {
+            "container": container | ({"thread_ts": target.thread_ts} if target.thread_ts else {}),
             "trigger_id": self._views.create_trigger_id(user),
-            "channel": _channel_payload(message.channel),
-            "state": {"values": {}},
-            "response_url": url,
-            "actions": [matches[0].action_payload()],
+            "channel": _channel_payload(target.channel),
+            "state": {"values": _get_state(target, user).to_payload(self._payloads.blocks(target))},
+            "response_url": self._commands.create_response_url(user, target.channel, response_base_url, target),
         }
-        if message.ephemeral_to is None:
-            payload["message"] = self._payloads.message(message)
+        if target.ephemeral_to is None:
+            payload["message"] = self._payloads.message(target)
         return await self._send(payload) is not None
+
+    def _view_context(self, view: SlackView) -> Json:
+        """Return the fields of an action in a view."""
+        return {
+            "container": {"type": "view", "view_id": view.id},
+            "trigger_id": self._views.create_trigger_id(view.user, view),
+            "view": self._open_views.to_payload(view),
+        }
 
     async def use_shortcut(
         self, user: WorkspaceUser, message: SlackMessage, callback_id: str, response_base_url: str
@@ -85,35 +144,86 @@ class SlackInteractions:
         }
         return await self._send(payload) is not None
 
-    async def submit_modal(self, view: ModalView, values: Mapping[str, str]) -> bool:
-        """Submit a modal; return whether the app accepted it. It stays open otherwise.
+    async def submit_modal(self, view: SlackView, values: Mapping[str, InputValue]) -> bool:
+        """Fill in and submit a modal; return whether the app accepted it. It stays open with `errors` otherwise.
+
+        Slack's form does not submit a modal with an empty input that is not optional.
 
         Args:
-            view: the modal.
-            values: the inputs by action id.
+            view: the modal, on top of its stack.
+            values: values by action id; other inputs keep theirs.
 
         Raises:
-            ValueError: the modal is not open, or has other inputs.
+            ValueError: the modal is not on top, has other inputs, or does not accept a value.
         """
-        if view not in self._views.open_views or values.keys() != view.inputs.keys():
-            raise ValueError(f"the modal has the inputs {', '.join(view.inputs)}")
-        filled: dict[str, dict[str, Any]] = {}
+        self._require_top(view)
+        if not values.keys() <= view.inputs.keys():
+            raise ValueError(f"the modal has the inputs {', '.join(view.inputs) or 'none'}")
         for name, value in values.items():
             block = view.inputs[name]
-            filled.setdefault(block["block_id"], {})[name] = {"type": block["element"]["type"], "value": value}
-        payload = self._base_payload("view_submission", view.user) | {
-            "trigger_id": self._views.create_trigger_id(view.user),
-            "view": self._views.view_payload(view, filled),
+            view.state.set_value(
+                block["block_id"], block["element"], parse_input(block["element"], value, self._workspace)
+            )
+        view.errors = {
+            block["block_id"]: REQUIRED
+            for block in view.inputs.values()
+            if not block.get("optional") and view.state.get_value(block["block_id"], block["element"]) in (None, "", [])
         }
-        delivery = await self._send(payload)
-        if delivery is None:
-            return False
-        response = delivery.response or {}
-        view.errors = response.get("errors", {}) if response.get("response_action") == "errors" else {}
         if view.errors:
             return False
-        self._views.open_views.remove(view)
+        payload = self._base_payload("view_submission", view.user) | {
+            "trigger_id": self._views.create_trigger_id(view.user, view),
+            "view": self._open_views.to_payload(view),
+        }
+        delivery = await self._send(payload)
+        try:
+            return delivery is not None and self._apply_response(view, delivery.response or {})
+        except SlackError:
+            return False
+
+    def _apply_response(self, view: SlackView, response: Json) -> bool:
+        """Apply the response to a submission; return whether it accepts the values.
+
+        Raises:
+            SlackError: Slack would show "We had some trouble connecting" for this response.
+        """
+        match response:
+            case {"response_action": "errors", "errors": dict(errors)} if errors:
+                if not errors.keys() <= {block["block_id"] for block in view.inputs.values()}:
+                    raise SlackError("invalid_arguments", messages=["[ERROR] unknown block_id [json-pointer:/errors]"])
+                view.errors = errors
+                return False
+            case {"response_action": "update", "view": content}:
+                self._open_views.set_content(view, self._views.check_view(content, "modal", replaced=view))
+            case {"response_action": "push", "view": content}:
+                self._views.push_on(view, self._views.check_view(content, "modal"))
+            case {"response_action": "clear"}:
+                for other in self._open_views.list_stack(view):
+                    self._open_views.modals.remove(other)
+            case {"response_action": _}:
+                raise SlackError("invalid_arguments", messages=["[ERROR] unknown [json-pointer:/response_action]"])
+            case _:
+                self._open_views.modals.remove(view)
         return True
+
+    def close_modal(self, view: SlackView, *, whole_stack: bool) -> None:
+        """Close a modal, or only its top view; send `view_closed` for views with `notify_on_close`.
+
+        Raises:
+            ValueError: the modal is not on top.
+        """
+        self._require_top(view)
+        is_cleared = whole_stack or bool(view.content.get("clear_on_close"))
+        for closed in reversed(self._open_views.list_stack(view) if is_cleared else [view]):
+            self._open_views.modals.remove(closed)
+            if closed.content.get("notify_on_close") and self._sender.connection_count:
+                payload = self._base_payload("view_closed", closed.user)
+                payload |= {"view": self._open_views.to_payload(closed), "is_cleared": is_cleared}
+                self._sender.deliver("interactive", payload)
+
+    def _require_top(self, view: SlackView) -> None:
+        if view not in self._open_views.modals or self._open_views.list_stack(view)[-1] is not view:
+            raise ValueError("the modal is not open, or another view covers it")
 
     async def _send(self, payload: dict[str, Any]) -> EnvelopeDelivery | None:
         """Send an interaction; return its delivery if it was acknowledged in time."""
@@ -139,6 +249,10 @@ class SlackInteractions:
             "is_enterprise_install": False,
         }
         return fields if kind == "message_action" else fields | {"api_app_id": self._workspace.app_id}
+
+
+def _get_state(target: SlackMessage | SlackView, user: WorkspaceUser) -> InputState:
+    return target.state if isinstance(target, SlackView) else target.input_states.setdefault(user.id, InputState())
 
 
 def _channel_payload(channel: SlackConversation) -> dict[str, str]:

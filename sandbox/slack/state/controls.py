@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
+from sandbox.slack.state.inputs import find_elements, list_options
+
 
 @dataclass(frozen=True, slots=True)
 class BlockControl:
@@ -30,36 +32,35 @@ class BlockControl:
 
     def action_payload(self) -> dict[str, Any]:
         """Return the action in the payload of a click."""
-        payload: dict[str, Any] = {
-            "type": self.element["type"],
-            "action_id": self.element["action_id"],
-            "block_id": self.block_id,
-            "action_ts": f"{time():.6f}",
-        }
-        if self.element["type"] == "static_select" and self.option is not None:
-            placeholder = self.element.get("placeholder")
-            chosen = {"text": _plain_text(self.option["text"]), "value": self.option["value"]}
-            return (
-                payload
-                | {"selected_option": chosen}
-                | ({"placeholder": _plain_text(placeholder)} if placeholder else {})
-            )
+        payload = create_action(self.element, self.block_id)
+        if self.element["type"] == "overflow" and self.option is not None:
+            return payload | {"selected_option": {**self.option, "text": _plain_text(self.option["text"])}}
         target = self.option or self.element
         fields = {name: target[name] for name in ("value", "style") if name in target}
         return payload | {"text": _plain_text(target["text"])} | fields
 
 
+def create_action(element: Mapping[str, Any], block_id: str) -> dict[str, Any]:
+    """Return the fields of an action on any element."""
+    placeholder = element.get("placeholder")
+    return {
+        "type": element["type"],
+        "action_id": element["action_id"],
+        "block_id": block_id,
+        "action_ts": f"{time():.6f}",
+        **({"placeholder": _plain_text(placeholder)} if placeholder else {}),
+    }
+
+
 def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
     """Yield the buttons and options of the blocks in their order."""
-    for block in blocks:
-        elements = block.get("elements", ()) if block["type"] in ("actions", "context_actions") else ()
-        for element in (*elements, *filter(None, [block.get("accessory")])):
-            for choice in _options(element):
-                target = choice or element
-                label = target["text"]["text"]
-                id_ = element.get("action_id", "") if choice is None else choice["value"]
-                spoken = target.get("accessibility_label") or label
-                yield BlockControl(id_, label, spoken, block.get("block_id", ""), element, choice)
+    for block, element in find_elements(blocks):
+        for choice in _options(element):
+            target = choice or element
+            label = target["text"]["text"]
+            id_ = element.get("action_id", "") if choice is None else choice["value"]
+            spoken = target.get("accessibility_label") or label
+            yield BlockControl(id_, label, spoken, block.get("block_id", ""), element, choice)
 
 
 def _options(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:
@@ -68,8 +69,8 @@ def _options(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:
             return [None]
         case "feedback_buttons":
             return [element["positive_button"], element["negative_button"]]
-        case "static_select":
-            return list(element["options"])
+        case "static_select" | "radio_buttons" | "overflow":
+            return list(list_options(element))
     return []
 
 

@@ -1,10 +1,12 @@
 """JSON payloads of users, channels, messages and files."""
 
 import mimetypes
+from collections.abc import Mapping
 from time import time
 from typing import Any
 from urllib.parse import quote
 
+from sandbox.slack.state.inputs import with_ids
 from sandbox.slack.state.markup import create_block_id, to_rich_text
 from sandbox.slack.state.workspace import (
     SlackConversation,
@@ -107,13 +109,11 @@ class SlackPayloads:
     def blocks(self, message: SlackMessage) -> list[dict[str, Any]]:
         if message.content.blocks is None:
             return to_rich_text(message.content.text)
-        blocks: list[dict[str, Any]] = []
-        for index, block in enumerate(message.content.blocks):
-            if message.stream is not None and block["type"] == "markdown":
-                blocks += to_rich_text(block["text"])
-            else:
-                blocks.append({**block, "block_id": block.get("block_id") or create_block_id(f"{message.ts}/{index}")})
-        return blocks
+        blocks: list[Mapping[str, Any]] = []
+        for block in message.content.blocks:
+            is_text = message.stream is not None and block["type"] == "markdown"
+            blocks += to_rich_text(block["text"]) if is_text else [block]
+        return with_ids(blocks, message.ts)
 
     def message_attachment(self, message: SlackMessage, **fields: Any) -> dict[str, Any]:
         """Return a message as an attachment: shared (`is_share`) or linked (`is_msg_unfurl`)."""

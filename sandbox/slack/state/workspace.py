@@ -8,6 +8,7 @@ from time import monotonic, time
 from typing import Any, Literal
 
 from sandbox.slack.state.controls import find_controls
+from sandbox.slack.state.inputs import InputState
 from sandbox.slack.state.markup import SlackContent, TaskCard, find_pings, render_text
 
 #: The user that posts Slack's own messages.
@@ -149,6 +150,7 @@ class SlackMessage:
         stream: set for messages from `chat.startStream`.
         attachments: shared and linked messages below it.
         is_tombstone: whether it replaces a deleted message with replies.
+        input_states: the values that users entered, by user id.
     """
 
     ts: str
@@ -173,6 +175,7 @@ class SlackMessage:
     unfurl_media: bool | None = None
     stream: NativeStream | None = None
     is_tombstone: bool = False
+    input_states: dict[str, InputState] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

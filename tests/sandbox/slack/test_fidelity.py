@@ -71,6 +71,7 @@ _INTERACTIONS = {
     "block_actions": "interactive-components/BlockAction",
     "message_action": "interactive-components/MessageShortcut",
     "view_submission": "views/ViewSubmission",
+    "view_closed": "views/ViewClosed",
 }
 _SESSION = {"status": "", "agent_status": "", "title": ""}
 BLOCKS: list[dict[str, Any]] = [
@@ -104,6 +105,7 @@ MODAL: dict[str, Any] = {
     "submit": PLAIN,
     "close": PLAIN,
     "private_metadata": "{}",
+    "notify_on_close": True,
     "blocks": [BLOCKS[1], {"type": "input", "block_id": "asking", "label": PLAIN, "element": ASKED}],
 }
 
@@ -269,6 +271,10 @@ async def call_every_method(slack: SlackSandbox, client: AsyncWebClient) -> None
     shared = await slack.post_message("ada", "general", "a file", files=[SlackFile("F1", "a.png", b"png")])
     await client.files_info(file=shared.files[0].id)
     await call_and_reject(client.views_open(trigger_id="1.2.3", view=MODAL))
+    home: dict[str, Any] = {"type": "home", "blocks": [BLOCKS[1]]}
+    published = await client.views_publish(user_id=ada.id, view=home)
+    await client.views_update(view_id=published["view"]["id"], view=home)
+    await slack.open_home("ada", "home")
     await client.chat_delete(channel=general, ts=ts)
 
     await client.files_upload_v2(channel=general, thread_ts=question.ts, filename="a.md", content="# A")
@@ -329,6 +335,8 @@ async def trigger_every_interaction(slack: SlackSandbox, client: AsyncWebClient)
         assert await slack.use_shortcut("ada", root, "open")
         await slack.wait_for(lambda: slack.modals("ada"))
         assert await slack.submit_modal(slack.modals("ada")[0], question="why?")
+        assert await slack.use_shortcut("ada", root, "open")
+        slack.close_modal((await slack.wait_for(lambda: slack.modals("ada")))[0])
         await client.agents_sessions_setStatus(channel_id=place.id, thread_ts=root.ts, status="processing")
         await slack.click_stop("ada", root)
 
@@ -359,6 +367,7 @@ async def test_responses_events_and_commands_have_slacks_shape(connect: Connect)
             await client.views_open(trigger_id=body["trigger_id"], view=MODAL)
 
         app.view("asked")(reset)
+        app.view_closed("asked")(reset)
         await trigger_every_interaction(slack, client)
         await call_every_method(slack, client)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))

@@ -146,14 +146,17 @@ async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: Slac
     async def take(ack: Any, body: dict[str, Any]) -> None:
         said = body["view"]["state"]["values"]["asking"]["question"]["value"]
         filled.append(body)
-        await (ack() if said else ack(response_action="errors", errors={"asking": "Say something."}))
+        await (ack() if said != "well" else ack(response_action="errors", errors={"asking": "Ask something."}))
 
     await connect(slack, app)
     message = await slack.post_message("grace", "general", "the report")
     assert await slack.use_shortcut("ada", message, "ask")
     (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
     assert not await slack.submit_modal(modal, question="")
-    assert modal.errors == {"asking": "Say something."}
+    assert modal.errors == {"asking": "Please complete this required field."}
+    assert filled == []  # Slack's form does not submit it
+    assert not await slack.submit_modal(modal, question="well")
+    assert modal.errors == {"asking": "Ask something."}
     assert await slack.submit_modal(modal, question="why?")
     assert slack.modals("ada") == []
     assert filled[-1]["view"]["private_metadata"] == message.ts
