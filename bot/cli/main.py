@@ -69,7 +69,9 @@ def run() -> None:
 
 @cli.command(name="sandbox")
 def run_sandbox(
+    *,
     terminal: Annotated[bool, typer.Option(help="Chat in the terminal instead of the web page.")] = False,
+    tour: Annotated[bool, typer.Option("--tour", help="Begin with the scripted tour, which needs no key.")] = False,
     agent: Annotated[
         str, typer.Option(help="Folder or module of your own agent; restarts when its files change.")
     ] = "",
@@ -81,7 +83,7 @@ def run_sandbox(
 
     if agent:
         os.environ["AGENT"] = agent
-    process.run_sandbox(load_settings(), terminal=terminal, port=port)
+    process.run_sandbox(load_settings(), terminal=terminal, is_tour=tour, port=port)
 
 
 @cli.command(name="check")

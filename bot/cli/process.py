@@ -25,10 +25,13 @@ THREADS_TIMEOUT = 3.0
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 
 
-def run_sandbox(settings: Settings, *, terminal: bool = False, port: int) -> None:
+def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = False, port: int) -> None:
     """Run the sandbox in the terminal if `terminal` is set or standard input is a pipe or file; else on a page.
 
     The folder of an agent is watched for changes.
+
+    Args:
+        is_tour: whether the tour's agent answers from the start.
     """
     from bot.sandbox import command as sandbox  # noqa: PLC0415 - the bot itself does without
 
@@ -40,7 +43,7 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, port: int) -> Non
         print_line(f"note: {line}")
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.has_piped_input()
-    work = partial(sandbox.run_sandbox, terminal=in_terminal, agent=agent, port=port, say=print_line)
+    work = partial(sandbox.run_sandbox, terminal=in_terminal, agent=agent, is_tour=is_tour, port=port, say=print_line)
     run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
 
 

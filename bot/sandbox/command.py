@@ -5,13 +5,13 @@ import os
 import stat
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 from bot import settings as configuration
-from bot.sandbox.process import FEED_VARIABLE, BotProcess
+from bot.sandbox.process import FEED_VARIABLE, BotProcess, LaunchSettings
 from bot.settings import Settings
 from channels.slack import manifest
 from core.errors import ParleyError, SettingsError
@@ -25,7 +25,14 @@ PrintLine = Callable[[str], None]
 
 
 async def run_sandbox(
-    settings: Settings, stop: asyncio.Event, *, terminal: bool, agent: str = "", port: int, say: PrintLine
+    settings: Settings,
+    stop: asyncio.Event,
+    *,
+    terminal: bool,
+    agent: str = "",
+    is_tour: bool = False,
+    port: int,
+    say: PrintLine,
 ) -> None:
     """Run until the user leaves, `stop` is set, or the bot exits while the terminal is used.
 
@@ -34,6 +41,7 @@ async def run_sandbox(
     Args:
         terminal: whether to chat in the terminal instead of on the page.
         agent: folder or module of an agent; the bot restarts when its files change.
+        is_tour: whether the tour's agent answers from the start.
         port: port of the page.
         say: prints a line to the user.
 
@@ -44,6 +52,7 @@ async def run_sandbox(
         from sandbox.discord import DiscordSandbox  # noqa: PLC0415 - an extra
         from sandbox.page import PageServer  # noqa: PLC0415
         from sandbox.slack import SlackSandbox  # noqa: PLC0415
+        from sandbox.tour import create_tour_server  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError("the sandbox is not installed: `uv sync --all-extras`") from error
 
@@ -63,6 +72,7 @@ async def run_sandbox(
             await stack.enter_async_context(SlackSandbox()),
             await stack.enter_async_context(DiscordSandbox()),
         )
+        tour_server = await stack.enter_async_context(create_tour_server())
         slack.install(manifest.manifest(prompts=settings.prompts))
         page = PageServer(slack, discord)
         await stack.enter_async_context(page.serve(port))
@@ -77,7 +87,7 @@ async def run_sandbox(
             "DISCORD_API_URL": discord.api_url,
             "DISCORD_BOT_TOKEN": discord.bot_token,
             "DISCORD_GUILD_IDS": "",  # the operator's servers are not in the sandbox
-            "DATABASE_URL": f"sqlite:///{database}",
+            "DATABASE_URL": f"sqlite:///{database.resolve()}",
             "PORT": "0",
             "SHUTDOWN_TIMEOUT_SECONDS": "2",  # the user who leaves does not wait for an answer
         }
@@ -87,7 +97,16 @@ async def run_sandbox(
                 slack.wait_until_connected(CONNECT_SECONDS), discord.wait_until_connected(CONNECT_SECONDS)
             )
 
-        bot = BotProcess(environment, log, ready, model=model, models=_list_models(settings), agent=agent)
+        bot = BotProcess(
+            environment,
+            log,
+            ready,
+            tour=_create_tour_launch(settings, environment, tour_server.base_url),
+            is_tour=is_tour,
+            model=model,
+            models=_list_models(settings),
+            agent=agent,
+        )
         page.show(bot)
         await stack.enter_async_context(bot.running())
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
@@ -110,6 +129,23 @@ async def run_sandbox(
             task.result()
         if terminal and bot.ended.is_set():
             raise ParleyError(f"the bot exited: {bot.exit_reason}\nIts log: {log}")
+
+
+def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
+    """Return the settings of the tour's bot: none of the operator's, whose keys and tools it must not use."""
+    from sandbox.tour import STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
+
+    folder = settings.data_dir.resolve() / "tour"  # without the operator's .env, agents.toml and mcp.toml
+    folder.mkdir(exist_ok=True)
+    inherited = {name: value for name, value in os.environ.items() if name.lower() not in Settings.model_fields}
+    own = {
+        "AGENT": "bot.sandbox.tour_agent",
+        "MODEL": TOUR_MODEL,
+        "OPENAI_BASE_URL": model_url,
+        "SLACK_SUGGESTED_PROMPTS": "|".join(step.prompt for step in STEPS[:4]),
+        "DATA_DIR": str(settings.data_dir.resolve()),
+    }
+    return LaunchSettings({**inherited, **environment, **own}, folder)
 
 
 def _remove_database(database: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,9 @@ ProcessState = Literal["starting", "running", "ended"]
 #: Seconds that the bot gets to stop, and before a killed bot restarts.
 STOP_TIMEOUT_SECONDS, RESTART_DELAY_SECONDS = 30.0, 1.0
 
+#: Seconds to wait for the bot after a switch to or from the tour.
+SWITCH_TIMEOUT_SECONDS = 60.0
+
 #: Lines of the log that are shown when the bot exits.
 LOG_TAIL_LINES = 12
 
@@ -31,12 +35,25 @@ LOG_TAIL_LINES = 12
 _LOG_ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\{")
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchSettings:
+    """Environment and working folder of a process.
+
+    Attributes:
+        folder: its `.env`, `agents.toml` and `mcp.toml` apply; None for the folder of this process.
+    """
+
+    environment: Mapping[str, str]
+    folder: Path | None = None
+
+
 class BotProcess:
-    """Process of `python -m bot run` with given settings.
+    """Process of `python -m bot run` with given settings, or with those of the tour.
 
     After an unexpected exit only `restart` starts it again.
 
     Attributes:
+        is_tour: whether the tour's agent answers.
         state: `running` once the bot is connected.
         exit_reason: reason of an unexpected exit.
         log_tail: end of its log after such an exit.
@@ -50,6 +67,8 @@ class BotProcess:
         log_file: Path,
         ready: Callable[[], Awaitable[object]],
         *,
+        tour: LaunchSettings,
+        is_tour: bool = False,
         model: str,
         models: Sequence[str],
         agent: str = "",
@@ -57,8 +76,10 @@ class BotProcess:
         """Create the process.
 
         Args:
+            environment: settings beside those of this process; `tour` replaces them during the tour.
             ready: waits until the bot is connected.
         """
+        self.is_tour = is_tour
         self.state: ProcessState = "starting"
         self.exit_reason = self.log_tail = ""
         self.model = model
@@ -66,6 +87,7 @@ class BotProcess:
         self.agent = agent
         self.ended = asyncio.Event()
         self._environment = environment
+        self._tour = tour
         self._log = log_file
         self._ready = ready
         self._process: asyncio.subprocess.Process | None = None
@@ -76,7 +98,7 @@ class BotProcess:
     @property
     def notices(self) -> list[str]:
         """Lines about the model for the top of the page."""
-        if can_call_tools(self.model):
+        if self.is_tour or can_call_tools(self.model):
             return []
         return [f"{self.model} is tiny and often wrong. It cannot call tools: choose another model to see the agent's."]
 
@@ -102,6 +124,25 @@ class BotProcess:
         self._restart_requested.set()
         await self._stop()
 
+    async def start_tour(self) -> None:
+        """Restart with the tour's agent, and return once it is connected or has exited."""
+        await self._switch(is_tour=True)
+
+    async def end_tour(self) -> None:
+        """Restart with the own agent and model, and return once it is connected or has exited."""
+        await self._switch(is_tour=False)
+
+    async def _switch(self, *, is_tour: bool) -> None:
+        if self.is_tour is is_tour:
+            return
+        self.is_tour = is_tour
+        self._set_state("starting")
+        await self.restart()
+        with suppress(TimeoutError):  # its state tells that it is still starting
+            async with asyncio.timeout(SWITCH_TIMEOUT_SECONDS):
+                while self.state == "starting":
+                    await self.wait_for_change()
+
     async def wait_for_change(self) -> None:
         """Wait until an attribute changes."""
         await self._changed.wait()
@@ -111,6 +152,8 @@ class BotProcess:
             self._is_exit_expected = False
             self._restart_requested.clear()
             self._set_state("starting")
+            own = LaunchSettings({**os.environ, **self._environment, "MODEL": self.model})
+            launch = self._tour if self.is_tour else own
             with self._log.open("ab") as output:
                 begins = output.tell()
                 self._process = process = await asyncio.create_subprocess_exec(
@@ -118,7 +161,8 @@ class BotProcess:
                     "-m",
                     "bot",
                     "run",
-                    env={**os.environ, **self._environment, "MODEL": self.model},
+                    env=launch.environment,
+                    cwd=launch.folder,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

@@ -29,7 +29,8 @@ class ReplyTracker:
 
     A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there.
     Either the platform reports a placeholder, or its text was replaced before. Until the first one is replaced, each
-    first text without a file may be a placeholder. Any other reply is complete once it has not changed for some time.
+    first text without a file and without several buttons may be a placeholder. Any other reply is complete once it has
+    not changed for some time.
     """
 
     def __init__(self, quiet_time: QuietTime) -> None:
@@ -63,7 +64,8 @@ class ReplyTracker:
             self._pending_messages.discard(key)
         if message.ephemeral_to is not None:
             return
-        if event.kind is ClientEventKind.POSTED and not message.has_files:
+        # a placeholder has at most a button to stop: with several, the message asks for a decision
+        if event.kind is ClientEventKind.POSTED and not message.has_files and len(message.buttons) <= 1:
             self._first_texts[key] = message.plain_text
         elif first := self._first_texts.pop(key, None):
             self._placeholders.add(first)

@@ -53,6 +53,9 @@ class Talk(Protocol):
     async def press(self, label: str) -> bool:
         """Press a button on the newest reply that has it; return whether the bot acknowledged it."""
 
+    def file_names(self) -> list[str]:
+        """Return the names of the bot's files here, oldest first."""
+
     def count_reactions(self) -> int:
         """Return the number of reactions on the messages."""
 
@@ -131,6 +134,9 @@ class SlackTalk:
     async def press(self, label: str) -> bool:
         message, action = await wait_for_button(self._slack, label, self._bot_messages)
         return await self._slack.click_button("ada", message, action)
+
+    def file_names(self) -> list[str]:
+        return [file.name for message in self._bot_messages() for file in message.files]
 
     def count_reactions(self) -> int:
         return sum(len(message.reactions) for message in self._thread())
@@ -218,6 +224,9 @@ class DiscordTalk:
         message, action = await wait_for_button(self._discord, label, self._bot_messages)
         seen = await self._discord.click_button("ada", message, action)
         return all(told.author.id == self._discord.bot_id for told in seen)
+
+    def file_names(self) -> list[str]:
+        return [file.name for message in self._bot_messages() for file in message.content.attachments]
 
     def count_reactions(self) -> int:
         return sum(len(message.reactions) for message in self._discord.messages(self._place))

@@ -55,3 +55,19 @@ def test_the_exit_reason_follows_the_last_log_entry() -> None:
         process._extract_reason(["Traceback (most recent call last):", "  File x", "KeyError: 'y'"]) == "KeyError: 'y'"
     )
     assert process._extract_reason(entries) == ""
+
+
+def test_the_tour_uses_no_setting_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"OPENAI_API_KEY": "sk-own", "AGENT_NAME": "mine", "Models": "openai/gpt-5", "TOOLS": "shop:refund"}
+    for name, value in {**own, "DATA_DIR": "data", "HTTPS_PROXY": "http://127.0.0.1:1"}.items():
+        monkeypatch.setenv(name, value)
+    Path("data").mkdir()
+    settings = configuration.load_settings()
+    tour = sandbox._create_tour_launch(settings, {"SLACK_BOT_TOKEN": "xoxb-local"}, "http://127.0.0.1:2/v1")
+    assert own.keys() & tour.environment.keys() == set()
+    assert tour.environment["OPENAI_BASE_URL"] == "http://127.0.0.1:2/v1"
+    assert tour.environment["SLACK_BOT_TOKEN"] == "xoxb-local"
+    assert tour.environment["HTTPS_PROXY"] == "http://127.0.0.1:1"  # it is not a setting of Parley
+    assert tour.environment["DATA_DIR"] == str(Path("data").resolve())
+    assert tour.folder is not None
+    assert list(tour.folder.iterdir()) == []

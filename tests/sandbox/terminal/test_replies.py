@@ -48,6 +48,17 @@ async def test_a_placeholder_is_in_flight_until_it_is_replaced(replies: ReplyTra
     assert not replies.is_in_flight
 
 
+async def test_an_approval_is_no_placeholder_even_after_a_decision(replies: ReplyTracker) -> None:
+    for first in (2, 4):
+        replies.record_question(message(str(first - 1), "refund it"), expects_reply=True)
+        approval = message(str(first), "Approve refund?", bot=True, thread=str(first - 1))
+        approval = replace(approval, buttons={"Approve": "a", "Deny": "d"})
+        replies.record_event(ClientEvent(ClientEventKind.POSTED, approval))
+        assert not replies.is_in_flight
+        replies.record_event(edited_message(approval, "Approved"))
+    assert await replies.wait_until_complete()
+
+
 async def test_a_file_after_a_streamed_reply_is_no_placeholder(replies: ReplyTracker) -> None:
     replies.record_question(message("1", "hello"), expects_reply=True)
     streamed = message("2", "", bot=True, thread="1")

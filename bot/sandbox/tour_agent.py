@@ -1,0 +1,60 @@
+"""Agent of the scripted tour: support of a small shop, in plain ADK, with Parley's `make_file`.
+
+Nothing here is special to the tour: the sandbox runs it as `AGENT=bot.sandbox.tour_agent`. Its model is the scripted
+server of `sandbox.tour`, which answers in place of a vendor.
+"""
+
+import asyncio
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.tools.function_tool import FunctionTool
+
+from core.tools import idempotent, make_file
+
+#: Time that the shop's database takes, so that people can see the line of the tool.
+LOOKUP_SECONDS = 1.0
+
+ORDERS = {
+    "1042": {"customer": "Mina Park", "item": "Harbour Blend, 2 bags", "total": "$42.00", "state": "delivered damaged"}
+}
+
+
+@idempotent
+async def find_order(order: str) -> dict[str, Any]:
+    """Find an order of the shop.
+
+    Args:
+        order: its number, such as 1042.
+    """
+    await asyncio.sleep(LOOKUP_SECONDS)
+    return {"order": order, **ORDERS.get(order, {"error": "there is no such order"})}
+
+
+find_order.__dict__["progress"] = "Looking up order {order}"
+
+
+def refund_order(order: str, amount: str) -> dict[str, str]:
+    """Refund an order.
+
+    Args:
+        order: its number.
+        amount: the amount with its currency, such as $42.00.
+    """
+    return {"order": order, "refunded": amount}
+
+
+writer = LlmAgent(
+    name="writer",
+    description="Writes messages to customers.",
+    instruction="Write the message to the customer, short and kind.",
+    disallow_transfer_to_parent=True,  # the next message goes to the shop's agent again
+)
+
+root_agent = LlmAgent(
+    name="scripted_tour",
+    description="Shows what Parley does, with scripted answers.",
+    instruction="You are the support of a small shop. Hand over to the writer for messages to customers.",
+    tools=[find_order, FunctionTool(refund_order, require_confirmation=True), make_file],
+    sub_agents=[writer],
+)

@@ -1,0 +1,197 @@
+"""Scripted tour: the steps, and the model server's answers to them.
+
+Each step has a message that starts it, and understands similar ones. An answer ends with the message of the next step.
+To add a step, add a `TourStep` before the last one, and its tool to the agent in `bot/sandbox/tour_agent.py`.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, Turn
+
+#: Name of the model in `MODEL`.
+TOUR_MODEL = "openai/scripted-tour"
+
+#: Label of the tour wherever it is offered or running.
+TOUR_LABEL = "Scripted tour: no model is asked"
+
+#: Size of a piece of a streamed text, and the seconds between two pieces.
+PIECE_CHARACTERS, PIECE_SECONDS = 24, 0.04
+
+#: ADK: tells the model the name of its agent.
+_WRITER_NAME = 'internal name is "writer"'
+
+#: Messages around the user's own, which the bot quotes in the prompt.
+_QUOTE = re.compile("⟦.*⟧", re.DOTALL)
+
+CSV = """\
+day,orders,refunds,revenue
+Monday,31,1,612.40
+Tuesday,28,0,540.10
+Wednesday,44,2,903.75
+Thursday,39,1,811.20
+Friday,52,3,1120.60
+"""
+
+SQL = """\
+SELECT date(created_at) AS day, count(*) AS orders, sum(total) AS revenue
+FROM orders
+WHERE created_at >= date('now', '-5 days')
+GROUP BY day
+ORDER BY day;"""
+
+TASKS = (
+    "Call the carrier about the damaged parcels of Wednesday",
+    "Order 400 more bags, because Harbour Blend is at 60",
+    "Move the roasting of Ethiopia Guji from Tuesday to Monday",
+    "Ask the printer for labels that survive rain",
+    "Refund the two double charges of Friday",
+    "Answer the three reviews that wait since last week",
+    "Update the delivery times for the islands",
+    "Send the café on Pier 7 their monthly invoice",
+    "Check the scale of packing table 2 again",
+    "Photograph the new tins for the shop",
+    "Thank Mina Park for the photos of her parcel",
+    "Plan the tasting on the 12th: 20 guests, 5 coffees",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TourStep:
+    """A step of the tour.
+
+    Attributes:
+        title: what it shows.
+        prompt: the message that starts it.
+        pattern: regular expression of similar messages, without regard to case.
+        respond: returns the model's next turn.
+    """
+
+    title: str
+    prompt: str
+    pattern: str
+    respond: Callable[[ReceivedRequest], Turn]
+
+
+def respond_to_tour(request: ReceivedRequest) -> Turn:
+    """Return the scripted turn for a request of the tour's agent."""
+    if _WRITER_NAME in request.system:
+        return _say(LETTER, STEPS[0])
+    text = _QUOTE.sub("", request.text)
+    step = next((step for step in reversed(STEPS) if re.search(step.pattern, text, re.IGNORECASE)), STEPS[0])
+    return step.respond(request)
+
+
+def create_tour_server() -> ScriptedOpenAI:
+    """Return the model server of the tour."""
+    return ScriptedOpenAI(respond_to_tour)
+
+
+def _say(text: str, next_step: TourStep) -> Say:
+    """Return a streamed text that ends with the message of the next step."""
+    whole = f"{text.strip()}\n\n**Next step:** write “{next_step.prompt}”"
+    return Say(whole, pieces=max(1, len(whole) // PIECE_CHARACTERS), pace=PIECE_SECONDS)
+
+
+def _call(tool: str, **arguments: str) -> CallTool:
+    return CallTool(tool, arguments, id=f"call_{uuid4().hex}")
+
+
+def _get_result(request: ReceivedRequest, tool: str) -> object:
+    """Return the result of a tool that was just called; None if it was not."""
+    return next((result.content for result in request.tool_results if result.name == tool), None)
+
+
+def _introduce(_: ReceivedRequest) -> Turn:
+    return _say(INTRODUCTION, STEPS[1])
+
+
+def _find_order(request: ReceivedRequest) -> Turn:
+    if _get_result(request, "find_order") is None:
+        return _call("find_order", order="1042")
+    return _say(ORDER, STEPS[2])
+
+
+def _refund(request: ReceivedRequest) -> Turn:
+    match _get_result(request, "refund_order"):
+        case None:
+            return [Say("A refund needs an approval."), _call("refund_order", order="1042", amount="$42.00")]
+        case {"refunded": amount}:
+            return _say(f"Approved and done: {amount} goes back to Mina Park.", STEPS[3])
+        case _:
+            return _say("Denied: nothing was refunded. You can ask again at any time.", STEPS[3])
+
+
+def _report(_: ReceivedRequest) -> Turn:
+    tasks = "\n".join(f"{number}. {task}" for number, task in enumerate(TASKS, 1))
+    return _say(REPORT.format(sql=SQL, tasks=tasks), STEPS[4])
+
+
+def _make_file(request: ReceivedRequest) -> Turn:
+    if _get_result(request, "make_file") is None:
+        return _call("make_file", name="week.csv", content=CSV)
+    return _say("The file is attached: five days, with orders, refunds and revenue.", STEPS[5])
+
+
+def _hand_over(_: ReceivedRequest) -> Turn:
+    return _call("transfer_to_agent", agent_name="writer")
+
+
+INTRODUCTION = """
+*Scripted tour: no model is asked.* I play the support of a small coffee shop. The bot around me is the real one: it \
+streams this text, as it does for any ADK agent.
+
+In five more steps you see a tool, an approval, a report with a table, a file and a second agent. Use *Stop*, \
+*Regenerate*, an edit of your message or another channel at any time.
+"""
+
+ORDER = """
+Order 1042 of **Mina Park**: 2 bags of Harbour Blend for $42.00, *delivered damaged*. I looked that up with the tool \
+`find_order`; the inspector and *Why?* show the call.
+"""
+
+REPORT = """
+## This week
+
+| Day | Orders | Refunds | Revenue |
+| :-- | --: | --: | --: |
+| Monday | 31 | 1 | $612.40 |
+| Tuesday | 28 | 0 | $540.10 |
+| Wednesday | 44 | 2 | $903.75 |
+| Thursday | 39 | 1 | $811.20 |
+| Friday | 52 | 3 | $1,120.60 |
+
+The query behind it:
+
+```sql
+{sql}
+```
+
+Open tasks:
+
+{tasks}
+
+A longer answer continues in further messages. Slack draws the table itself; for Discord the bot draws it with letters.
+"""
+
+LETTER = """
+I am *writer*, the second agent. Here is the message:
+
+> Dear Mina,
+> I am sorry that your coffee arrived damaged. Your $42.00 are on their way back, and two fresh bags leave tomorrow, \
+on us.
+> Yours, Harbour Coffee
+
+That was the tour. Paste a key to talk with a real model, or run your own agent: `parley sandbox --agent FOLDER`.
+"""
+
+STEPS = (
+    TourStep("Streaming", "What can you show me?", "what can you", _introduce),
+    TourStep("Tool", "Where is order 1042?", r"\border|\bparcel|1042", _find_order),
+    TourStep("Approval", "Please refund it.", r"\brefund|money back|\bpay back", _refund),
+    TourStep("Report", "How was this week?", r"\bweek\b|\breport|\btable\b|\btasks?\b", _report),
+    TourStep("File", "Make a CSV file of it.", r"\bfile\b|\bcsv\b|\bexport\b|\bspreadsheet", _make_file),
+    TourStep("Sub-agent", "Write to the customer.", r"\bwrite|\bcustomer\b|\bletter\b|\bapolog", _hand_over),
+)

@@ -1,0 +1,60 @@
+"""The scripted tour on both platforms."""
+
+from bot.sandbox.tour_agent import LOOKUP_SECONDS
+from sandbox.tour import STEPS, TASKS, TOUR_LABEL, TOUR_MODEL, respond_to_tour
+from tests.acceptance.conftest import AcceptanceBot, StartBot
+from tests.acceptance.platforms import Platform, Talk
+
+
+async def take_step(bot: AcceptanceBot, platform: Platform, talk: Talk, prompt: str, end: str) -> str:
+    """Send a message, and return the text of the replies to it once it contains `end`."""
+    before = len(talk.replies())
+    await talk.say(prompt)
+
+    def reply() -> str:
+        return "\n".join(message.text for message in talk.replies()[before:])
+
+    try:
+        await platform.wait_for(lambda: end in reply())
+    except TimeoutError:
+        raise AssertionError(f"{prompt}: {reply()}\n{bot.program.log[-3000:]}") from None
+    return reply()
+
+
+async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> None:
+    assert LOOKUP_SECONDS > 0  # the line of the tool can be seen
+    bot = await start(AGENT="bot.sandbox.tour_agent", MODEL=TOUR_MODEL)
+    bot.answer = respond_to_tour
+    streaming, tool, approval, report, file, writer = (step.prompt for step in STEPS)
+
+    async def scenario(platform: Platform) -> None:
+        talk = platform.start_dm("ada")
+        introduction = await take_step(bot, platform, talk, streaming, tool)
+        assert TOUR_LABEL in introduction
+
+        await take_step(bot, platform, talk, tool, approval)
+        assert any("Looking up order 1042" in version for reply in talk.replies() for version in reply.versions)
+
+        await take_step(bot, platform, talk, approval, "Approve")
+        assert await talk.press("Deny")
+        await platform.wait_for(lambda: "nothing was refunded" in talk.replies()[-1].text)
+        await take_step(bot, platform, talk, "I want my money back!", "Approve")
+        assert await talk.press("Approve")
+        await platform.wait_for(lambda: "$42.00 goes back" in talk.replies()[-1].text)
+
+        shown = await take_step(bot, platform, talk, report, file)
+        assert "1,120.60" in shown
+        assert "GROUP BY day" in shown
+        assert all(task in shown for task in TASKS)
+
+        assert talk.file_names() == []
+        await take_step(bot, platform, talk, file, writer)
+        await platform.wait_for(lambda: talk.file_names() == ["week.csv"])
+
+        letter = await take_step(bot, platform, talk, writer, streaming)
+        assert "I am *writer*" in letter or "I am _writer_" in letter
+        await take_step(bot, platform, talk, "And where is my parcel now?", approval)
+
+    await bot.run_on_all_platforms(scenario)
+    assert await bot.program.stop() == 0
+    assert "Traceback" not in bot.program.log

@@ -1,0 +1,68 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from sandbox.models import CallTool, ReceivedRequest, Say, ToolOutcome, Turn
+from sandbox.tour import STEPS, TourStep, respond_to_tour
+
+REQUEST = ReceivedRequest("scripted-tour", "", "", (), (), (), {}, {}, True)
+
+
+def text_of(turn: Turn) -> str:
+    assert isinstance(turn, Say)
+    return turn.text
+
+
+def find_step(text: str) -> TourStep:
+    turn = respond_to_tour(replace(REQUEST, text=text))
+    return next(step for step in STEPS if without_ids(step.respond(REQUEST)) == without_ids(turn))
+
+
+def without_ids(turn: Turn) -> list[object]:
+    """Return the steps of a turn, with the names of tools for their calls."""
+    steps = turn if isinstance(turn, Sequence) else [turn]
+    return [step.name if isinstance(step, CallTool) else step for step in steps]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)
+def test_the_message_of_a_step_starts_it(step: TourStep) -> None:
+    assert find_step(step.prompt) is step
+    assert find_step(f"Ada: {step.prompt.upper()}") is step
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("hello", "Streaming"),
+        ("what about the package of 1042", "Tool"),
+        ("refund order 1042 please", "Approval"),
+        ("give me a report on the orders", "Report"),
+        ("export the table as a file", "File"),
+        ("write a letter about order 1042", "Sub-agent"),
+        ("⟦Earlier messages⟧\n> Grace: refund it\n⟦End of that⟧\n\nwhere is my order?", "Tool"),
+    ],
+)
+def test_similar_messages_start_a_step(text: str, title: str) -> None:
+    assert find_step(text).title == title
+
+
+def test_each_answer_names_the_next_message() -> None:
+    results = {
+        "Tool": ToolOutcome("1", "find_order", {"order": "1042"}),
+        "Approval": ToolOutcome("2", "refund_order", {"refunded": "$42.00"}),
+        "File": ToolOutcome("3", "make_file", {"made": "week.csv"}),
+    }
+    for step, following in pairwise(STEPS):
+        found = tuple([results[step.title]] if step.title in results else [])
+        answer = text_of(respond_to_tour(replace(REQUEST, text=step.prompt, tool_results=found)))
+        assert answer.endswith(f"**Next step:** write “{following.prompt}”")
+    system = 'You are an agent. Your internal name is "writer".'
+    assert STEPS[0].prompt in text_of(respond_to_tour(replace(REQUEST, text=STEPS[-1].prompt, system=system)))
+
+
+def test_a_denied_refund_is_reported_as_such() -> None:
+    denied = ToolOutcome("1", "refund_order", {"error": "This tool call is rejected."})
+    request = replace(REQUEST, text="Please refund it.", tool_results=(denied,))
+    assert "nothing was refunded" in text_of(respond_to_tour(request))
