@@ -360,7 +360,7 @@ class Answerer:
             await reply.close(text, Priority.ERROR, ending=say.format_error_with_id(sentence, turn.id), buttons=buttons)
         else:
             buttons = (
-                self._answer_buttons(turn, say, self._settings.extras - {"feedback", "why"})
+                self._answer_buttons(turn, say, self._settings.extras - {"feedback"})
                 if cause == CancelReason.STOP
                 else []
             )

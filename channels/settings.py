@@ -10,8 +10,8 @@ MAX_MESSAGES = 5
 #: Default for the tokens of other people's messages that a turn may have.
 CONTEXT_MAX_TOKENS = 4_000
 
-#: Buttons under a finished answer.
-ExtraButton = Literal["regenerate", "feedback", "why"]
+#: Buttons under a finished answer. Discord has the ratings in the menu of the message.
+ExtraButton = Literal["regenerate", "feedback"]
 EXTRA_BUTTONS: frozenset[ExtraButton] = frozenset(get_args(ExtraButton))
 
 

@@ -78,7 +78,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     file_max_count: int = Field(default=5, ge=0)
 
     language: str = "en"
-    reply_buttons: Annotated[tuple[ExtraButton, ...], NoDecode] = ("regenerate", "feedback", "why")
+    reply_buttons: Annotated[tuple[ExtraButton, ...], NoDecode] = ("regenerate", "feedback")
     reply_without_mention: ReplyWithoutMention = "author"
 
     turn_timeout_seconds: float = Field(default=600, gt=0)

@@ -16,19 +16,20 @@ from channels.i18n.messages import MessageCatalog
 from channels.replies.reactions import QueuedReactions
 from channels.replies.tool_status import plain_text
 from channels.services import ChannelServices
+from core.conversations.feedback import Rating
 from core.identity import UNKNOWN_LOCATION, Actor, Location
 from core.inbox_message import InboxMessage
 from core.privacy.export import ExportFormat, ExportViewer
 from core.turns.rerun import RerunDenied
 from core.usage.user_rate_limits import CommandLimiter, RateLimited
 
-CommandName = Literal["reset", "stop", "help", "status", "why", "agent", "model", "export", "mute", "listen", "usage"]
+CommandName = Literal["reset", "stop", "help", "info", "why", "agent", "model", "export", "mute", "listen", "usage"]
 
 #: The description of each command.
 COMMANDS: Mapping[CommandName, str] = {
     "reset": words.RESET_HELP,
     "stop": words.STOP_HELP,
-    "status": words.STATUS_HELP,
+    "info": words.INFO_HELP,
     "why": words.WHY_HELP,
     "agent": words.AGENT_HELP,
     "model": words.MODEL_HELP,
@@ -219,6 +220,21 @@ class CommandHandler:
         say, is_admin = words.messages_for(context.locale), self._is_admin(context)
         return CommandResult(await render_report(reports, turn_id, context.author, say, is_admin=is_admin))
 
+    async def rate_message(
+        self, message_id: str, event_key: str, rating: Rating, context: CommandContext
+    ) -> CommandResult:
+        """Store a reader's rating of the answer that a message belongs to or asks for.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
+        turn_id = await self._services.turn_reports.find_turn_of_message(
+            context.session_id or "", message_id, event_key
+        )
+        is_stored = turn_id is not None and await self._services.feedback.save_feedback(turn_id, context.author, rating)
+        say = words.messages_for(context.locale)
+        return CommandResult(say(words.FEEDBACK_THANKS if is_stored else words.ANSWER_NOT_STORED))
+
     async def run(self, name: CommandName, argument: str, context: CommandContext) -> CommandResult:
         """Run a command.
 
@@ -252,7 +268,7 @@ class CommandHandler:
             case "mute" | "listen":
                 result = CommandResult(say(await self._mute(session, context, name == "mute")))
             case _:
-                result = await self._status(session, context, say)
+                result = await self._info(session, context, say)
         return result
 
     async def _mute(self, session: str, context: CommandContext, is_mute: bool) -> str:
@@ -311,7 +327,7 @@ class CommandHandler:
         self._remove_reactions(dropped or ())
         return CommandResult(say(words.RESET_DONE), is_visible=dropped is None)
 
-    async def _status(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
+    async def _info(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
         status = await self._services.conversations.get_status(session, context.spots)
         lines = [say(words.STATUS_AGENT, agent=status.agent), say(words.STATUS_MODEL, model=status.model)]
         if status.since is not None:

@@ -1,10 +1,9 @@
-"""Button presses: stop, retry, regenerate, feedback, "Why?" and the decisions on approvals."""
+"""Button presses: stop, retry, regenerate, ratings and the decisions on approvals."""
 
 import logging
 from collections.abc import Mapping
 
 from channels.commands.handlers import RunInBackground, question_limit_message
-from channels.commands.why import render_report
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import ApprovalAction, TurnAction, parse_button
@@ -65,9 +64,6 @@ class PressHandler:
             case ("approve" | "always" | "deny") as decision, approval_id:
                 by = self._services.access_policy.to_user(visitor, name)
                 return await self._decide(approval_id, by, _VERDICTS[decision], say)
-            case "why", turn_id:
-                is_admin = self._services.access_policy.is_admin(visitor)
-                return await render_report(self._services.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
             case other, turn_id:
                 return await self._change_turn(other, turn_id, visitor.author, say)
 

@@ -137,7 +137,7 @@ COMMAND_LIMIT_REACHED = "You've reached the command limit. Try again in {minutes
 # what the commands do
 RESET_HELP = "reset this conversation and delete its history"
 STOP_HELP = "stop my current answer to you"
-STATUS_HELP = "show the model, the history and the tokens used in this conversation"
+INFO_HELP = "show the model, the history and the tokens used in this conversation"
 AGENT_HELP = "show or choose the agent of this conversation"
 MODEL_HELP = "show or choose the model of this conversation"
 EXPORT_HELP = "export this conversation as a file"
@@ -252,7 +252,6 @@ def _load_catalog(language: str) -> MessageCatalog:
 ENGLISH = _load_catalog(_ENGLISH)
 
 # of what an answer was made of, to who asked for it
-WHY = "Why?"
 WHY_THIS = "Why this answer?"
 WHY_HELP = "show how an answer was made, visible only to you"
 WHY_OPTION = "the id of a turn; default: your latest answer here"

@@ -32,8 +32,10 @@ ACK_SECONDS = 1.5
 IDENTIFY_SECONDS = 1.0
 
 #: A "form" is a request to open a form: it is acknowledged by the form itself and not stored. What the user submits is.
-Kind = Literal["command", "press", "question", "why", "form"]
+Kind = Literal["command", "press", "question", "menu", "form"]
 
+#: What an entry in the menu of a message does: shows the report of the answer, or rates it.
+MenuAction = Literal["why", "good", "bad"]
 
 #: Removes a question that is shown, and tells its author why it is not answered.
 Retract = Callable[[str], Awaitable[None]]
@@ -46,7 +48,8 @@ class Interaction:
     Attributes:
         context: the author, the place and the event key. Its `visitor` is None until the author is identified.
         values: what the user entered (JSON): of a command its `name` and `argument`, of a press the `button`, of a
-            question its `text` and what the adapter needs to show it, of "why" the `message` and its event `key`.
+            question its `text` and what the adapter needs to show it, of a menu entry its `action`, the `message` and
+            its event `key`.
         surface: where the adapter can answer the interaction (JSON).
         name: the author's display name.
     """
@@ -223,10 +226,8 @@ class InteractionHandler(ABC):
                     await self._handle_press(interaction)
                 case "question":
                     await self._ask_question(interaction)
-                case "why":
-                    message, key = interaction.values["message"], interaction.values["key"]
-                    result = await self._intake.commands.explain_message(message, key, interaction.context)
-                    await self.answer(interaction, result)
+                case "menu":
+                    await self.answer(interaction, await self._use_menu(interaction))
                 case "command":
                     await self._run_command(interaction)
         except StoreError as error:
@@ -244,6 +245,12 @@ class InteractionHandler(ABC):
         )
         if text:
             await self.answer(interaction, CommandResult(text))
+
+    async def _use_menu(self, interaction: Interaction) -> CommandResult:
+        values, context, commands = interaction.values, interaction.context, self._intake.commands
+        if values["action"] == "why":
+            return await commands.explain_message(values["message"], values["key"], context)
+        return await commands.rate_message(values["message"], values["key"], values["action"], context)
 
     async def _run_command(self, interaction: Interaction) -> None:
         command = await self.find_session(interaction)

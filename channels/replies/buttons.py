@@ -8,11 +8,13 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.settings import ExtraButton
 
-#: The actions of buttons: on a turn, on its report, and on an approval.
+#: The actions of buttons: on a turn, and on an approval.
 TurnAction = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
-ReportAction = Literal["why"]
 ApprovalAction = Literal["approve", "always", "deny"]
-ButtonAction = TurnAction | ReportAction | ApprovalAction
+ButtonAction = TurnAction | ApprovalAction
+
+#: Prefixes of the ids of the ratings.
+RATING_PREFIXES = ("good:", "bad:")
 
 _LABELS: Mapping[ButtonAction, str] = {
     "retry": words.RETRY,
@@ -21,7 +23,6 @@ _LABELS: Mapping[ButtonAction, str] = {
     "stop": words.STOP,
     "good": words.GOOD_ANSWER,
     "bad": words.BAD_ANSWER,
-    "why": words.WHY,
     "approve": words.APPROVE,
     "always": words.ALWAYS_ALLOW,
     "deny": words.DENY,
@@ -51,14 +52,12 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
 def answer_buttons(
     turn_id: str, say: MessageCatalog, extras: Collection[ExtraButton], *, is_revised: bool = False
 ) -> list[Button]:
-    """Return the buttons under a finished answer.
+    """Return the buttons under a finished answer: the new answer first, then the ratings.
 
     Args:
         is_revised: whether a message of the turn was edited since; then the answer to the edit replaces *Regenerate*.
     """
     actions: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
-    if "why" in extras:
-        actions += ["why"]
     if "feedback" in extras:
         actions += ["good", "bad"]
     return [create_button(action, turn_id, say) for action in actions]

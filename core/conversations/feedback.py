@@ -1,4 +1,4 @@
-"""Readers' verdicts on answers."""
+"""Readers' ratings of answers."""
 
 import time
 from typing import Literal
@@ -9,7 +9,7 @@ from core.store.database import Database
 from core.store.schema import feedback, sessions, turns
 from core.store.upsert import insert_or_update
 
-Verdict = Literal["good", "bad"]
+Rating = Literal["good", "bad"]
 
 
 class FeedbackStore:
@@ -18,8 +18,8 @@ class FeedbackStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save_feedback(self, turn_id: str, author: str, verdict: Verdict) -> bool:
-        """Store a reader's verdict on the answer of a turn, in place of an earlier one.
+    async def save_feedback(self, turn_id: str, author: str, rating: Rating) -> bool:
+        """Store a reader's rating of the answer of a turn, in place of an earlier one.
 
         Returns:
             Whether it is stored: not if the turn is deleted or reset.
@@ -36,6 +36,6 @@ class FeedbackStore:
             lives = sessions.c.id == turn.session, sessions.c.generation == turn.generation
             if (await connection.execute(sa.select(sessions.c.id).where(*lives))).first() is None:
                 return False
-            given = {"turn": turn_id, "author": author, "rating": verdict, "rated_at": time.time()}
+            given = {"turn": turn_id, "author": author, "rating": rating, "rated_at": time.time()}
             await insert_or_update(connection, feedback, given)
             return True

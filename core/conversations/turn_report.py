@@ -1,6 +1,6 @@
 """Turn reports: the messages, calls, tools and costs of a turn, from all tables that have rows of it.
 
-The chat ("Why?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector render the same report.
+The chat ("Why this answer?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector render it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

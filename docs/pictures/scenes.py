@@ -15,7 +15,7 @@ _DEFAULT = Setup(
             ~ There it is
             ~ [file report.csv]
             ~ Regenerate
-            ada: /press why
+            ada: /menu Why this answer
             ~ How this answer was made
             =
             """,

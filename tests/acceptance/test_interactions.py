@@ -88,13 +88,15 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
     bot = await start()
     bot.answer = clerk
     question = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> one two")
-    answer, why = await wait_for_button(slack, words.WHY, lambda: slack.messages("general", thread_ts=question.ts))
+    answer, rating = await wait_for_button(
+        slack, words.GOOD_ANSWER, lambda: slack.messages("general", thread_ts=question.ts)
+    )
     report = await slack.post_message("grace", "random", "The sky is green.")
     assert await slack.use_shortcut("ada", report, ASK)
     (form,) = await slack.wait_for(lambda: slack.modals("ada"))
 
     slack.faults.delay(("response_url", "chat.postEphemeral", "chat.postMessage"), 60, times=3)
-    assert await slack.click_button("ada", answer, why)
+    assert await slack.click_button("ada", answer, rating)
     told = await slack.run_command("ada", "general", "/model", "openai/scripted")
     assert await slack.submit_modal(form, question="one two three")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:

@@ -49,6 +49,9 @@ class Talk(Protocol):
     async def press(self, label: str, *, user: str = "ada") -> None:
         """Press a button on the newest reply that has it."""
 
+    async def rate(self, label: str, *, user: str = "ada") -> None:
+        """Rate the newest reply."""
+
     def count_reactions(self) -> int:
         """Return the number of reactions."""
 
@@ -93,6 +96,9 @@ class SlackTalk:
         message, action = await wait_for_button(self.sandbox, label, self.replies)
         assert await self.sandbox.click_button(user, message, action)
 
+    async def rate(self, label: str, *, user: str = "ada") -> None:
+        await self.press(label, user=user)
+
     def count_reactions(self) -> int:
         return sum(len(m.reactions) for m in self.sandbox.messages(self.channel))
 
@@ -134,6 +140,9 @@ class DiscordTalk:
         message, action = await wait_for_button(self.sandbox, label, self.replies)
         seen = await self.sandbox.click_button(user, message, action)
         assert not [m.text for m in seen if m.author.id != self.sandbox.bot_id]
+
+    async def rate(self, label: str, *, user: str = "ada") -> None:
+        await self.sandbox.run_message_command(user, self.replies()[-1], label)
 
     def count_reactions(self) -> int:
         return sum(len(m.reactions) for m in self.sandbox.messages(self.place))

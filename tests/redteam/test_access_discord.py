@@ -69,7 +69,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: Discord
         await server.post_message("grace", thread, "sesame reply", reply_to=answer)
         edited = await server.post_message("grace", "random", "sesame quiet")
         await server.edit_message("grace", edited, f"{bot.mention} sesame quiet")
-        for name in ("reset", "stop", "help", "status", "model", "export", "mute", "listen"):
+        for name in ("reset", "stop", "help", "info", "model", "export", "mute", "listen"):
             (one,) = await server.run_command("grace", "general", name)
             await says(bot, one, words.USER_NOT_ALLOWED)
             assert one.ephemeral_to == server.people["grace"]
@@ -198,7 +198,7 @@ async def test_each_rate_limited_command_gets_a_private_answer(
     async with running(server, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
-        given = [await server.run_command("ada", "general", "status") for _ in range(3)]
+        given = [await server.run_command("ada", "general", "info") for _ in range(3)]
         for seen, text in zip(given, [words.NOTHING_TO_RESET, refusal, refusal], strict=True):
             await server.wait_for(lambda seen=seen, text=text: [one.text for one in seen] == [text])  # type: ignore[misc]
             assert seen[0].ephemeral_to is not None
@@ -211,10 +211,10 @@ async def test_a_press_by_an_unresolved_user_is_denied_privately(server: Discord
     async with running(server, tmp_path, echo, rules=rules) as bot:
         question = await server.post_message("ada", server.open_dm("ada"), "hello")
         (answer,) = await bot.says(question, "heard: hello")
-        await server.wait_for(lambda: words.WHY in answer.buttons)
+        await server.wait_for(lambda: words.REGENERATE in answer.buttons)
         bot.channel._interactions._identities._roles._fresh.clear()
         server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)
-        seen = await server.click_button("ada", answer, answer.buttons[words.WHY])
+        seen = await server.click_button("ada", answer, answer.buttons[words.REGENERATE])
         await server.wait_for(
             lambda: [m.text for m in seen] == [words.messages_for("ko").format_error(SurfaceError.public)]
         )

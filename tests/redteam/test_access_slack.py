@@ -78,7 +78,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         await slack.post_message("grace", slack.open_dm("grace"), "sesame alone")
         edited = await slack.post_message("grace", "general", "sesame quiet")
         await slack.edit_message("grace", edited, f"{bot.mention} sesame quiet")
-        for command in ("/reset", "/stop", "/help", "/agent-status", "/model", "/export"):
+        for command in ("/reset", "/stop", "/help", "/info", "/model", "/export"):
             await slack.run_command("grace", "general", command)
         for label in answer.buttons.values():
             await slack.click_button("grace", answer, label)

@@ -122,7 +122,7 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
         assert await all_rows(bot) == before
 
 
-@pytest.mark.parametrize("command", ["reset", "export", "model", "status", "stop"])
+@pytest.mark.parametrize("command", ["reset", "export", "model", "info", "stop"])
 async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
     async with running(slack, tmp_path, "well") as bot:
         alone = await slack.post_message("ada", slack.open_dm("ada"), "my secret")

@@ -19,7 +19,7 @@ from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
 from sandbox.models import CallTool, ReceivedRequest, Turn
 from tests.channels.commands.test_why import account
-from tests.channels.commands.why_requests import by_button, by_command, by_menu
+from tests.channels.commands.why_requests import by_command, by_menu
 from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_texts
 
 #: Secret in the settings that no pattern recognizes.
@@ -39,8 +39,6 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
         await wait_for_texts(talk, lambda found: found == ["It is 42."])
         answer = talk.replies()[0]
         nothing = words.WHY_NOT_ALLOWED
-        assert await by_button(talk, "grace") == nothing
-        assert await by_button(talk, "grace", button=f"why:{turn.id}") == nothing
         assert await by_command(talk, "grace") == nothing
         assert await by_command(talk, "grace", turn.id) == nothing
         assert await by_menu(talk, answer, "grace") == nothing
@@ -48,7 +46,6 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
         # the answer does not reveal that the turn exists
         for made_up in ("0000000000", turn.id[:9], "%", f"{turn.id}' OR '1'='1"):
             assert await by_command(talk, "grace", made_up.replace(" ", "_")) == nothing
-            assert await by_button(talk, "ada", button=f"why:{made_up}") == nothing
         # only the author sees the report
         assert turn.id in await by_command(talk, "ada", turn.id)
         assert [message.text for message in talk.replies()] == ["It is 42."]
@@ -113,7 +110,7 @@ async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: An
     async with run_conversation(sandbox, tmp_path, calls_once, core=tools) as talk:
         await talk.say("look!")
         (turn,) = await talk.bot.wait_for_turns(1)
-        for said in (await by_button(talk), await by_command(talk, turn=turn.id)):
+        for said in (await by_menu(talk, talk.replies()[0]), await by_command(talk, turn=turn.id)):
             assert not LEAKS.search(said)
             assert not re.search(r"<[!@#h]|@(everyone|here)", said)
             (line,) = [line for line in said.splitlines() if "`look`" in line]

@@ -16,7 +16,6 @@ BUTTON_EMOJI = {
     "bad": "👎",
     "approve": "✅",
     "deny": "⛔",
-    "why": "❔",
 }
 
 

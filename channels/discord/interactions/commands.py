@@ -9,13 +9,23 @@ from discord import app_commands
 from channels.commands.handlers import CHOICE_COMMANDS, COMMANDS, EXPORT_FORMATS, CommandName, CommandSyntax
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
+from channels.intake.interactions import MenuAction
 
 #: Discord: most characters of a description, and most choices of an option.
 _MAX_DESCRIPTION, MAX_CHOICES = 100, 25
 
+#: Entries in the menu of a message. Discord has no element for ratings, as Slack has one under an answer.
+MENU_ACTIONS: Mapping[MenuAction, str] = {
+    "why": words.WHY_THIS,
+    "good": words.GOOD_ANSWER,
+    "bad": words.BAD_ANSWER,
+}
+
 #: Syntax of the commands on Discord.
 COMMAND_SYNTAX = CommandSyntax(
-    {name: f"/{name}" for name in COMMANDS}, "/ask", lambda say: [say(words.ASK_ABOUT), say(words.WHY_THIS)]
+    {name: f"/{name}" for name in COMMANDS},
+    "/ask",
+    lambda say: [say(words.ASK_ABOUT), *(say(label) for label in MENU_ACTIONS.values())],
 )
 
 #: Option of a command, and its description.
@@ -34,8 +44,8 @@ def make_commands(handler: DiscordInteractionHandler) -> list[Command]:
     commands: list[Command] = [
         *(_make_command(name, handler) for name in COMMANDS),
         _make_ask(handler),
-        app_commands.ContextMenu(name=_localize(words.WHY_THIS), callback=handler.handle_why),
         app_commands.ContextMenu(name=_localize(words.ASK_ABOUT), callback=handler.handle_question_about),
+        *(_make_menu_entry(action, handler) for action in MENU_ACTIONS),
     ]
     for command in commands:
         command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
@@ -66,6 +76,13 @@ def _make_command(name: CommandName, handler: DiscordInteractionHandler) -> Comm
     if name in CHOICE_COMMANDS:
         command.autocomplete("argument")(complete)
     return command
+
+
+def _make_menu_entry(action: MenuAction, handler: DiscordInteractionHandler) -> Command:
+    async def use(interaction: discord.Interaction, message: discord.Message) -> None:
+        await handler.handle_menu(interaction, message, action)
+
+    return app_commands.ContextMenu(name=_localize(MENU_ACTIONS[action]), callback=use)
 
 
 def _make_ask(handler: DiscordInteractionHandler) -> Command:

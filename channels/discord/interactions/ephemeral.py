@@ -15,7 +15,7 @@ from channels.replies.reply import FILE_NAME
 from channels.replies.surface import EditOutcome, PostedMessage
 
 #: Kinds of buttons that change only the reply; the others would need a message after the token has expired.
-_BUTTON_KINDS = ("stop", "good", "bad", "why", "approve", "always", "deny")
+_BUTTON_KINDS = ("stop", "good", "bad", "approve", "always", "deny")
 
 
 #: Most messages per interaction. Discord: the answer and 5 more.

@@ -27,7 +27,7 @@ from channels.discord.text import make_inert, quote_lines, shorten
 from channels.i18n import messages as words
 from channels.intake.context import question_subject
 from channels.intake.handler import MessageHandler
-from channels.intake.interactions import Interaction, InteractionHandler, Kind, Retract
+from channels.intake.interactions import Interaction, InteractionHandler, Kind, MenuAction, Retract
 from channels.rate_limits.caller import RefusedError
 from channels.services import ChannelServices
 from core.concurrency.tasks import BackgroundTasks
@@ -115,10 +115,10 @@ class DiscordInteractionHandler(InteractionHandler):
         values = {"text": text, "files": [asdict(file) for file in files], "brings": list(brings), "quote": quote}
         await self._receive(interaction, "question", values)
 
-    async def handle_why(self, interaction: discord.Interaction, message: discord.Message) -> None:
-        """Show the turn report of a reply, by one of its messages or by its question."""
+    async def handle_menu(self, interaction: discord.Interaction, message: discord.Message, action: MenuAction) -> None:
+        """Show the report of an answer, or rate it: it is found by one of its messages or by its question."""
         key = event_key(message.channel.id, message.id)
-        await self._receive(interaction, "why", {"message": str(message.id), "key": key})
+        await self._receive(interaction, "menu", {"action": action, "message": str(message.id), "key": key})
 
     async def handle_press(self, interaction: discord.Interaction, button: str) -> None:
         """Execute a button press."""
@@ -209,7 +209,7 @@ class DiscordInteractionHandler(InteractionHandler):
             context = interaction.context
             if "token" in context.address:
                 raise
-            name = interaction.values.get("name", "why")
+            name = interaction.values.get("name") or interaction.values["action"]
             if result.file is not None:  # the file is private
                 public = replace(context, is_private=False)
                 result = await self._intake.commands.run(name, interaction.values["argument"], public)

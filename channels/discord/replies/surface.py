@@ -4,6 +4,7 @@ import logging
 import math
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from channels.i18n import messages as words
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
+from channels.replies.buttons import RATING_PREFIXES
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
 from channels.replies.tool_status import LINE_SIZE
@@ -166,7 +168,11 @@ class DiscordSurface(DiscordMessageSurface):
             log.warning("the author cannot be told why there is no reply: %s", error)
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """Show the plan. Notify the author of the end of a long reply, and of a missing permission."""
+        """Show the plan. Notify the author of the end of a long reply, and of a missing permission.
+
+        Ratings are in the menu of the message: Discord has no element for them that fits beside the other buttons.
+        """
+        plan = replace(plan, buttons=[button for button in plan.buttons if not button.id.startswith(RATING_PREFIXES)])
         try:
             is_shown = await super().show(plan, known_ids, record)
         except RefusedError as refusal:

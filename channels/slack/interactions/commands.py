@@ -13,11 +13,11 @@ from channels.slack.text import make_title
 from core.conversations.service import RecentSession
 
 #: Commands by their name in Slack, in the order of `channels.commands.handlers.COMMANDS`. Slack refuses a manifest with
-#: a command of its own, such as `/status`. Its slash commands do not work in threads, so `mute` and `listen` have none.
+#: a command of its own, such as `/mute`. Its slash commands do not work in threads, so `mute` and `listen` have none.
 COMMANDS: Mapping[str, CommandName] = {
     "/reset": "reset",
     "/stop": "stop",
-    "/agent-status": "status",
+    "/info": "info",
     "/why": "why",
     "/agent": "agent",
     "/model": "model",

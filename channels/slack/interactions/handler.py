@@ -156,8 +156,8 @@ class SlackInteractionHandler(InteractionHandler):
         context = target.context(session_id(target.team, target.channel, root, self._direct), root)
         if body["callback_id"] == RESET:
             return Interaction("command", context, {"name": "reset", "argument": ""}, asdict(target))
-        values = {"message": ts, "key": event_key(target.team, target.channel, ts)}
-        return Interaction("why", context, values, asdict(target))
+        values = {"action": "why", "message": ts, "key": event_key(target.team, target.channel, ts)}
+        return Interaction("menu", context, values, asdict(target))
 
     def _parse_question(self, body: Mapping[str, Any]) -> Interaction:
         view = body["view"]

@@ -20,13 +20,13 @@ from core.identity import BOT_PREFIX
 ASK, WHY, RESET = "ask", "why", "reset"
 
 #: Names of the shortcuts in the menu, by their callback ids.
-SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, WHY: words.WHY_THIS, RESET: "Start over here"}
+SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, WHY: words.WHY_THIS, RESET: "Reset this conversation"}
 
 #: Descriptions of the shortcuts in Slack's settings.
 SHORTCUT_DESCRIPTIONS: Mapping[str, str] = {
     ASK: "Asks a question about a message, in its thread",
-    WHY: "Tells you alone what an answer was made of",
-    RESET: "Forgets the conversation in the thread of a message",
+    WHY: "Shows how an answer was made, visible only to you",
+    RESET: "Deletes the history of the message's thread",
 }
 
 #: The syntax of commands. Slack: its menus have one language.

@@ -88,7 +88,7 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
             {"BACKFILL_HOURS": "48", "TURN_RETENTION_DAYS": "2"},
             ["BACKFILL_HOURS: it must be less than TURN_RETENTION_DAYS"],
         ),
-        ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: it must be 'regenerate', 'feedback' or 'why'"]),
+        ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: it must be 'regenerate' or 'feedback'"]),
         ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno loses its disk", "heroku addons:create"]),
         ({"FOLLOW": "all"}, ["FOLLOW: this setting is now REPLY_WITHOUT_MENTION"]),
     ],

@@ -23,7 +23,7 @@ from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
 from sandbox.models import CallTool, Fail, ReceivedRequest, Turn
-from tests.channels.commands.why_requests import by_button, by_command, by_menu
+from tests.channels.commands.why_requests import by_command, by_menu
 from tests.channels.platforms import (
     PLATFORMS,
     SlackTalk,
@@ -54,14 +54,15 @@ def asks_both(asked: ReceivedRequest) -> Turn:
     return "Sun on Monday." if any(role == "tool" for role, _ in asked.messages) else calls
 
 
-async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
     async with run_conversation(sandbox, tmp_path, asks_both, core=tools) as talk:
         assert await by_command(talk) == words.WHY_NOT_ALLOWED
         question = await talk.say("how is the weather?")
         await wait_for_answer(talk, "Sun on Monday.")
         (turn,) = await talk.bot.wait_for_turns(1)
-        told = await by_button(talk)
+        answer = talk.replies()[0]
+        told = await by_menu(talk, answer)
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         took = r"\(\d+\.\d s\)"
         assert re.search(rf'Tool `forecast` {took}: `{{"day": "monday"}}`\n', told)
@@ -71,14 +72,14 @@ async def test_the_author_gets_the_turn_report_by_button_command_and_menu(sandbo
         assert "Model: `" in told
         assert re.search(r"\n- Cost: \$\d", told)
         ways = [await by_command(talk), await by_command(talk, turn=turn.id)]
-        ways += [await by_menu(talk, message) for message in (question, talk.replies()[0])]
-        assert ways == [told] * 4
+        ways += [await by_menu(talk, question)]
+        assert ways == [told] * 3
         assert [message.text for message in talk.replies()] == ["Sun on Monday."]
 
         # an admin gets the report, too, on each of these ways
-        assert await by_button(talk, "grace") == words.WHY_NOT_ALLOWED
+        assert await by_menu(talk, answer, "grace") == words.WHY_NOT_ALLOWED
         talk.bot.services.access_policy._admins = frozenset({str(talk.sandbox.people["grace"].id)})
-        assert await by_button(talk, "grace") == told
+        assert await by_menu(talk, answer, "grace") == told
         assert await by_menu(talk, question, "grace") == told
         assert await by_command(talk, "grace", turn.id) == told
 
@@ -159,7 +160,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         report = await reports.get(turn.id)
         assert report is not None
         assert (await reports.list(limit=1)) == [replace(report, left_out=None)]
-        chat = await by_button(talk)
+        chat = await by_menu(talk, talk.replies()[0])
         turn_view.print_report(report)
         terminal = capsys.readouterr().out
         turn_view.print_reports([report])

@@ -4,20 +4,7 @@ from typing import Any
 
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import WHY
-from core.identity import Actor
-from tests.channels.platforms import SlackTalk, Talk
-
-
-async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None) -> str:
-    """Press the button, or a forged one, and return the private answer."""
-    if button is None:
-        before = len(talk.private_messages(user))
-        await talk.press(words.WHY, user=user)
-        await talk.sandbox.wait_for(lambda: len(talk.private_messages(user)) > before)
-        return talk.private_messages(user)[-1]
-    visitor = Actor(talk.bot.channel.name, str(talk.sandbox.people[user].id))
-    told: str = await talk.bot.channel._intake.presses.handle(button, visitor=visitor, locale="en")
-    return told
+from tests.channels.platforms import SlackTalk
 
 
 async def by_command(talk: Any, user: str = "ada", turn: str = "") -> str:

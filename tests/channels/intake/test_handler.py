@@ -213,7 +213,7 @@ async def test_a_reset_removes_reactions_of_dropped_messages(place: Place) -> No
     assert place.said == [words.RESET_DONE]
 
 
-@pytest.mark.parametrize("text", ["reset", "status", "help"])
+@pytest.mark.parametrize("text", ["reset", "info", "help"])
 async def test_a_duplicate_command_runs_once_also_without_a_session(place: Place, text: str) -> None:
     message = await place.hear(text)
     await place.hear_again(message)
@@ -225,8 +225,8 @@ async def test_a_duplicate_command_runs_once_also_without_a_session(place: Place
 async def test_a_command_word_in_a_sentence_or_with_a_file_is_a_question(place: Place) -> None:
     await place.hear("hello")
     await place.hear("reset", is_called=False)
-    await place.hear("status", attachments=(Attachment("a.txt", None, 1, {}),))
-    assert (await place.waiting(), place.said) == (["hello", "reset", "status"], [])
+    await place.hear("info", attachments=(Attachment("a.txt", None, 1, {}),))
+    assert (await place.waiting(), place.said) == (["hello", "reset", "info"], [])
 
 
 async def test_a_command_is_answered_in_the_language_of_its_user(place: Place) -> None:
@@ -253,7 +253,7 @@ async def test_a_stop_ends_the_turn_of_its_author_and_updates_its_reply(place: P
 async def test_status_describes_the_session_and_export_sends_a_file(place: Place) -> None:
     await place.hear("hello")
     await place.begun()
-    await place.hear("status")
+    await place.hear("info")
     lines = place.said[0].splitlines()
     told = ENGLISH(words.STATUS_AGENT, agent="parley"), ENGLISH(words.STATUS_MODEL, model=MODELS[0])
     assert lines[:2] == [f"- {line}" for line in told]
@@ -324,7 +324,7 @@ async def test_a_permanently_failing_command_gets_one_apology(place: Place, monk
 
     await place.hear("hello")
     monkeypatch.setattr(place.conversations, "get_status", unreadable)
-    message = await place.hear("status")
+    message = await place.hear("info")
     await place.hear_again(message)
     assert place.said == [ENGLISH.format_error(DamagedSessionError.public)]
 
@@ -335,7 +335,7 @@ async def test_a_command_that_cannot_be_stored_runs_when_it_is_redelivered(
 ) -> None:
     await place.hear("hello")
     monkeypatch.setattr(place.inbox if fails == "record_command" else place.conversations, fails, away)
-    message = inbound("status" if fails == "get_status" else "mute")
+    message = inbound("info" if fails == "get_status" else "mute")
     with pytest.raises(StoreError):
         await place.hear_again(message)
     monkeypatch.undo()

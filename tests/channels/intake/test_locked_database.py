@@ -51,8 +51,15 @@ def press(label: str) -> Interaction:
     return lambda talk: talk.press(label)
 
 
-async def shortcut(talk: Any) -> None:
-    assert await talk.sandbox.use_shortcut("ada", talk.replies()[0], WHY)
+async def menu(talk: Any) -> None:
+    if isinstance(talk.sandbox, SlackSandbox):
+        assert await talk.sandbox.use_shortcut("ada", talk.replies()[0], WHY)
+    else:
+        await talk.sandbox.run_message_command("ada", talk.replies()[0], words.WHY_THIS)
+
+
+async def rating(talk: Any) -> None:
+    await talk.rate(words.GOOD_ANSWER)
 
 
 @dataclass(frozen=True)
@@ -65,17 +72,17 @@ class Case:
 
 
 MADE_OF = "How this answer was made"
-READS = [command("help"), command("usage"), command("model"), press(words.WHY)]
-READ = [words.HELP_COMMANDS, words.USAGE_TITLE, MODELS[1], MADE_OF]
+READS = [command("help"), command("usage"), command("model"), command("info"), menu]
+READ = [words.HELP_COMMANDS, words.USAGE_TITLE, MODELS[1], words.STATUS_IDLE, MADE_OF]
 RESET = Case([command("reset"), command("help")], [words.RESET_DONE, words.HELP_COMMANDS])
 REGENERATE = Case([press(words.REGENERATE), command("help")], [words.HELP_COMMANDS], ["two"])
 ASK = Case([command("ask", question="why?"), command("help")], [words.HELP_COMMANDS], ["one", "> why?", "two"])
 
 CASES = {
-    "slack-reads": Case([*READS, command("agent-status"), shortcut], [*READ, words.STATUS_IDLE, MADE_OF]),
+    "slack-reads": Case(READS, READ),
     "slack-reset": RESET,
     "slack-regenerate": REGENERATE,
-    "discord-reads": Case([*READS, command("status")], [*READ, words.STATUS_IDLE]),
+    "discord-reads": Case([*READS, rating], [*READ, words.FEEDBACK_THANKS]),
     "discord-reset": RESET,
     "discord-regenerate": REGENERATE,
     "discord-ask": ASK,

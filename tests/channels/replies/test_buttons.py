@@ -6,7 +6,7 @@ from channels.replies.buttons import ButtonAction, answer_buttons, create_button
 from channels.settings import EXTRA_BUTTONS
 
 
-@pytest.mark.parametrize("wish", ["retry", "regenerate", "revise", "stop", "good", "bad", "why"])
+@pytest.mark.parametrize("wish", ["retry", "regenerate", "revise", "stop", "good", "bad"])
 def test_a_press_is_parsed_into_action_and_turn(wish: ButtonAction) -> None:
     assert parse_button(create_button(wish, "t1", ENGLISH).id) == (wish, "t1")
 
@@ -26,13 +26,8 @@ def test_the_settings_select_the_buttons_under_an_answer() -> None:
         chosen = {extra for extra in EXTRA_BUTTONS if extra in extras}
         return [one.label for one in answer_buttons("t1", ENGLISH, chosen, is_revised=is_revised)]
 
-    assert labels(*EXTRA_BUTTONS) == [words.REGENERATE, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]
+    assert labels(*EXTRA_BUTTONS) == [words.REGENERATE, words.GOOD_ANSWER, words.BAD_ANSWER]
     assert labels("feedback") == [words.GOOD_ANSWER, words.BAD_ANSWER]
     assert labels() == []
     assert labels(is_revised=True) == [words.ANSWER_EDITED]
-    assert labels(*EXTRA_BUTTONS, is_revised=True) == [
-        words.ANSWER_EDITED,
-        words.WHY,
-        words.GOOD_ANSWER,
-        words.BAD_ANSWER,
-    ]
+    assert labels(*EXTRA_BUTTONS, is_revised=True) == [words.ANSWER_EDITED, words.GOOD_ANSWER, words.BAD_ANSWER]

@@ -23,6 +23,7 @@ from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import (
     PLATFORMS,
+    SlackTalk,
     Talk,
     run_conversation,
     run_sandbox,
@@ -30,8 +31,6 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
-
-FINISHED = [words.REGENERATE, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -43,6 +42,11 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 def buttons(talk: Talk) -> list[list[str]]:
     """Return the buttons under each of the bot's messages."""
     return [list(message.buttons) for message in talk.replies()]
+
+
+def below(talk: Talk, first: str = words.REGENERATE) -> list[str]:
+    """Return the buttons under a finished answer: Discord has the ratings in the menu of the message."""
+    return [first, words.GOOD_ANSWER, words.BAD_ANSWER] if isinstance(talk, SlackTalk) else [first]
 
 
 async def has_buttons(talk: Talk, *wanted: list[str]) -> None:
@@ -110,7 +114,7 @@ async def test_the_stop_button_is_under_the_last_chunk_until_the_end(sandbox: An
         assert buttons(talk) == [*([] for _ in talk.replies()[1:]), [words.STOP]]
         end.set()
         await talk.bot.wait_for_turns(1)
-        assert buttons(talk) == [*([] for _ in talk.replies()[1:]), FINISHED]
+        assert buttons(talk) == [*([] for _ in talk.replies()[1:]), below(talk)]
 
 
 async def test_a_released_reply_keeps_its_stop_button(sandbox: Any, tmp_path: Path) -> None:
@@ -133,7 +137,7 @@ async def test_buttons_need_no_calls_of_their_own(sandbox: Any, tmp_path: Path) 
         await has_buttons(talk, [words.STOP])
         assert made(talk) == 1
         go_on.set()
-        await has_buttons(talk, FINISHED)
+        await has_buttons(talk, below(talk))
         await talk.bot.wait_for_turns(1)
         assert made(talk) <= 3
 
@@ -145,7 +149,7 @@ async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -
     async with run_conversation(sandbox, tmp_path, "It is 41.", "It is 42.") as talk:
         await talk.say("what is it?")
         await wait_for_answer(talk, "It is 41.")
-        await has_buttons(talk, FINISHED)
+        await has_buttons(talk, below(talk))
         await talk.bot.wait_for_turns(1)
         await talk.press(words.REGENERATE)
         await wait_for_answer(talk, "It is 42.")
@@ -154,20 +158,18 @@ async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -
         said = [one["role"] for one in talk.bot.model.requests[-1]["messages"]]
         assert said.count("user") == 1
         assert "assistant" not in said
-        await has_buttons(talk, FINISHED)
-        assert talk.replies()[0].buttons[words.GOOD_ANSWER] == f"good:{second.id}"
+        await has_buttons(talk, below(talk))
+        assert talk.replies()[0].buttons[words.REGENERATE] == f"regenerate:{second.id}"
 
 
 async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
         await talk.say("what is it?")
-        await has_buttons(talk, FINISHED)
+        await has_buttons(talk, below(talk))
         for user, label in (("ada", words.GOOD_ANSWER), ("grace", words.BAD_ANSWER), ("ada", words.BAD_ANSWER)):
-            await talk.press(label, user=user)
-        await talk.sandbox.wait_for(
-            lambda: len(talk.private_messages("ada")) == 2 and len(talk.private_messages("grace")) == 1
-        )
-        assert {*talk.private_messages("ada"), *talk.private_messages("grace")} == {words.FEEDBACK_THANKS}
+            await talk.rate(label, user=user)
+        thanks = {"ada": [words.FEEDBACK_THANKS] * 2, "grace": [words.FEEDBACK_THANKS]}
+        await talk.sandbox.wait_for(lambda: {user: talk.private_messages(user) for user in thanks} == thanks)
         async with talk.bot.database.read() as connection:
             kept = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
         assert kept == ["bad", "bad"]
@@ -195,7 +197,7 @@ async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_pa
         await has_buttons(talk, [words.ANSWER_EDITED, words.STOP])
         await talk.press(words.ANSWER_EDITED)
         await wait_for_answer(talk, "Four.")
-        await has_buttons(talk, FINISHED)
+        await has_buttons(talk, below(talk))
         await talk.bot.wait_for_turns(2)
         asked = [one["content"] for one in talk.bot.model.requests[-1]["messages"] if one["role"] == "user"]
         assert len(asked) == 1
@@ -209,13 +211,13 @@ async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_pat
         (row,) = await talk.bot.inbox_rows()
         said = row.message["text"]
         for text, wanted in (
-            ("two and two?", [words.ANSWER_EDITED, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]),
-            (said, FINISHED),
+            ("two and two?", below(talk, words.ANSWER_EDITED)),
+            (said, below(talk)),
         ):
             await talk.bot.channel._intake.handle_edit(row.event_key, text)
             await has_buttons(talk, wanted)
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
-        await has_buttons(talk, [words.ANSWER_EDITED, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER])
+        await has_buttons(talk, below(talk, words.ANSWER_EDITED))
         assert texts(talk) == ["Tow?"]
         await talk.press(words.ANSWER_EDITED)
         await wait_for_answer(talk, "Four.")
@@ -232,7 +234,7 @@ async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         go_on.set()
-        await has_buttons(talk, [words.ANSWER_EDITED, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER])
+        await has_buttons(talk, below(talk, words.ANSWER_EDITED))
 
 
 async def test_an_edit_survives_a_change_of_the_worker(sandbox: Any, tmp_path: Path) -> None:
@@ -243,7 +245,7 @@ async def test_an_edit_survives_a_change_of_the_worker(sandbox: Any, tmp_path: P
         await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await has_buttons(talk, [words.ANSWER_EDITED, words.STOP])
         await talk.bot.restart_worker()
-        await has_buttons(talk, [words.ANSWER_EDITED, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER])
+        await has_buttons(talk, below(talk, words.ANSWER_EDITED))
 
 
 async def test_a_deleted_question_ends_its_answer_with_a_notice(sandbox: Any, tmp_path: Path) -> None:
@@ -311,7 +313,7 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
         go_on.set()
         await talk.bot.channel._intake.drain(5)
         assert texts(talk) == ["Four."]
-        assert buttons(talk) == [FINISHED]
+        assert buttons(talk) == [below(talk)]
 
 
 async def test_a_deleted_reply_is_not_rerendered(sandbox: Any, tmp_path: Path) -> None:
@@ -343,7 +345,7 @@ async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any,
         assert texts(talk)[0].startswith(korean.format_error(ProviderRequestError.public))
         await talk.say("two", user="minsu")
         await has_buttons(talk, [korean(words.RETRY)], [korean(words.STOP)])
-        await talk.say("status", user="minsu")
+        await talk.say("info", user="minsu")
         await wait_for_texts(talk, lambda found: any(korean(words.STATUS_ANSWERING) in text for text in found))
 
 
@@ -354,7 +356,7 @@ async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(sandbox: A
     async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
         await wait_for_texts(talk, lambda found: found == ["Once"])
-        await talk.say("status")
+        await talk.say("info")
         await wait_for_texts(talk, lambda found: len(found) == 2 and words.STATUS_ANSWERING in found[1])
         await talk.say("stop")
         await wait_for_texts(talk, lambda found: found[0] == f"Once\n\n{words.STOPPED}")

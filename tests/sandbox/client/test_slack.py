@@ -72,7 +72,7 @@ async def test_an_unknown_command_is_refused(slack: SlackSandbox) -> None:
     slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
     session = ClientSession(SlackPlatform(slack))
     assert await session.run_line("/nothing") == "the manifest has no /nothing"
-    assert session.platform.menu_entries == ["Ask about this", "Why this answer?", "Start over here"]
+    assert session.platform.menu_entries == ["Ask about this", "Why this answer?", "Reset this conversation"]
 
 
 async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: Bot) -> None:

@@ -19,14 +19,9 @@ async def press(bot: Bot, user: str, message: DiscordMessage, label: str) -> lis
 async def test_buttons_have_an_emoji_and_a_label(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        await server.wait_for(lambda: words.GOOD_ANSWER in answer.buttons)
+        await server.wait_for(lambda: words.REGENERATE in answer.buttons)
         (row,) = answer.content.components
-        assert [(one["label"], one["emoji"]["name"]) for one in row["components"]] == [
-            (words.REGENERATE, "🔄"),
-            (words.WHY, "❔"),
-            (words.GOOD_ANSWER, "👍"),
-            (words.BAD_ANSWER, "👎"),
-        ]
+        assert [(one["label"], one["emoji"]["name"]) for one in row["components"]] == [(words.REGENERATE, "🔄")]
 
 
 async def test_only_the_author_can_press_stop(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -47,7 +42,7 @@ async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: Di
         (answer,) = await bot.says(question, "one!")
         await bot.wait_for_turns(1)
     async with running(server, tmp_path, "two!") as bot:
-        seen = await press(bot, "grace", answer, words.GOOD_ANSWER)
+        seen = await server.run_message_command("grace", answer, words.GOOD_ANSWER)
         await server.wait_for(lambda: [one.text for one in seen] == [words.FEEDBACK_THANKS])
         await press(bot, "ada", answer, words.REGENERATE)
         await bot.says(question, "two!")
@@ -87,8 +82,8 @@ async def test_a_press_in_a_server_that_is_no_longer_served_is_refused(
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.wait_for_turns(1)
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        seen = await press(bot, "ada", answer, words.GOOD_ANSWER)
+        seen = await press(bot, "ada", answer, words.REGENERATE)
         await server.wait_for(lambda: [one.text for one in seen] == [words.PLACE_NOT_ALLOWED])
         server.faults.fail("POST /webhooks/{application}/{token}", status=403, code=50013)
-        await press(bot, "grace", answer, words.GOOD_ANSWER)
+        await press(bot, "grace", answer, words.REGENERATE)
         await wait_until(lambda: "an interaction cannot be answered: follow-up: 50013" in caplog.text)

@@ -40,7 +40,7 @@ async def said_of(bot: Bot, seen: list[DiscordMessage]) -> str:
 
 async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
-        for name in ("status", "stop", "export"):
+        for name in ("info", "stop", "export"):
             await told(bot, await server.run_command("ada", "general", name), words.NOTHING_TO_RESET)
         told_ = await said_of(bot, await server.run_command("ada", "general", "help"))
         for one in server.commands:
@@ -52,7 +52,7 @@ async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path
         )
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
-        status = await said_of(bot, await server.run_command("grace", "general", "status"))
+        status = await said_of(bot, await server.run_command("grace", "general", "info"))
         assert words.STATUS_ANSWERING in status
         await told(bot, await server.run_command("grace", "general", "stop"), words.NOTHING_TO_STOP)
         await told(bot, await server.run_command("ada", "general", "stop"), words.STOPPING)
@@ -281,7 +281,7 @@ async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: Discord
         await server.wait_for(lambda: answer.text == f"half\n\n{words.STOPPED}")
         (whole,) = await server.run_command("ada", group, "ask", question="two")
         await server.wait_for(
-            lambda: whole.text == "whole" and list(whole.buttons) == [words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]
+            lambda: whole.text == "whole" and list(whole.buttons) == [words.GOOD_ANSWER, words.BAD_ANSWER]
         )
         seen = await server.click_button("ada", whole, whole.buttons[words.GOOD_ANSWER])
         await server.wait_for(lambda: [one.text for one in seen] == [words.FEEDBACK_THANKS])

@@ -17,7 +17,7 @@ from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, e
 
 REGISTER = "PUT /applications/{application}/commands"
 RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}
-NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS}
+NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS, words.GOOD_ANSWER, words.BAD_ANSWER}
 
 
 async def reset(bot: Bot, user: str, channel: Any, said: str) -> None:

@@ -147,7 +147,7 @@ async def test_the_status_and_the_model_of_ones_latest_conversation(slack: Slack
     async with running(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
-        assert "openai/scripted" in (await said(bot, "ada", "general", "/agent-status")).text
+        assert "openai/scripted" in (await said(bot, "ada", "general", "/info")).text
         assert "openai/scripted" in (await said(bot, "ada", "general", "/model")).text
         assert "nonsense" in (await said(bot, "ada", "general", "/model", "nonsense")).text
 
@@ -212,7 +212,7 @@ async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
         assert all(envelope.acknowledged_at for envelope in slack.envelopes)
 
 
-@pytest.mark.parametrize("spoken", ["reset", "stop", "help", "status", "model", "export", "mute", "listen"])
+@pytest.mark.parametrize("spoken", ["reset", "stop", "help", "info", "model", "export", "mute", "listen"])
 async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_path: Path, spoken: str) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")

@@ -39,7 +39,7 @@ async def test_under_an_answer_stand_regenerate_and_feedback_with_labels(
     async with running(slack, tmp_path, [Say("Blue "), Say("it is.")], streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "which colour?")
         answer = await answered(bot, question, "Blue it is.")
-        assert spoken(answer) == [words.REGENERATE, words.WHY, words.GOOD_ANSWER, words.BAD_ANSWER]
+        assert spoken(answer) == [words.REGENERATE, words.GOOD_ANSWER, words.BAD_ANSWER]
         assert [block["type"] for block in answer.blocks or ()] == ["markdown", "actions", "context_actions"]
         assert not answer.edited
 
