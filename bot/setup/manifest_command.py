@@ -1,10 +1,18 @@
 """`parley manifest`: the Slack manifest or the Discord invitation link for the current settings."""
 
 import json
+from urllib.parse import quote
 
 from bot.settings.access import AccessSection
 from bot.setup import SetupPlatform
 from core.errors import SettingsError
+
+#: Slack's page that makes an app. Slack reads the manifest from the parameter `manifest_json`:
+#: github.com/slackapi/python-slack-sdk/issues/1019.
+_CREATE_APP_URL = "https://api.slack.com/apps?new_app=1&manifest_json="
+
+#: Characters that need no escape in a query (RFC 3986), so that the link is shorter.
+_UNESCAPED = ":,/@"
 
 #: Placeholder for the public URL of the bot's HTTP server.
 EXAMPLE_URL = "https://your-bot.example.com"
@@ -32,3 +40,9 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
                 )
             token, auto_thread = settings.discord.bot_token, settings.discord.auto_thread
             return invite.invite_link(invite.application_id_of(token), auto_thread=auto_thread)
+
+
+def format_create_link(manifest: str) -> str:
+    """Return the link to Slack's page that makes an app, with the manifest (JSON) filled in."""
+    compact = json.dumps(json.loads(manifest), separators=(",", ":"))
+    return f"{_CREATE_APP_URL}{quote(compact, safe=_UNESCAPED)}"

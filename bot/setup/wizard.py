@@ -19,6 +19,7 @@ from bot.settings.parsing import SLACK_APPS
 from bot.setup import SetupPlatform, questions
 from bot.setup import probes as trials
 from bot.setup.env_file import EnvFile
+from bot.setup.manifest_command import format_create_link
 from bot.setup.probes import CheckResult, Verdict
 from bot.setup.questions import Question
 from core.errors import SettingsError
@@ -38,11 +39,17 @@ This writes .env in this folder, one setting at a time. Each answer is checked a
 Secrets are hidden while you type or paste them. Enter keeps the value in [brackets]; `skip` goes on without an \
 answer. Ctrl-C stops; run `parley init` again to continue."""
 
-_SLACK_STEPS = (
+_SLACK_LINK = '1. Open this link, choose your workspace, then "Next" and "Create". Slack fills in the manifest:'
+
+_SLACK_PASTE = (
     f'1. Open {SLACK_APPS}, choose "Create New App", "From a manifest" and your workspace, and paste the manifest '
-    "above.",
-    '2. Choose "Install App", "Install to Workspace".',
+    "above with the address of your bot."
 )
+
+_SLACK_INSTALL = '2. Choose "Install App", "Install to Workspace".'
+
+#: Slack's newer page may drop the manifest of the link: github.com/agentconnect-md/agentconnect/pull/19.
+_SLACK_EMPTY = 'If Slack shows no manifest: choose "From a manifest", and paste the output of `parley manifest slack`.'
 
 _DISCORD_STEPS = (
     f'1. Open {DISCORD_APPS}, choose "New Application", give it a name, and "Create".',
@@ -110,8 +117,14 @@ class _Wizard:
             return
         by_http = self._current_value("SLACK_MODE") == "http"
         if not self._current_value("SLACK_BOT_TOKEN"):
-            tables.print_lines(questions.slack_manifest(), "")
-            tables.print_wrapped(*_SLACK_STEPS, "")
+            manifest = questions.slack_manifest()
+            if by_http:  # Slack calls the address in the manifest, which the user has to fill in first
+                tables.print_lines(manifest, "")
+                tables.print_wrapped(_SLACK_PASTE, _SLACK_INSTALL, "")
+            else:
+                tables.print_wrapped(_SLACK_LINK)
+                tables.print_lines(format_create_link(manifest))
+                tables.print_wrapped(_SLACK_EMPTY, _SLACK_INSTALL, "")
         for question in questions.slack_questions(by_http=by_http):
             if self._ask(question) is _AnswerResult.LEFT_OUT:
                 return

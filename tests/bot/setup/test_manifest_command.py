@@ -3,12 +3,13 @@
 import base64
 import json
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from bot.settings import Settings, load_settings
 from bot.setup import SetupPlatform
-from bot.setup.manifest_command import EXAMPLE_URL, format_manifest
+from bot.setup.manifest_command import EXAMPLE_URL, format_create_link, format_manifest
 from channels.discord.invite import invite_link as invitation
 from core.errors import SettingsError
 from sandbox.slack.manifest_check import check_manifest
@@ -74,3 +75,19 @@ def test_the_discord_manifest_is_an_invite_link_for_the_app(monkeypatch: pytest.
 def test_more_prompts_than_slack_shows_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="SLACK_SUGGESTED_PROMPTS: Slack shows at most 4"):
         settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="1|2|3|4|5")
+
+
+def test_the_link_that_makes_the_slack_app_has_the_whole_manifest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prompts = 'What\'s & why? | 안녕 50% #1 + "two"'
+    manifest = format_manifest(SetupPlatform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS=prompts))
+    link = format_create_link(manifest)
+    assert link.isascii()
+    assert " " not in link
+    assert len(link) < 6_000  # servers commonly accept request lines of 8 KB
+    url = urlsplit(link)
+    query = parse_qs(url.query, strict_parsing=True)
+    assert (url.scheme, url.netloc, url.path, url.fragment) == ("https", "api.slack.com", "/apps", "")
+    assert query["new_app"] == ["1"]
+    assert [json.loads(value) for value in query["manifest_json"]] == [json.loads(manifest)]
