@@ -14,9 +14,6 @@ from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, Turn
 #: Name of the model in `MODEL`.
 TOUR_MODEL = "openai/scripted-tour"
 
-#: Label of the tour wherever it is offered or running.
-TOUR_LABEL = "Scripted tour: no model is asked"
-
 #: Size of a piece of a streamed text, and the seconds between two pieces.
 PIECE_CHARACTERS, PIECE_SECONDS = 24, 0.04
 

@@ -50,6 +50,7 @@ async def run_sandbox(
     """
     try:
         from sandbox.discord import DiscordSandbox  # noqa: PLC0415 - an extra
+        from sandbox.managed_bot import describe_model  # noqa: PLC0415
         from sandbox.page import PageServer  # noqa: PLC0415
         from sandbox.slack import SlackSandbox  # noqa: PLC0415
         from sandbox.tour import create_tour_server  # noqa: PLC0415
@@ -58,12 +59,7 @@ async def run_sandbox(
 
     log, database = settings.data_dir / "bot.log", settings.data_dir / "sandbox.db"
     model = settings.sandbox_model
-    warning = " (tiny and often wrong; set GOOGLE_API_KEY for a real one)" if model == configuration.LOCAL_MODEL else ""
-    notices = [
-        "This is the sandbox: a local Slack and Discord with the real bot in both.",
-        f"Model: {model}{warning}",
-        f"The bot's log: {log}",
-    ]
+    notices = ["This is the sandbox: a local Slack and Discord with the real bot in both.", f"The bot's log: {log}"]
     async with AsyncExitStack() as stack:
         hint = "set another DATA_DIR for this one"
         stack.enter_context(lock.hold_file_lock(settings.data_dir / "sandbox", hint))
@@ -116,10 +112,12 @@ async def run_sandbox(
         if terminal:
             from sandbox.terminal import run_terminal  # noqa: PLC0415
 
-            ends.append(asyncio.create_task(run_terminal(slack, discord, notices=notices), name="terminal"))
+            notices[1:] = [f"Page: {page.address}  Log: {log}", "/tour takes the scripted tour: no key needed."]
+            chat = run_terminal(slack, discord, bot=bot, notices=notices)
+            ends.append(asyncio.create_task(chat, name="terminal"))
             ends.append(asyncio.create_task(bot.ended.wait(), name="bot"))
         else:
-            for notice in notices:
+            for notice in [*notices, *describe_model(bot)]:
                 say(notice)
             say(f"Open {page.address} (Ctrl-C ends it)")
             _open_browser(page.address)

@@ -97,10 +97,12 @@ class BotProcess:
 
     @property
     def notices(self) -> list[str]:
-        """Lines about the model for the top of the page."""
-        if self.is_tour or can_call_tools(self.model):
-            return []
-        return [f"{self.model} is tiny and often wrong. It cannot call tools: choose another model to see the agent's."]
+        """Lines about the model, for the top of the page and of the terminal."""
+        if self.is_tour:
+            return ["Scripted tour: no model is asked."]
+        if not can_call_tools(self.model):
+            return [f"{self.model} is a tiny local model, often wrong: paste a key for a real one."]
+        return []
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -1,6 +1,6 @@
 """Web page on which a user tries the bot on both local platforms and inspects it."""
 
-from sandbox.page.bot_process import ManagedBot
+from sandbox.managed_bot import ManagedBot
 from sandbox.page.server import PageServer
 
 __all__ = ["ManagedBot", "PageServer"]

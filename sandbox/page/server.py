@@ -18,7 +18,7 @@ from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler
 
 from sandbox.discord import DiscordSandbox
-from sandbox.page.bot_process import ManagedBot
+from sandbox.managed_bot import ManagedBot
 from sandbox.page.calls import ApiCallList
 from sandbox.page.discord import DiscordPane
 from sandbox.page.faults import FaultSwitches

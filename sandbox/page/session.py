@@ -12,7 +12,7 @@ from aiohttp import web
 
 from sandbox.client.platform import ActionRefusedError, ClientLocation
 from sandbox.client.session import ClientSession
-from sandbox.page.bot_process import ManagedBot
+from sandbox.managed_bot import ManagedBot
 from sandbox.page.calls import ApiCallList
 from sandbox.page.faults import FaultSwitches
 from sandbox.page.feed import BotFeedReader

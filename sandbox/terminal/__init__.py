@@ -8,6 +8,7 @@ from io import TextIOWrapper
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
+from sandbox.managed_bot import ManagedBot
 from sandbox.slack import SlackSandbox
 from sandbox.terminal.app import TerminalApp
 from sandbox.terminal.lines import read_lines, run_lines
@@ -15,21 +16,24 @@ from sandbox.terminal.lines import read_lines, run_lines
 __all__ = ["run_terminal"]
 
 
-async def run_terminal(slack: SlackSandbox, discord: DiscordSandbox, *, notices: Sequence[str]) -> None:
+async def run_terminal(
+    slack: SlackSandbox, discord: DiscordSandbox, *, bot: ManagedBot | None = None, notices: Sequence[str]
+) -> None:
     """Run the terminal client until the user quits (Ctrl-C, Ctrl-D, `/quit`).
 
     On a terminal this is a screen. If the input or an output is not a terminal (a pipe, CI), each line of the input is
     sent, each change is printed as one line, and the end of the input waits for the replies.
 
     Args:
+        bot: the bot's process, which the tour restarts; None for a bot without a tour.
         notices: lines to show above everything else.
     """
     platforms = SlackPlatform(slack), DiscordPlatform(discord)
     # Textual draws on the standard error, so that must be a terminal, too.
     if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        await TerminalApp(*platforms, notices=notices).run_async()
+        await TerminalApp(*platforms, bot=bot, notices=notices).run_async()
         return
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a pipe's encoding may lack characters of an answer
     async with aclosing(read_lines(sys.stdin)) as lines:
-        await run_lines(platforms, lines, sys.stdout, notices=notices)
+        await run_lines(platforms, lines, sys.stdout, bot=bot, notices=notices)

@@ -25,8 +25,9 @@ from sandbox.client.platform import (
     shorten_text,
 )
 from sandbox.client.session import ClientSession
+from sandbox.managed_bot import ManagedBot, describe_model
 from sandbox.terminal.rows import MessageRow
-from sandbox.terminal.sessions import TerminalSessions
+from sandbox.terminal.sessions import TerminalSessions, is_tour_command
 from sandbox.terminal.tab import PlatformTab
 
 #: The screen shows this many messages of a place, the newest ones.
@@ -41,7 +42,7 @@ class TerminalApp(App[None]):
     CSS = """
     #top { height: 1; background: $primary; color: $text; padding: 0 1; }
     #top > Static { width: auto; padding: 0 2 0 0; }
-    #notices { height: auto; max-height: 3; background: $warning-muted; color: $text; padding: 0 1; }
+    #notices { height: auto; max-height: 4; background: $warning-muted; color: $text; padding: 0 1; }
     #notices.-none { display: none; }
     #places { width: 22; border: none; border-right: solid $primary-muted; padding: 0; height: 1fr; }
     #messages { height: 1fr; background: $background; padding: 0 1; }
@@ -66,9 +67,9 @@ class TerminalApp(App[None]):
         Binding("ctrl+c,ctrl+d", "quit", "Quit", key_display="^c", priority=True),
     ]
 
-    def __init__(self, *platforms: ClientPlatform, notices: Sequence[str]) -> None:
+    def __init__(self, *platforms: ClientPlatform, bot: ManagedBot | None = None, notices: Sequence[str]) -> None:
         super().__init__()
-        self.sessions = TerminalSessions(platforms)
+        self.sessions = TerminalSessions(platforms, bot)
         self._notices = notices
         self._notice = ""
         self._changed = asyncio.Event()
@@ -89,7 +90,7 @@ class TerminalApp(App[None]):
             yield Static(Text("Parley sandbox", style="bold"))
             for session in self.sessions.all:
                 yield PlatformTab(session)
-        yield Static(Text("\n".join(self._notices)), id="notices", classes="" if self._notices else "-none")
+        yield Static(id="notices")
         with Horizontal():
             yield OptionList(id="places", compact=True)
             with Vertical():
@@ -131,6 +132,8 @@ class TerminalApp(App[None]):
     @work
     async def _run_line(self, line: str) -> None:
         hint = self._mention_hint(line)
+        if self.sessions.bot is not None and is_tour_command(line):
+            self._show_notice("Restarting the bot…")
         self._show_notice(await self.sessions.run_line(line) or hint)
         if self.sessions.is_closed:
             self.exit()
@@ -249,6 +252,11 @@ class TerminalApp(App[None]):
             return
         for tab in self.query(PlatformTab):
             tab.paint(is_open=tab.session is self.session)
+        bot = self.sessions.bot
+        notices = [*self._notices, *(describe_model(bot) if bot else ())]
+        widget = self.query_one("#notices", Static)
+        widget.update(Text("\n".join(notices)))
+        widget.set_class(not notices, "-none")
 
     def _paint_places(self) -> None:
         places = self.session.list_places()

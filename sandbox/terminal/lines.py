@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TextIO
 
 from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage, ClientPlatform
+from sandbox.managed_bot import ManagedBot, describe_model
 from sandbox.terminal.replies import QuietTime, ReplyTracker
 from sandbox.terminal.sessions import TerminalSessions
 
@@ -22,6 +23,7 @@ async def run_lines(
     lines: AsyncIterator[str],
     out: TextIO,
     *,
+    bot: ManagedBot | None = None,
     notices: Sequence[str] = (),
     quiet_time: QuietTime | None = None,
 ) -> None:
@@ -29,8 +31,8 @@ async def run_lines(
 
     `/wait` also waits for the replies before the next line.
     """
-    session = _LineSession(platforms, out, quiet_time or QuietTime())
-    for notice in notices:
+    session = _LineSession(platforms, bot, out, quiet_time or QuietTime())
+    for notice in [*notices, *(describe_model(bot) if bot else ())]:
         session.write(notice)
     async with AsyncExitStack() as stack:
         changes = [await stack.enter_async_context(aclosing(platform.changes())) for platform in platforms]
@@ -61,9 +63,11 @@ async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
 
 
 class _LineSession:
-    def __init__(self, platforms: Sequence[ClientPlatform], out: TextIO, quiet_time: QuietTime) -> None:
+    def __init__(
+        self, platforms: Sequence[ClientPlatform], bot: ManagedBot | None, out: TextIO, quiet_time: QuietTime
+    ) -> None:
         self._out = out
-        self._sessions = TerminalSessions(platforms)
+        self._sessions = TerminalSessions(platforms, bot)
         self._replies = ReplyTracker(quiet_time)
         self._checked_platforms: set[str] = set()
         self._written_revisions: dict[tuple[str, str], int] = {}

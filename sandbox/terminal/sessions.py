@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from sandbox.client.platform import ClientPlatform
 from sandbox.client.session import ClientSession
+from sandbox.managed_bot import ManagedBot
+from sandbox.tour import STEPS
 
 HELP = """\
 Type a message and press Enter to send it to the open channel or thread.
@@ -17,8 +19,10 @@ Type a message and press Enter to send it to the open channel or thread.
 /edit TEXT, /delete  edit or delete your last message here
 /file PATH TEXT  send a file from this machine
 /menu ENTRY  use an entry in the newest message's menu{menu}
-/quit  quit
+{tour}/quit  quit
 Any other /command goes to the bot, as in {platform}. //help shows the bot's own help."""
+
+TOUR_HELP = "/tour  take the scripted tour, which needs no key; /tour end ends it\n"
 
 
 class TerminalSessions:
@@ -30,7 +34,13 @@ class TerminalSessions:
         is_closed: whether the user has quit.
     """
 
-    def __init__(self, platforms: Iterable[ClientPlatform]) -> None:
+    def __init__(self, platforms: Iterable[ClientPlatform], bot: ManagedBot | None = None) -> None:
+        """Create the sessions.
+
+        Args:
+            bot: the bot's process, which the tour restarts; None for a bot without a tour.
+        """
+        self.bot = bot
         self.all = [ClientSession(platform) for platform in platforms]
         self.current = self.all[0]
         self.current.focus()
@@ -61,6 +71,8 @@ class TerminalSessions:
             self.is_closed = True
         elif line.strip() == "/help":
             return self._help()
+        elif self.bot is not None and is_tour_command(line):
+            return await _switch_tour(self.bot, starts=line.split() == ["/tour"])
         else:
             return await self.current.run_line(line)
         return ""
@@ -73,8 +85,23 @@ class TerminalSessions:
             platforms=", ".join(_platform_command(session) for session in self.all),
             people=", ".join(person.name for person in platform.people),
             channels=", ".join(place.name for place in platform.channels),
+            tour=TOUR_HELP if self.bot else "",
             menu=f": {', '.join(platform.menu_entries)}" if platform.menu_entries else "",
         )
+
+
+def is_tour_command(line: str) -> bool:
+    return line.split() in (["/tour"], ["/tour", "end"])
+
+
+async def _switch_tour(bot: ManagedBot, *, starts: bool) -> str:
+    """Start or end the tour, and return a notice."""
+    await (bot.start_tour() if starts else bot.end_tour())
+    if bot.state != "running":
+        return f"The bot is not running. {bot.exit_reason}".strip()
+    if starts:
+        return f"The tour has begun. Write: {STEPS[0].prompt} (/tour end ends it)"
+    return f"The tour has ended; {bot.model} answers."
 
 
 def _platform_command(session: ClientSession) -> str:

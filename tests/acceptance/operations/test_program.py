@@ -143,7 +143,7 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakePr
         code, said = await program(settings).run_command("run", typed=typed, within=60)
     assert code == 0, said
     assert set(list_permissions(tmp_path / ".parley").values()) == {0o700, 0o600}
-    first, _, _, _, *lines = said.splitlines()
+    first, _, _, _, _, *lines = said.splitlines()
     assert first.endswith("starting the sandbox, a local Slack and Discord.")
     slack = [line for line in lines if line.startswith("[Slack dm ada")]
     discord = [line for line in lines if line.startswith("[Discord #general")]
@@ -154,13 +154,34 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakePr
         assert f"parley updated] Hello from the {number} model." in answer[-1]
 
 
+async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program: MakeProgram) -> None:
+    async with ScriptedOpenAI(["Back again."]) as model:
+        settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "AGENT_NAME": "mine"}
+        typed = "/tour\nPlease refund it.\n/thread last\n/wait\n/press Approve\n/wait\n/dm\n/tour end\nhello\n"
+        code, said = await program(settings).run_command("run", typed=typed, within=100)
+        assert len(model.requests) == 1  # the tour asks no model of the operator
+    assert code == 0, said
+    begun, approval, refunded, ended, answer = (
+        said.index(text)
+        for text in (
+            "[Slack] The tour has begun. Write: What can you show me?",
+            "[ Approve ] [ Always allow here ] [ Deny ]",
+            "Approved and done: $42.00 goes back to Mina Park.",
+            "[Slack] The tour has ended; openai/scripted answers.",
+            "parley updated] Back again.",
+        )
+    )
+    assert begun < approval < refunded < ended < answer
+    assert "Traceback" not in said
+
+
 @pytest.mark.local_model
 async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
     code, said = await Program(tmp_path, {}).run_command(
         "run", typed="What is the capital of South Korea?\n", within=120
     )
     assert code == 0, said
-    assert "Model: local/smollm2-135m (tiny and often wrong" in said
+    assert "local/smollm2-135m is a tiny local model, often wrong: paste a key" in said
     answer = said.splitlines()[-1].partition("parley updated] ")[2]
     assert len(answer) > 3, said
     assert "⚠️" not in answer

@@ -2,7 +2,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from html import unescape
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from textual.pilot import Pilot
@@ -11,6 +11,7 @@ from textual.widgets import Input
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
+from sandbox.managed_bot import ManagedBot
 from sandbox.slack import SlackMessage, SlackSandbox
 from sandbox.terminal.app import TerminalApp
 from tests.sandbox.terminal.conftest import Bot, DiscordBot
@@ -80,6 +81,42 @@ async def test_the_screen_opens_in_direct_messages_with_a_hint(screen: Screen) -
         "not connected yet",
         "Quit",
     )
+
+
+class RestartableBot:
+    """A bot's process that restarts at once, or as slowly as `is_restarted` is set."""
+
+    def __init__(self) -> None:
+        self.is_tour, self.state = False, "running"
+        self.exit_reason = self.log_tail = self.agent = ""
+        self.model, self.models = "openai/own", ["openai/own"]
+        self.is_restarted = asyncio.Event()
+
+    @property
+    def notices(self) -> list[str]:
+        return ["Scripted tour: no model is asked."] if self.is_tour else []
+
+    async def start_tour(self) -> None:
+        await self.is_restarted.wait()
+        self.is_tour = True
+
+    async def end_tour(self) -> None:
+        self.is_tour, self.state, self.exit_reason = False, "ended", "AGENT=mine: there is no such folder"
+
+
+async def test_the_tour_starts_and_ends_with_a_command(slack: SlackSandbox) -> None:
+    bot = RestartableBot()
+    app = TerminalApp(SlackPlatform(slack), bot=cast(ManagedBot, bot), notices=["/tour takes the tour."])
+    async with app.run_test(size=(80, 24)) as screen:
+        await wait_for_texts(screen, "/tour takes the tour.", "Model: openai/own")
+        await run_line(screen, "/help")
+        await wait_for_texts(screen, "/tour  take the scripted tour")
+        await run_line(screen, "/tour")
+        await wait_for_texts(screen, "Restarting the bot…")
+        bot.is_restarted.set()
+        await wait_for_texts(screen, "The tour has begun. Write: What can you show me?", "no model is asked")
+        await run_line(screen, "/tour end")
+        await wait_for_texts(screen, "The bot is not running. AGENT=mine: there is no such")
 
 
 async def test_the_bots_connection_is_shown(screen: Screen, bot: Bot) -> None:

@@ -1,4 +1,4 @@
-"""Interface of the bot's process, which the page can kill and restart."""
+"""Interface of the bot's process, which the page and the terminal control."""
 
 from typing import Literal, Protocol
 
@@ -9,15 +9,17 @@ class ManagedBot(Protocol):
     """The bot that is connected to the sandboxes.
 
     Attributes:
+        is_tour: whether the tour's agent answers, with a scripted model.
         state: the state of its process.
         exit_reason: the reason of its last exit.
         log_tail: the end of its log at that exit.
         model: the full name of its model.
         models: the models to choose from.
         agent: the folder of the watched agent, if any.
-        notices: lines about the model.
+        notices: lines about its model, for the top of the page and of the terminal.
     """
 
+    is_tour: bool
     state: BotState
     exit_reason: str
     log_tail: str
@@ -34,5 +36,16 @@ class ManagedBot(Protocol):
     async def restart(self, model: str = "") -> None:
         """Shut the bot down and start it again, perhaps with another model."""
 
+    async def start_tour(self) -> None:
+        """Restart with the tour's agent, and return once it is connected or has exited."""
+
+    async def end_tour(self) -> None:
+        """Restart with the own agent and model, and return once it is connected or has exited."""
+
     async def wait_for_change(self) -> None:
         """Wait until one of the attributes changes."""
+
+
+def describe_model(bot: ManagedBot) -> list[str]:
+    """Return lines about the bot's model for the terminal."""
+    return bot.notices or [f"Model: {bot.model}"]
