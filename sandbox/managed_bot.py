@@ -28,6 +28,11 @@ class ManagedBot(Protocol):
     agent: str
 
     @property
+    def lacks_key(self) -> bool:
+        """True if the local model answers, for want of a key."""
+        ...
+
+    @property
     def notices(self) -> list[str]: ...
 
     async def kill(self) -> None:
@@ -41,6 +46,16 @@ class ManagedBot(Protocol):
 
     async def end_tour(self) -> None:
         """Restart with the own agent and model, and return once it is connected or has exited."""
+
+    async def save_key(self, key: str, vendor: str = "") -> None:
+        """Try a vendor's API key, store it, and restart with its model.
+
+        Args:
+            vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.
+
+        Raises:
+            ValueError: the key was not stored; the text tells the user why.
+        """
 
     async def wait_for_change(self) -> None:
         """Wait until one of the attributes changes."""

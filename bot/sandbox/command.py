@@ -10,13 +10,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from bot import settings as configuration
+from bot.sandbox.model_keys import list_models
 from bot.sandbox.process import FEED_VARIABLE, BotProcess, LaunchSettings
 from bot.settings import Settings
 from channels.slack import manifest
 from core.errors import ParleyError, SettingsError
 from core.store import lock
-from core.usage.prices import Prices
 
 #: Seconds that the bot may take to connect to both platforms.
 CONNECT_SECONDS = 600.0
@@ -100,7 +99,7 @@ async def run_sandbox(
             tour=_create_tour_launch(settings, environment, tour_server.base_url),
             is_tour=is_tour,
             model=model,
-            models=_list_models(settings),
+            models=list_models(settings),
             agent=agent,
         )
         page.show(bot)
@@ -159,22 +158,6 @@ def has_piped_input() -> bool:
     except (OSError, ValueError, AttributeError):  # no standard input
         return False
     return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
-
-
-def _list_models(settings: Settings) -> list[str]:
-    """Return the models that the configured keys can use, the default first.
-
-    Of each provider with a key and without another base URL, these are the models with a known price.
-    """
-    vendors = {
-        "gemini-": settings.google_api_key is not None and settings.google_base_url is None,
-        "openai/": settings.openai_api_key is not None and settings.openai_base_url is None,
-        "anthropic/": settings.anthropic_api_key is not None and settings.anthropic_base_url is None,
-    }
-    prefixes = tuple(prefix for prefix, is_usable in vendors.items() if is_usable)
-    keyed = [configuration.DEFAULT_MODEL] if settings.google_api_key is not None else []
-    keyed += [name for name in Prices(settings.prices_file).names if name.startswith(prefixes)]
-    return list(dict.fromkeys([settings.sandbox_model, *settings.models, *keyed, configuration.LOCAL_MODEL]))
 
 
 def _open_browser(address: str) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from core.concurrency.tasks import run_in_background
+from core.errors import ParleyError
 from core.models.vendors import can_call_tools
+from core.secret_redaction import redact_secrets
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +98,16 @@ class BotProcess:
         self._is_exit_expected = False
 
     @property
+    def lacks_key(self) -> bool:
+        """True if the local model answers, for want of a key."""
+        return not self.is_tour and not can_call_tools(self.model)
+
+    @property
     def notices(self) -> list[str]:
         """Lines about the model, for the top of the page and of the terminal."""
         if self.is_tour:
             return ["Scripted tour: no model is asked."]
-        if not can_call_tools(self.model):
+        if self.lacks_key:
             return [f"{self.model} is a tiny local model, often wrong: paste a key for a real one."]
         return []
 
@@ -134,10 +141,28 @@ class BotProcess:
         """Restart with the own agent and model, and return once it is connected or has exited."""
         await self._switch(is_tour=False)
 
+    async def save_key(self, key: str, vendor: str = "") -> None:
+        """Try a vendor's API key, store it, and restart with its model.
+
+        Raises:
+            ValueError: the key was not stored; the text tells the user why.
+        """
+        from bot.sandbox.model_keys import save_key  # noqa: PLC0415 - a bot without a sandbox does without
+
+        try:
+            saved = await save_key(key, vendor)
+        except ParleyError as error:
+            raise ValueError(redact_secrets(str(error))) from None
+        self._environment = {**self._environment, **saved.settings}  # ahead of variables of the shell
+        self.model, self.models, self.is_tour = saved.model, saved.models, False
+        await self._restart_and_wait()
+
     async def _switch(self, *, is_tour: bool) -> None:
-        if self.is_tour is is_tour:
-            return
-        self.is_tour = is_tour
+        if self.is_tour is not is_tour:
+            self.is_tour = is_tour
+            await self._restart_and_wait()
+
+    async def _restart_and_wait(self) -> None:
         self._set_state("starting")
         await self.restart()
         with suppress(TimeoutError):  # its state tells that it is still starting

@@ -17,6 +17,7 @@ from sandbox.page.calls import ApiCallList
 from sandbox.page.faults import FaultSwitches
 from sandbox.page.feed import BotFeedReader
 from sandbox.page.pane import PlatformPane, create_pane_view, find_message
+from sandbox.tour import STEPS
 
 Json = dict[str, Any]
 
@@ -64,6 +65,9 @@ class PageSession:
             "set_model_delay": self._set_model_delay,
             "kill_bot": self._kill_bot,
             "restart_bot": self._restart_bot,
+            "start_tour": self._start_tour,
+            "end_tour": self._end_tour,
+            "save_key": self._save_key,
             "get_prompt": self._get_prompt,
             "get_call": self._get_call,
         }
@@ -119,7 +123,9 @@ class PageSession:
             "model": bot.model,
             "models": bot.models,
             "agent": bot.agent,
-            "notices": [*bot.notices, *self._feed.notices],
+            "tour": [[step.title, step.prompt] for step in STEPS] if bot.is_tour else None,
+            "lacks_key": bot.lacks_key,
+            "notices": self._feed.notices,
             "model_delay": self._feed.model_delay,
         }
         view: dict[str, Any] = {
@@ -228,6 +234,15 @@ class PageSession:
 
     async def _restart_bot(self, order: Json) -> None:
         await self._bot.restart(str(order.get("model", "")).strip())
+
+    async def _start_tour(self, _: Json) -> None:
+        await self._bot.start_tour()
+
+    async def _end_tour(self, _: Json) -> None:
+        await self._bot.end_tour()
+
+    async def _save_key(self, order: Json) -> None:
+        await self._bot.save_key(str(order["key"]), str(order.get("vendor", "")))
 
     async def _get_prompt(self, order: Json) -> Json:
         return self._feed.prompts[order["ask"]]

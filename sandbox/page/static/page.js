@@ -6,6 +6,7 @@ import { Inspector } from "./inspector.js";
 import { act, connect, onChange, store } from "./line.js";
 import { Pane } from "./pane.js";
 import { hue } from "./message.js";
+import { setupBar } from "./setup/tour.js";
 
 const VIEWS = [["slack", "Slack"], ["discord", "Discord"], ["inspector", "Inspector"]];
 
@@ -21,6 +22,7 @@ const panes = [new Pane(find("slack"), "slack", "Slack", toast), new Pane(find("
 const inspector = new Inspector(find("inspector"), toast);
 let view = "slack";
 let due = false;
+let used = panes[0]; // the platform whose message box had the focus last
 
 async function send(action, about) {
   try {
@@ -43,15 +45,15 @@ function paintTop() {
   const me = store.get("me");
   const bot = store.get("bot");
   if (!me || !bot) return;
-  show(find("top"), [me, bot.state, bot.model, bot.models, bot.agent, document.documentElement.dataset.theme], () =>
+  show(find("top"), [me, bot.state, bot.model, bot.models, bot.agent, bot.tour, document.documentElement.dataset.theme], () =>
     h(
       "div",
       { class: "bar" },
       h("h1", {}, h("img", { src: "/static/icon.svg", alt: "", width: "24", height: "24" }), h("span", {}, "Parley ", h("small", {}, "sandbox"))),
       h("div", { class: "people", role: "group", "aria-label": "Act as" }, h("span", { class: "as", "aria-hidden": "true" }, "Act as"), me.people.map((name) => h("button", { type: "button", class: `person${name === me.name ? " here" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `be ${name}`, onclick: () => send("switch_user", { name }) }, h("span", { class: `face small c${hue(name)}`, "aria-hidden": "true" }, name.slice(0, 1).toUpperCase()), name))),
       h("div", { class: "grow" }),
-      bot.agent ? h("span", { class: "agent", title: "This agent is reloaded when its files change" }, icon("folder"), bot.agent) : null,
-      model(bot),
+      bot.agent && !bot.tour ? h("span", { class: "agent", title: "This agent is reloaded when its files change" }, icon("folder"), bot.agent) : null,
+      bot.tour ? null : model(bot),
       h("span", { class: `state ${bot.state}`, role: "status" }, h("i", { "aria-hidden": "true" }), { starting: "starting…", running: "running", ended: "not running" }[bot.state]),
       h("button", { type: "button", class: "tool theme", "aria-label": "Switch theme", title: "Switch theme", "data-focus": "theme", onclick: swap }, icon("theme")),
     ),
@@ -59,9 +61,19 @@ function paintTop() {
   const trouble = find("trouble");
   trouble.hidden = !bot.exit_reason;
   show(trouble, [bot.exit_reason, bot.log, bot.state], ([reason, log, state]) => h("div", {}, h("div", { class: "why" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, reason), log ? h("details", {}, h("summary", {}, "Log"), h("pre", { tabindex: "0" }, log)) : null), state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => send("restart_bot") }, "Start again")));
+  const setup = find("setup");
+  setup.hidden = false;
+  show(setup, [bot.tour, bot.lacks_key], () => setupBar(bot, send, write));
   const notices = find("notices");
   notices.hidden = !bot.notices.length;
   show(notices, bot.notices, (lines) => h("div", {}, lines.map((line) => h("p", {}, line))));
+}
+
+// Puts a text into the message box that was used last, or that of the only visible platform.
+function write(text) {
+  const shown = panes.filter((pane) => pane.element.checkVisibility());
+  if (!shown.length) look(used.key);
+  (shown.length && !shown.includes(used) ? shown[0] : used).write(text);
 }
 
 function model(bot) {
@@ -108,6 +120,8 @@ try {
 } catch {
   // The browser does not allow storage.
 }
+
+for (const pane of panes) pane.element.addEventListener("focusin", () => (used = pane));
 
 document.addEventListener("keydown", (event) => {
   if (!event.altKey || event.ctrlKey || event.metaKey) return;

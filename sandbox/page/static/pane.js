@@ -116,6 +116,14 @@ export class Pane {
     }
   }
 
+  // Puts a message into the message box, with a mention where the bot needs one.
+  write(text) {
+    const { direct, place, bot } = this.view().about;
+    this.line.value = direct || place.thread ? text : `@${bot} ${text}`;
+    this.grow();
+    this.line.focus();
+  }
+
   reset() {
     this.place = "";
     this.target = null;

@@ -6,7 +6,7 @@ from bot import settings as configuration
 from bot.cli import main
 from bot.cli import process as runner
 from bot.sandbox import command as sandbox
-from bot.sandbox import process
+from bot.sandbox import model_keys, process
 
 LOCAL = configuration.LOCAL_MODEL
 
@@ -22,14 +22,14 @@ LOCAL = configuration.LOCAL_MODEL
 def test_the_sandbox_offers_models_of_each_vendor_with_a_key(
     monkeypatch: pytest.MonkeyPatch, key: str, vendor: str, address: str
 ) -> None:
-    assert sandbox._list_models(configuration.load_settings()) == [LOCAL]
+    assert model_keys.list_models(configuration.load_settings()) == [LOCAL]
     monkeypatch.setenv(key, "a key")
-    offered = sandbox._list_models(configuration.load_settings())
+    offered = model_keys.list_models(configuration.load_settings())
     assert LOCAL in offered
     assert len(offered) > 3
     assert all(name.startswith(vendor) and not name.endswith("*") for name in offered if name != LOCAL)
     monkeypatch.setenv(address, "http://127.0.0.1:1/v1")  # another server has models of its own
-    assert set(sandbox._list_models(configuration.load_settings())) <= {configuration.DEFAULT_MODEL, LOCAL}
+    assert set(model_keys.list_models(configuration.load_settings())) <= {configuration.DEFAULT_MODEL, LOCAL}
 
 
 @pytest.mark.parametrize(("agent", "watched"), [("mine", "mine"), ("examples.clock", ""), ("", "")])

@@ -52,7 +52,7 @@ async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
         (folder / "agent.py").write_text(AGENT)
         await until(lambda: bot["state"] == "running")
         assert f"The bot exited: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(told)
-        assert "often wrong: paste a key" in "".join(bot["notices"])
+        assert bot["lacks_key"]
         assert any("agent.py changed" in line for line in told)
 
 

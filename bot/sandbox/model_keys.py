@@ -1,0 +1,83 @@
+"""Keys of model vendors that are pasted into the sandbox: recognized, tried and stored in `.env`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.settings import DEFAULT_MODEL, LOCAL_MODEL, Settings, load_settings
+from bot.setup.env_file import EnvFile
+from bot.setup.questions import model_access_questions
+from core.errors import SettingsError
+from core.models.vendors import split_model
+from core.secret_redaction import add_secret
+from core.usage.prices import Prices
+
+#: By vendor, the model that a new key is tried with, unless `MODEL` names one of the vendor.
+_MODELS = {"gemini": DEFAULT_MODEL, "openai": "openai/gpt-5-mini", "anthropic": "anthropic/claude-haiku-4-5"}
+
+#: By the beginning of a key, its vendor; the first one that fits counts.
+_PREFIXES = {"sk-ant-": "anthropic", "sk-": "openai", "AIza": "gemini", "AQ.": "gemini"}
+
+_KEY_SETTINGS = {"gemini": "GOOGLE_API_KEY", "openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+#: Most characters of a key; the vendors' keys have fewer than 200.
+_MAX_KEY_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SavedKey:
+    """A key in `.env`.
+
+    Attributes:
+        settings: the saved values by setting.
+        model: the model that the key was tried with.
+        models: the models that can be used now, `model` first.
+    """
+
+    settings: dict[str, str]
+    model: str
+    models: list[str]
+
+
+async def save_key(key: str, vendor: str = "", env_file: Path = Path(".env")) -> SavedKey:
+    """Try a key with a short request, and store it if the model answers.
+
+    Args:
+        vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.
+
+    Raises:
+        SettingsError: the key is not recognized, is refused, cannot be tried or cannot be stored; nothing has changed.
+    """
+    key = key.strip()
+    if not key or len(key) > _MAX_KEY_CHARACTERS or not key.isascii() or any(sign.isspace() for sign in key):
+        raise SettingsError("This is not an API key: paste the key alone, without spaces")
+    add_secret(key)
+    vendor = vendor or next((name for prefix, name in _PREFIXES.items() if key.startswith(prefix)), "")
+    if vendor not in _MODELS:
+        raise SettingsError("The key's provider is not recognized: choose it in the list")
+    configured = load_settings().model
+    model = configured if split_model(configured)[0] == vendor else _MODELS[vendor]
+    *_, question = model_access_questions(model)
+    await question.check(key)
+    values = {_KEY_SETTINGS[vendor]: key}
+    if model != configured:
+        values["MODEL"] = model
+    file = EnvFile(env_file)
+    for name, value in values.items():
+        file.set_value(name, value)
+    return SavedKey(values, model, list(dict.fromkeys([model, *list_models(load_settings())])))
+
+
+def list_models(settings: Settings) -> list[str]:
+    """Return the models that the configured keys can use, the default first.
+
+    Of each provider with a key and without another base URL, these are the models with a known price.
+    """
+    vendors = {
+        "gemini-": settings.google_api_key is not None and settings.google_base_url is None,
+        "openai/": settings.openai_api_key is not None and settings.openai_base_url is None,
+        "anthropic/": settings.anthropic_api_key is not None and settings.anthropic_base_url is None,
+    }
+    prefixes = tuple(prefix for prefix, is_usable in vendors.items() if is_usable)
+    keyed = [DEFAULT_MODEL] if settings.google_api_key is not None else []
+    keyed += [name for name in Prices(settings.prices_file).names if name.startswith(prefixes)]
+    return list(dict.fromkeys([settings.sandbox_model, *settings.models, *keyed, LOCAL_MODEL]))
