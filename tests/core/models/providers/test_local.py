@@ -12,6 +12,7 @@ from google.genai import types
 
 from core.errors import ProviderRequestError, ProviderUnavailableError, SettingsError
 from core.models.adapter import ModelAdapter
+from core.models.provider import ModelMessage, ModelRequest, Text, ToolSpec
 from core.models.providers import local
 from core.models.providers.local import LocalProvider
 
@@ -40,6 +41,18 @@ async def test_the_local_model_really_answers(provider: LocalProvider) -> None:
     assert "".join(partial.content.parts[0].text for partial in partials) == final.content.parts[0].text != ""
     assert final.usage_metadata.prompt_token_count > 0
     assert "xllamacpp" not in sys.modules  # it would hold up the loop for as long as it loads the weights
+
+
+def test_the_local_model_is_asked_for_short_answers_without_tools() -> None:
+    system, question = ModelMessage("system", (Text("You are parley."),)), ModelMessage("user", (Text("Hi"),))
+    request = ModelRequest(MODEL, [system, question], tools=[ToolSpec("now", "The time.", {})])
+    adapted = local._adapt_request(request)
+    assert [message.role for message in adapted.messages] == ["system", "user"]
+    assert adapted.messages[0].parts == (Text("You are parley. Answer in one or two short sentences."),)
+    assert adapted.messages[1] is question
+    assert not adapted.tools
+    bare = local._adapt_request(ModelRequest(MODEL, [question]))
+    assert [message.role for message in bare.messages] == ["system", "user"]
 
 
 @pytest.mark.local_model
