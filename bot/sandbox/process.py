@@ -108,7 +108,7 @@ class BotProcess:
         if self.is_tour:
             return ["Scripted tour: no model is asked."]
         if self.lacks_key:
-            return [f"{self.model} is a tiny local model, often wrong: paste a key for a real one."]
+            return [f"{self.model} is a tiny local model, often wrong: paste a key."]
         return []
 
     @asynccontextmanager

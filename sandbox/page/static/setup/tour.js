@@ -35,6 +35,7 @@ function choose(button, index, prompt, write) {
   done = index + 1;
   const steps = [...button.closest("ol").querySelectorAll("button")];
   for (const [at, each] of steps.entries()) each.className = `button ${at === done ? "primary" : "plain"}`;
+  steps[done]?.scrollIntoView({ block: "nearest", inline: "nearest" });
   write(prompt);
 }
 
