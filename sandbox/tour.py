@@ -146,7 +146,7 @@ In five more steps you see a tool, an approval, a report with a table, a file an
 
 ORDER = """
 Order 1042 of **Mina Park**: 2 bags of Harbour Blend for $42.00, *delivered damaged*. I looked that up with the tool \
-`find_order`; the inspector and *Why?* show the call.
+`find_order`; the inspector and `/why` show the call.
 """
 
 REPORT = """

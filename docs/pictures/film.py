@@ -1,0 +1,188 @@
+"""Moving picture of the README: the scripted tour in the sandbox's Slack and Discord, in a real browser."""
+
+import asyncio
+import base64
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+from playwright.async_api import FloatRect, Page, async_playwright, expect
+
+from bot.sandbox import command as sandbox
+from bot.settings import load_settings
+from docs.pictures.stage import ROOT
+
+HERE = Path(__file__).parent
+
+#: Size of the browser window; the inspector of the page is left out of the picture.
+WIDTH, HEIGHT = 1200, 620
+
+#: Milliseconds between two looks at the page, and for anything that is to be seen.
+LOOK_MILLISECONDS, PATIENCE = 250, 60_000
+
+#: Seconds that a frame is shown: at most while text streams, and at the end of a scene.
+STREAM_SECONDS, REST_SECONDS, END_SECONDS = 0.7, 2.5, 5.0
+
+#: Most bytes of the picture.
+MAX_BYTES = 1_500_000
+
+_STYLE = """
+#inspector, #top, #tabs, #notices, #toasts { display: none !important; }
+main { grid-template-columns: 1fr 1fr !important; }
+"""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Picture of the page (JPEG), and the seconds that it is shown."""
+
+    image: bytes
+    seconds: float
+
+
+class Camera:
+    """Camera of one page, which keeps the frames that differ."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self.frames: list[Frame] = []
+
+    async def take(self, seconds: float) -> None:
+        clip = FloatRect(x=0, y=0, width=WIDTH, height=HEIGHT)
+        image = await self._page.screenshot(type="jpeg", quality=62, clip=clip, animations="disabled")
+        if self.frames and self.frames[-1].image == image:
+            self.frames[-1] = Frame(image, max(self.frames[-1].seconds, seconds))
+        else:
+            self.frames.append(Frame(image, seconds))
+
+    async def follow(self, is_over: Callable[[], asyncio.Future[None]]) -> None:
+        """Take frames until a condition is met, and one of the end."""
+        ending = is_over()
+        while not ending.done():
+            await self.take(STREAM_SECONDS)
+            await asyncio.wait([ending], timeout=LOOK_MILLISECONDS / 1000)
+        await ending
+        await self._page.wait_for_timeout(400)
+        await self.take(REST_SECONDS)
+
+
+async def main() -> None:
+    """Remake `tour.svg`."""
+    async with _tour() as address, async_playwright() as playwright:
+        path = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = await playwright.chromium.launch(
+            executable_path=path, args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
+        page = await browser.new_page(
+            viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light", bypass_csp=True
+        )
+        page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
+        await page.goto(address)
+        await page.add_style_tag(content=_STYLE)
+        for pane in ("slack", "discord"):
+            await page.wait_for_selector(f".{pane} .state.on")
+            await page.locator(f"#{pane} .place", has_text="general").click()
+        frames = await _play(page)
+        await browser.close()
+    svg = animate(frames)
+    assert len(svg) < MAX_BYTES, f"{len(svg):,} bytes in {len(frames)} frames"
+    (HERE / "tour.svg").write_text(svg)
+
+
+async def _play(page: Page) -> list[Frame]:
+    """Ask for a tool and an approval in Slack, and for a report in Discord."""
+    camera = Camera(page)
+
+    def shows(pane: str, text: str) -> Callable[[], asyncio.Future[None]]:
+        return lambda: asyncio.ensure_future(expect(page.locator(f"#{pane} .messages")).to_contain_text(text))
+
+    await _type(page, "slack", "@parley Where is order 1042?")
+    await camera.take(REST_SECONDS)
+    await page.press("#slack-line", "Enter")
+    await page.locator("#slack .replies .open").click()
+    await page.mouse.move(0, 0)
+    await camera.follow(shows("slack", "Regenerate"))
+    await _type(page, "slack", "Please refund it.")
+    await page.press("#slack-line", "Enter")
+    await camera.follow(shows("slack", "Deny"))
+    await page.locator("#slack .button", has_text="Approve").click()
+    await page.mouse.move(0, 0)
+    await camera.follow(shows("slack", "Approved and done"))
+    await _type(page, "discord", "@parley How was this week?")
+    await camera.take(REST_SECONDS)
+    await page.press("#discord-line", "Enter")
+    await camera.follow(shows("discord", "Open tasks"))
+    await camera.follow(shows("discord", "Regenerate"))
+    await (
+        page.locator("#discord .messages", has_text="This week")
+        .get_by_text("This week")
+        .last.scroll_into_view_if_needed()
+    )
+    await page.wait_for_timeout(LOOK_MILLISECONDS)
+    await camera.take(END_SECONDS)
+    return camera.frames
+
+
+async def _type(page: Page, pane: str, text: str) -> None:
+    await page.fill(f"#{pane}-line", text)
+
+
+def animate(frames: Sequence[Frame]) -> str:
+    """Return an SVG that shows the frames in turn; the last one alone if its reader prefers no motion."""
+    total, begins = sum(frame.seconds for frame in frames), 0.0
+    style, layers = [], []
+    for number, frame in enumerate(frames):
+        start, end = (100 * at / total for at in (begins, begins + frame.seconds))
+        begins += frame.seconds
+        hidden = "0% { visibility: hidden; } " if number else ""
+        style.append(
+            f"@keyframes f{number} {{ {hidden}{start:.3f}% {{ visibility: visible; }} "
+            f"{end:.3f}%, 100% {{ visibility: hidden; }} }}"
+        )
+        style.append(f".f{number} {{ animation-name: f{number}; }}")
+        data = base64.b64encode(frame.image).decode()
+        look = "" if number == len(frames) - 1 else ' visibility="hidden"'
+        layers.append(
+            f'<image class="f f{number}" width="{WIDTH}" height="{HEIGHT}"{look} href="data:image/jpeg;base64,{data}"/>'
+        )
+    animated = [f".f {{ animation: {total:g}s step-end infinite; }}", *style]
+    rules = "\n".join(animated)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">\n'
+        f"<style>@media (prefers-reduced-motion: no-preference) {{\n{rules}\n}}</style>\n"
+        + "\n".join(layers)
+        + "\n</svg>\n"
+    )
+
+
+@asynccontextmanager
+async def _tour() -> AsyncIterator[str]:
+    """Run the sandbox with the tour's agent in a folder of its own, and yield the URL of its page."""
+    stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    def say(line: str) -> None:
+        if (found := re.search(r"http://\S+", line)) and not address.done():
+            address.set_result(found[0])
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "DATA_DIR": folder}
+        with patch.dict(os.environ, settings, clear=True):
+            running = asyncio.create_task(
+                sandbox.run_sandbox(load_settings(), stop, terminal=False, is_tour=True, port=0, say=say)
+            )
+            try:
+                yield await asyncio.wait_for(address, 60)
+            finally:
+                stop.set()
+                await running
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
