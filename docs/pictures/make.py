@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
-from docs.pictures import drawn, exchanges, page, setup  # noqa: E402
+from docs.pictures import drawn, exchanges, film, page, setup  # noqa: E402
 from docs.pictures.stage import bot  # noqa: E402
 from sandbox.client.discord import DiscordPlatform  # noqa: E402
 from sandbox.client.slack import SlackPlatform  # noqa: E402
@@ -84,10 +84,11 @@ async def main() -> None:
     for number, svg in enumerate(pictures, 1):
         (HERE / f"reply-{number}.svg").write_text(svg)
     (HERE / "reply.svg").write_text(moving(pictures))
-    drawn.main()
+    await asyncio.to_thread(drawn.main)  # it runs an event loop of its own
     await exchanges.main()
     await setup.main()
     await page.main()
+    await film.main()
 
 
 async def enter(pilot: Pilot[None], line: str) -> None:

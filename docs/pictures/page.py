@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from playwright.async_api import FloatRect, Page, async_playwright, expect
+from playwright.async_api import Page, async_playwright, expect
 
 from bot.sandbox import command as sandbox
 from bot.settings import load_settings
@@ -21,9 +21,6 @@ HERE = Path(__file__).parent
 
 #: Milliseconds for anything that is to be seen.
 PATIENCE = 60_000
-
-#: Where a thread of Slack stands on the page.
-_ANSWER: FloatRect = {"x": 158, "y": 98, "width": 382, "height": 402}
 
 TOOLS = """
 from core.tools import Tool
@@ -70,7 +67,7 @@ Take the **hash map**, unless you need them in order."""
 
 
 async def main() -> None:
-    """Remake `page*.png` and `answer-*.png`."""
+    """Remake `page*.png`, `slack.png` and `discord.png`."""
     begin, half, go_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[str]()
 
     def answer(asked: ReceivedRequest) -> Turn:
@@ -100,10 +97,11 @@ async def main() -> None:
         await page.wait_for_selector(".discord .state.on")
 
         await _say(page, "slack", "How do I undo my last commit, but keep the changes?")
-        for number, (said, go) in enumerate([("…", begin), ("staged", half), ("git revert", asyncio.Event())], 1):
-            await expect(page.locator("#slack .messages")).to_contain_text(said)
-            await _take(page, f"answer-{number}", _ANSWER)
-            go.set()
+        begin.set()
+        await expect(page.locator("#slack .messages")).to_contain_text("staged")
+        half.set()
+        await expect(page.locator("#slack .messages")).to_contain_text("Regenerate")
+        await _take(page, "slack", "#slack")
         await page.locator("#discord .place", has_text="general").click()
         await _say(page, "discord", "@parley how should I store a million words?")
         await expect(page.locator("#discord .messages")).to_contain_text("Three ways")
@@ -114,6 +112,7 @@ async def main() -> None:
         go_on.set()
         await expect(page.locator("#discord .messages")).to_contain_text("hash map")
         await expect(page.locator(".inspector .turn.running")).to_have_count(0)
+        await _take(page, "discord", "#discord")
         await page.emulate_media(color_scheme="dark")
         await _take(page, "page")
         await _reset(page)
@@ -160,10 +159,10 @@ async def _say(page: Page, on: str, text: str) -> None:
     await page.press(f"#{on}-line", "Enter")
 
 
-async def _take(page: Page, name: str, clip: FloatRect | None = None) -> None:
+async def _take(page: Page, name: str, part: str = "body") -> None:
     await page.mouse.move(0, 0)
     await page.wait_for_timeout(400)  # what moves has come to rest
-    await page.screenshot(path=HERE / f"{name}.png", animations="disabled", clip=clip)
+    await page.locator(part).screenshot(path=HERE / f"{name}.png", animations="disabled")
 
 
 @asynccontextmanager

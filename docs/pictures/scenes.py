@@ -15,7 +15,8 @@ _DEFAULT = Setup(
             ~ There it is
             ~ [file report.csv]
             ~ Regenerate
-            ada: /menu Why this answer
+            ada: /channel figures
+            ada: /why
             ~ How this answer was made
             =
             """,
