@@ -2,6 +2,7 @@
 
 from sandbox.discord.api.faults import DiscordFaults
 from sandbox.discord.events.gateway import GatewaySession
+from sandbox.discord.interactions.interaction import DiscordModal
 from sandbox.discord.server import DiscordSandbox
 from sandbox.discord.state.activity_log import DiscordCallRecord, DiscordEventRecord
 from sandbox.discord.state.guild import (
@@ -20,6 +21,7 @@ __all__ = [
     "DiscordFaults",
     "DiscordMessage",
     "DiscordMessageVersion",
+    "DiscordModal",
     "DiscordSandbox",
     "DiscordUser",
     "GatewaySession",

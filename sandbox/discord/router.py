@@ -11,6 +11,7 @@ from sandbox.discord.api import requests
 from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.faults import DiscordFault, DiscordFaults
 from sandbox.discord.api.limits import DiscordRateLimits, rate_limit_headers
+from sandbox.discord.api.request_schemas import check_body
 from sandbox.discord.api.requests import ApiRequest, DiscordError, RequestBody
 from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordCallRecord
 
@@ -102,6 +103,7 @@ class DiscordRouter:
         try:
             if refusal is not None:
                 raise refusal
+            check_body(call.route, body.json)
             reply = handler(ApiRequest(ids, request.query, body))
         except DiscordError as error:
             return _create_response(call, error.status, error.body, headers)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from sandbox.discord.api.files import create_attachment
 from sandbox.discord.events.dispatcher import DiscordEventDispatcher
 from sandbox.discord.interactions.delivery import DiscordInteractions
+from sandbox.discord.interactions.interaction import DiscordModal
+from sandbox.discord.interactions.modals import ModalValue
 from sandbox.discord.state.guild import (
     DEFAULT,
     JOIN,
@@ -253,6 +255,40 @@ class DiscordUserActions:
             ValueError: the button does not exist, or is disabled.
         """
         return await self._interactions.click_button(self._user(user), message, custom_id)
+
+    async def select_values(
+        self, user: DiscordUser | str, message: DiscordMessage, custom_id: str, values: Sequence[str]
+    ) -> list[DiscordMessage]:
+        """Select values in a menu of a message, and return the user's messages once acknowledged.
+
+        Args:
+            values: values of options, or ids of users, roles or channels.
+
+        Raises:
+            ValueError: the menu does not exist, is disabled, or does not accept the values.
+        """
+        return await self._interactions.select_values(self._user(user), message, custom_id, values)
+
+    def modals(self, user: DiscordUser | str) -> list[DiscordModal]:
+        """Return the open modal of a user, if there is one."""
+        return [modal for modal in self._interactions.modals if modal.user == self._user(user)]
+
+    async def submit_modal(
+        self, modal: DiscordModal, values: Mapping[str, ModalValue] | None = None
+    ) -> list[DiscordMessage]:
+        """Submit a modal, and return the user's messages; without an acknowledgement it stays open.
+
+        Args:
+            values: values by custom id; an omitted one is the preset value.
+
+        Raises:
+            ValueError: the modal is not open, or does not accept a value.
+        """
+        return await self._interactions.submit_modal(modal, values or {})
+
+    def close_modal(self, modal: DiscordModal) -> None:
+        """Close a modal without submitting it; the bot does not learn of it."""
+        self._interactions.close_modal(modal)
 
     def find_file(self, id_: str) -> DiscordAttachment | None:
         """Return an attachment by its id."""

@@ -4,7 +4,14 @@ Discord: docs.discord.com/developers/resources.
 """
 
 from sandbox.discord.api.base import DiscordRestApi
-from sandbox.discord.api.requests import CANNOT_MESSAGE_USER, UNKNOWN_MEMBER, ApiRequest, ApiResponse, DiscordError
+from sandbox.discord.api.requests import (
+    CANNOT_MESSAGE_USER,
+    UNKNOWN_MEMBER,
+    ApiRequest,
+    ApiResponse,
+    DiscordError,
+    is_true,
+)
 
 
 class DirectoryRoutes:
@@ -35,7 +42,8 @@ class DirectoryRoutes:
         query = request.query
         is_behind = int(self._guild.id) > int(query.get("after", "0"))
         is_ahead = "before" not in query or int(self._guild.id) < int(query["before"])
-        return ApiResponse(self._payloads.bot_guilds() if is_behind and is_ahead else [])
+        guilds = self._payloads.bot_guilds(with_counts=is_true(query, "with_counts"))
+        return ApiResponse(guilds if is_behind and is_ahead else [])
 
     def _open_dm(self, request: ApiRequest) -> ApiResponse:
         user = self._api.get_user(str(request.form.get("recipient_id")))
@@ -46,9 +54,8 @@ class DirectoryRoutes:
     def _get_guild(self, request: ApiRequest) -> ApiResponse:
         self._api.check_guild(request)
         about = self._payloads.guild()
-        if request.query.get("with_counts") in ("1", "true", "True"):
-            people = len(self._guild.users)
-            about |= {"approximate_member_count": people, "approximate_presence_count": people}
+        if is_true(request.query, "with_counts"):
+            about |= self._payloads.guild_counts()
         return ApiResponse(about)
 
     def _list_roles(self, request: ApiRequest) -> ApiResponse:

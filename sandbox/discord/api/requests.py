@@ -38,6 +38,11 @@ def create_form_error(field: str, code: str, message: str) -> DiscordError:
     return DiscordError(400, INVALID_FORM_BODY, "Invalid Form Body", errors)
 
 
+def is_true(query: Mapping[str, str], name: str) -> bool:
+    """Return whether a parameter of a query is true."""
+    return query.get(name) in ("1", "true", "True")
+
+
 @dataclass(frozen=True, slots=True)
 class RequestFile:
     """One file of a multipart body; `field` is its name there (`files[0]`)."""

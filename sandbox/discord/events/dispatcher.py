@@ -110,6 +110,8 @@ class DiscordEventDispatcher:
     def _message_payload(self, message: DiscordMessage, *, content: bool) -> Json:
         """Return a message with the memberships of its author and the mentioned users."""
         about = self._payloads.message(message, content=content or self._api.is_readable(message))
+        # Discord: discord-api-docs #8311; discord.js needs it to create the channel of a first DM.
+        about["channel_type"] = self._payloads.channel_type(message.channel)
         if message.channel.is_dm:
             return about
         members = {user.id: self._payloads.member(user, with_user=False) for user in self._guild.users.values()}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.discord.api.base import DiscordRestApi
-from sandbox.discord.api.requests import ApiRequest, ApiResponse, create_form_error
+from sandbox.discord.api.requests import ApiRequest, ApiResponse, create_form_error, is_true
 from sandbox.discord.state.guild import GuildChannel
 from sandbox.discord.state.payloads import Json
 from sandbox.discord.state.snowflakes import create_id
@@ -73,7 +73,7 @@ class CommandRegistry:
         """Return the commands, with all localizations if the request asks for them."""
         self._api.check_guild(request)
         registered = self.registered.get(request.path_ids.get("guild"), [])
-        is_whole = request.query.get("with_localizations") in ("1", "true", "True")
+        is_whole = is_true(request.query, "with_localizations")
         return ApiResponse(registered if is_whole else [_remove_localizations(command) for command in registered])
 
     def find_command(self, type_: int, name: str, channel: GuildChannel) -> Json:

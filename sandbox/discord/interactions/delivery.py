@@ -5,9 +5,7 @@ once; the bot must acknowledge it within 3 seconds, and its token then works for
 """
 
 import asyncio
-import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -26,8 +24,16 @@ from sandbox.discord.api.requests import (
     ApiResponse,
     DiscordError,
     create_form_error,
+    is_true,
 )
 from sandbox.discord.interactions.commands import MESSAGE, SLASH, CommandRegistry, create_command_data
+from sandbox.discord.interactions.interaction import DiscordInteraction, DiscordModal
+from sandbox.discord.interactions.modals import (
+    ModalValue,
+    create_modal,
+    create_selection,
+    create_submission,
+)
 from sandbox.discord.state.components import iterate_components
 from sandbox.discord.state.guild import (
     CHAT_COMMAND,
@@ -46,8 +52,10 @@ from sandbox.discord.state.snowflakes import create_id
 
 ACK_TIMEOUT_SECONDS = 3.0
 TOKEN_LIFETIME_SECONDS = 15 * 60.0
-COMMAND, COMPONENT, AUTOCOMPLETE = 2, 3, 4
+COMMAND, COMPONENT, AUTOCOMPLETE, MODAL_SUBMIT = 2, 3, 4, 5
 MESSAGE_RESPONSE, DEFERRED_MESSAGE, DEFERRED_UPDATE, MESSAGE_UPDATE, AUTOCOMPLETE_RESULT = 4, 5, 6, 7, 8
+MODAL = 9
+BUTTON = 2
 #: Discord: limit where only the user has installed the app.
 MAX_USER_INSTALL_FOLLOW_UPS = 5
 MAX_CHOICES = 25
@@ -55,35 +63,12 @@ MAX_CHOICES = 25
 DISCORD_USER = DiscordUser("0", "discord", "Discord")
 
 
-@dataclass(eq=False, slots=True)
-class DiscordInteraction:
-    """A user's interaction with the bot.
+class DiscordInteractions:
+    """Delivers interactions, and handles the bot's responses to them.
 
     Attributes:
-        responses: the messages that the user sees for it.
-        original_response: the first response.
-        component_message: the message whose button was clicked.
-        target_message: the message whose menu the command was chosen from.
-        choices: the choices for autocompletion.
+        modals: open modals, one for each user at most.
     """
-
-    id: str
-    type: int
-    user: DiscordUser
-    channel: GuildChannel
-    responses: list[DiscordMessage] = field(default_factory=list)
-    original_response: DiscordMessage | None = None
-    component_message: DiscordMessage | None = None
-    target_message: DiscordMessage | None = None
-    follow_up_count: int = 0
-    choices: Sequence[Json] = ()
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(64))
-    created_at: float = field(default_factory=monotonic)
-    acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-class DiscordInteractions:
-    """Delivers interactions, and handles the bot's responses to them."""
 
     def __init__(
         self,
@@ -100,6 +85,7 @@ class DiscordInteractions:
         self._dispatch = dispatch
         self._speed = speed
         self._by_token: dict[str, DiscordInteraction] = {}
+        self.modals: list[DiscordModal] = []
         api.add_route("POST /interactions/{interaction}/{token}/callback", self._handle_callback)
         api.add_route("POST /webhooks/{application}/{token}", self._create_follow_up)
         answer = "/webhooks/{application}/{token}/messages/{message}"
@@ -155,10 +141,49 @@ class DiscordInteractions:
         """
         buttons = iterate_components(message.content.components)
         button = next((button for button in buttons if button.get("custom_id") == custom_id), None)
-        if button is None or button.get("disabled"):
+        if button is None or button["type"] != BUTTON or button.get("disabled"):
             raise ValueError(f"there is no button {custom_id} or it is disabled")
         interaction = DiscordInteraction(create_id(), COMPONENT, user, message.channel, component_message=message)
         return await self._deliver(interaction, {"custom_id": custom_id, "component_type": button["type"]})
+
+    async def select_values(
+        self, user: DiscordUser, message: DiscordMessage, custom_id: str, values: Sequence[str]
+    ) -> list[DiscordMessage]:
+        """Select values in a menu of a message, and return the responses beside the message itself.
+
+        Raises:
+            ValueError: the message has no such menu, or the menu does not accept the values.
+        """
+        data = create_selection(message.content.components, custom_id, values, self._guild, self._api.payloads)
+        interaction = DiscordInteraction(create_id(), COMPONENT, user, message.channel, component_message=message)
+        return await self._deliver(interaction, data)
+
+    async def submit_modal(self, modal: DiscordModal, values: Mapping[str, ModalValue]) -> list[DiscordMessage]:
+        """Submit a modal, and return the responses; without an acknowledgement it stays open.
+
+        Raises:
+            ValueError: the modal is not open, or does not accept a value.
+        """
+        if modal not in self.modals:
+            raise ValueError("the modal is not open")
+        data = create_submission(modal, values, self._guild, self._api.payloads)
+        interaction = DiscordInteraction(
+            create_id(),
+            MODAL_SUBMIT,
+            modal.user,
+            modal.interaction.channel,
+            component_message=modal.interaction.component_message,
+            modal=modal,
+        )
+        responses = await self._deliver(interaction, data)
+        if interaction.acknowledged.is_set():
+            self.close_modal(modal)
+        return responses
+
+    def close_modal(self, modal: DiscordModal) -> None:
+        """Close a modal without submitting it; Discord tells the bot nothing."""
+        if modal in self.modals:
+            self.modals.remove(modal)
 
     async def _deliver(self, interaction: DiscordInteraction, data: Json) -> list[DiscordMessage]:
         if not await self._wait_for_acknowledgement(interaction, data):
@@ -228,8 +253,10 @@ class DiscordInteractions:
                 "type", "BASE_TYPE_CHOICES", "The value of field type is not one that can be answered with."
             )
         if type_ == AUTOCOMPLETE_RESULT:
-            return self._save_choices(interaction, form)
-        if type_ == MESSAGE_RESPONSE:
+            self._save_choices(interaction, form)
+        elif type_ == MODAL and interaction.type != MODAL_SUBMIT:
+            self._open_modal(interaction, form)
+        elif type_ == MESSAGE_RESPONSE:
             interaction.original_response = self._respond(interaction, request, form)
         elif type_ == DEFERRED_MESSAGE:
             interaction.original_response = self._post_response(
@@ -244,22 +271,29 @@ class DiscordInteractions:
                 "type", "BASE_TYPE_CHOICES", "The value of field type is not one that can be answered with."
             )
         interaction.acknowledged.set()
-        if request.query.get("with_response") not in ("1", "true", "True"):
+        if not is_true(request.query, "with_response"):
             return NO_CONTENT
-        return ApiResponse(self._callback_response(interaction, interaction.original_response, type_))
+        return ApiResponse(self._callback_response(interaction, type_))
 
-    def _save_choices(self, interaction: DiscordInteraction, form: Mapping[str, Any]) -> ApiResponse:
+    def _open_modal(self, interaction: DiscordInteraction, form: Mapping[str, Any]) -> None:
+        """Open a modal; it replaces another one of the same user."""
+        modal = create_modal(interaction, form)
+        self.modals = [other for other in self.modals if other.user != interaction.user]
+        self.modals.append(modal)
+
+    def _save_choices(self, interaction: DiscordInteraction, form: Mapping[str, Any]) -> None:
         choices = form.get("choices") or []
         if len(choices) > MAX_CHOICES or not all(1 <= len(str(choice.get("name"))) <= 100 for choice in choices):
             raise create_form_error(
                 "data.choices", "BASE_TYPE_BAD_LENGTH", f"{MAX_CHOICES} at most, of 1 to 100 characters each."
             )
         interaction.choices = choices
-        interaction.acknowledged.set()
-        return NO_CONTENT
 
-    def _callback_response(self, interaction: DiscordInteraction, message: DiscordMessage, type_: int) -> Json:
+    def _callback_response(self, interaction: DiscordInteraction, type_: int) -> Json:
         about: Json = {"id": interaction.id, "type": interaction.type}
+        message = interaction.original_response
+        if message is None:
+            return {"interaction": about}
         if type_ in (MESSAGE_RESPONSE, DEFERRED_MESSAGE):
             about |= {
                 "response_message_id": message.id,
@@ -330,7 +364,7 @@ class DiscordInteractions:
             type=command if first else DEFAULT,
             flags=flags,
             ephemeral_to=interaction.user if flags & EPHEMERAL else None,
-            origin=MessageOrigin(interaction.id, interaction.type, interaction.user, interaction.target_message),
+            origin=_create_origin(interaction),
             webhook_id=self._guild.bot.id,
         )
         interaction.responses.append(message)
@@ -344,3 +378,15 @@ class DiscordInteractions:
 
     def _message_payload(self, message: DiscordMessage) -> Json:
         return self._api.payloads.message(message)
+
+
+def _create_origin(interaction: DiscordInteraction) -> MessageOrigin:
+    opener = interaction.modal.interaction if interaction.modal else None
+    return MessageOrigin(
+        interaction.id,
+        interaction.type,
+        interaction.user,
+        interaction.target_message,
+        interaction.component_message,
+        _create_origin(opener) if opener else None,
+    )

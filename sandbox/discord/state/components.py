@@ -9,6 +9,13 @@ from sandbox.discord.state.guild import DiscordContent
 
 Json = dict[str, Any]
 
+#: Values that Discord adds to selects, separators and containers.
+_DEFAULTS: Mapping[int, Json] = {
+    **{kind: {"min_values": 1, "max_values": 1} for kind in (3, 5, 6, 7, 8)},
+    14: {"spacing": 1, "divider": True},
+    17: {"accent_color": None, "spoiler": False},
+}
+
 
 def create_extra_fields(content: DiscordContent) -> Json:
     """Return the fields of stickers and polls."""
@@ -32,14 +39,17 @@ def create_extra_fields(content: DiscordContent) -> Json:
 
 
 def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Return components with an id each; Discord adds the missing ones."""
+    """Return components as Discord returns them: with an id each, and with default values."""
     numbers = count(1)
 
     def one(component: Mapping[str, Any]) -> Json:
         about: Json = {"id": next(numbers), **component}
         if "components" in about:
             about["components"] = [one(inner) for inner in about["components"]]
-        return about
+        for name in ("accessory", "component"):
+            if name in about:
+                about[name] = one(about[name])
+        return about | {name: value for name, value in _DEFAULTS.get(about["type"], {}).items() if name not in about}
 
     return [one(component) for component in components]
 
@@ -49,3 +59,4 @@ def iterate_components(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapp
     for component in components:
         yield component
         yield from iterate_components(component.get("components", ()))
+        yield from iterate_components([component["accessory"]] if component.get("accessory") else ())

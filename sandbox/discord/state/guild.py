@@ -133,12 +133,16 @@ class MessageOrigin:
 
     Attributes:
         target_message: the message whose menu the command was chosen from.
+        component_message: the message whose button or menu was used.
+        modal_opener: the interaction that opened the submitted modal.
     """
 
     interaction_id: str
     type: int
     user: DiscordUser
     target_message: "DiscordMessage | None" = None
+    component_message: "DiscordMessage | None" = None
+    modal_opener: "MessageOrigin | None" = None
 
 
 @dataclass(eq=False, slots=True)

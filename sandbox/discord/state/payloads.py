@@ -18,6 +18,7 @@ from sandbox.discord.state.guild import (
     DiscordUser,
     Guild,
     GuildChannel,
+    MessageOrigin,
 )
 from sandbox.discord.state.permissions import APPLICATION_FLAGS, PERMISSIONS, combine_bits
 from sandbox.discord.state.roles import Role
@@ -125,11 +126,15 @@ class DiscordPayloads:
 
     # Places
 
+    @staticmethod
+    def channel_type(channel: GuildChannel) -> int:
+        return PRIVATE_THREAD if channel.is_private else CHANNEL_TYPES[channel.kind]
+
     def channel(self, channel: GuildChannel) -> Json:
         messages = self._guild.list_messages(channel)
         about: Json = {
             "id": channel.id,
-            "type": PRIVATE_THREAD if channel.is_private else CHANNEL_TYPES[channel.kind],
+            "type": self.channel_type(channel),
             "last_message_id": messages[-1].id if messages else None,
             "flags": 0,
         }
@@ -226,11 +231,18 @@ class DiscordPayloads:
             "nsfw": False,
         }
 
-    def bot_guilds(self) -> list[Json]:
+    def guild_counts(self) -> Json:
+        """Return the approximate numbers of members, all of them online."""
+        people = len(self._guild.users)
+        return {"approximate_member_count": people, "approximate_presence_count": people}
+
+    def bot_guilds(self, *, with_counts: bool = False) -> list[Json]:
         """Return the list of the bot's servers; empty before the invitation."""
         if self._guild.bot.id in self._guild.roles.absent_user_ids:
             return []
         about = {name: value for name, value in self.guild().items() if name in ("id", "name", "icon", "banner")}
+        if with_counts:
+            about |= self.guild_counts()
         return [about | {"owner": False, "permissions": self.bot_permissions(), "features": []}]
 
     def _everyone_role(self) -> Json:
@@ -380,16 +392,23 @@ class DiscordPayloads:
     def _interaction_fields(self, message: DiscordMessage) -> Json:
         if message.origin is None:
             return {}
-        return {
-            "application_id": self._guild.bot.id,
-            "interaction_metadata": {
-                "id": message.origin.interaction_id,
-                "type": message.origin.type,
-                "user": self.user(message.origin.user),
-                "authorizing_integration_owners": self.integration_owners(message.origin.user, message.channel),
-            }
-            | ({"target_message_id": message.origin.target_message.id} if message.origin.target_message else {}),
+        metadata = self._interaction_metadata(message.origin, message.channel)
+        return {"application_id": self._guild.bot.id, "interaction_metadata": metadata}
+
+    def _interaction_metadata(self, origin: MessageOrigin, channel: GuildChannel) -> Json:
+        metadata: Json = {
+            "id": origin.interaction_id,
+            "type": origin.type,
+            "user": self.user(origin.user),
+            "authorizing_integration_owners": self.integration_owners(origin.user, channel),
         }
+        if origin.target_message is not None:
+            metadata["target_message_id"] = origin.target_message.id
+        if origin.modal_opener is not None:
+            metadata["triggering_interaction_metadata"] = self._interaction_metadata(origin.modal_opener, channel)
+        elif origin.component_message is not None:
+            metadata["interacted_message_id"] = origin.component_message.id
+        return metadata
 
     def integration_owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
         """Return the owners of the app's installation: the server, or the user.

@@ -1,0 +1,191 @@
+"""Modals, and the values that users enter in modals and menus.
+
+Discord: docs.discord.com/developers/components/reference. A modal has text inputs in action rows, or labels with one
+input each. File uploads in modals are not modelled.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sandbox.discord.api.requests import create_form_error
+from sandbox.discord.interactions.interaction import ACTION_ROW, LABEL, DiscordInteraction, DiscordModal, iterate_inputs
+from sandbox.discord.state.components import assign_component_ids, iterate_components
+from sandbox.discord.state.guild import DiscordUser, Guild
+from sandbox.discord.state.payloads import DiscordPayloads, Json
+
+STRING_SELECT, TEXT_INPUT, TEXT_DISPLAY, FILE_UPLOAD = 3, 4, 10, 19
+USER_SELECT, ROLE_SELECT, MENTIONABLE_SELECT, CHANNEL_SELECT = 5, 6, 7, 8
+RADIO_GROUP, CHECKBOX_GROUP, CHECKBOX = 21, 22, 23
+SELECTS = (STRING_SELECT, USER_SELECT, ROLE_SELECT, MENTIONABLE_SELECT, CHANNEL_SELECT)
+#: Discord: "Between 1 and 5 (inclusive) components that make up the modal".
+MAX_MODAL_COMPONENTS = 5
+MAX_INPUT_LENGTH = 4000
+
+#: A text, the value of a radio group, a checkbox, or the values of a select or checkbox group.
+ModalValue = str | bool | Sequence[str]
+
+
+def create_modal(interaction: DiscordInteraction, form: Mapping[str, Any]) -> DiscordModal:
+    """Create a modal from the bot's response.
+
+    Raises:
+        DiscordError: 50035, the components cannot be in a modal together.
+    """
+    components = form["components"]
+    if len(components) > MAX_MODAL_COMPONENTS:
+        message = f"Must be between 1 and {MAX_MODAL_COMPONENTS} in length."
+        raise create_form_error("data.components", "BASE_TYPE_BAD_LENGTH", message)
+    ids = set[str]()
+    for number, component in enumerate(components):
+        place = f"data.components.{number}"
+        if component["type"] == ACTION_ROW:
+            if len(component["components"]) > 1:
+                message = "The specified component exceeds the maximum width"
+                raise create_form_error(f"{place}.components.1", "COMPONENT_LAYOUT_WIDTH_EXCEEDED", message)
+            if not component["components"][0].get("label"):
+                raise create_form_error(f"{place}.components.0.label", "BASE_TYPE_REQUIRED", "This field is required")
+        for part in iterate_inputs([component]):
+            if part["custom_id"] in ids:
+                message = "Component custom id cannot be duplicated"
+                raise create_form_error(place, "COMPONENT_CUSTOM_ID_DUPLICATED", message)
+            ids.add(part["custom_id"])
+            _check_limits(place, part)
+    return DiscordModal(
+        interaction.user, form["custom_id"], form["title"], assign_component_ids(components), interaction
+    )
+
+
+def _check_limits(place: str, part: Mapping[str, Any]) -> None:
+    for least, most in (("min_length", "max_length"), ("min_values", "max_values")):
+        if part.get(least) is not None and part.get(most) is not None and part[least] > part[most]:
+            message = f"{least} must be less than or equal to {most}."
+            raise create_form_error(f"{place}.{least}", "BASE_TYPE_BAD_RANGE", message)
+
+
+def create_submission(
+    modal: DiscordModal, values: Mapping[str, ModalValue], guild: Guild, payloads: DiscordPayloads
+) -> Json:
+    """Return the interaction data of a submitted modal; a missing value is the preset one.
+
+    Raises:
+        ValueError: an input does not exist, or does not accept its value.
+    """
+    inputs = modal.inputs
+    if unknown := set(values) - set(inputs):
+        raise ValueError(f"the modal has no input {min(unknown)}")
+    entered = {name: _parse_value(part, values.get(name), guild) for name, part in inputs.items()}
+
+    def submit(component: Mapping[str, Any]) -> Json:
+        about = {"type": component["type"], "id": component["id"]}
+        if component["type"] == ACTION_ROW:
+            return about | {"components": [submit(part) for part in component["components"]]}
+        if component["type"] == LABEL:
+            return about | {"component": submit(component["component"])}
+        if component["type"] == TEXT_DISPLAY:
+            return about
+        name = component["custom_id"]
+        value_field = "value" if component["type"] in (TEXT_INPUT, RADIO_GROUP, CHECKBOX) else "values"
+        return about | {"custom_id": name, value_field: entered[name]}
+
+    data = {"custom_id": modal.custom_id, "components": [submit(component) for component in modal.components]}
+    selected = [value for name, part in inputs.items() if part["type"] in SELECTS[1:] for value in entered[name]]
+    return data | create_resolved(selected, guild, payloads)
+
+
+def create_selection(
+    components: Sequence[Mapping[str, Any]],
+    custom_id: str,
+    values: Sequence[str],
+    guild: Guild,
+    payloads: DiscordPayloads,
+) -> Json:
+    """Return the interaction data of a select in a message.
+
+    Raises:
+        ValueError: the select does not exist or is disabled, or does not accept the values.
+    """
+    select = next((part for part in iterate_components(components) if part.get("custom_id") == custom_id), None)
+    if select is None or select["type"] not in SELECTS or select.get("disabled"):
+        raise ValueError(f"there is no menu {custom_id} or it is disabled")
+    # Discord: `required` has no effect in messages.
+    selected = _parse_list({**select, "required": select.get("min_values", 1) > 0}, values, guild)
+    data: Json = {"custom_id": custom_id, "component_type": select["type"], "values": selected}
+    return data | (create_resolved(selected, guild, payloads) if select["type"] != STRING_SELECT else {})
+
+
+def _parse_value(part: Mapping[str, Any], value: ModalValue | None, guild: Guild) -> Any:
+    kind = part["type"]
+    if kind == TEXT_INPUT:
+        return _parse_text(part, part.get("value") or "" if value is None else value)
+    if kind == CHECKBOX:
+        return bool(part.get("default") if value is None else value)
+    if value is None:
+        value = [option["value"] for option in part.get("options", ()) if option.get("default")]
+        value += [default["id"] for default in part.get("default_values") or ()]
+    if kind == FILE_UPLOAD and value:
+        raise ValueError("the sandbox uploads no files in modals")
+    if kind != RADIO_GROUP:
+        return _parse_list(part, value, guild)
+    chosen = _parse_list(part, [value] if isinstance(value, str) and value else value, guild)
+    return chosen[0] if chosen else None
+
+
+def _parse_text(part: Mapping[str, Any], value: ModalValue) -> str:
+    least, most = part.get("min_length") or 0, part.get("max_length") or MAX_INPUT_LENGTH
+    if not isinstance(value, str):
+        raise ValueError(f"{part['label']} takes a text")
+    if not value and part.get("required") is not False:
+        raise ValueError(f"{part['label']} is required")
+    if value and not least <= len(value) <= most:
+        raise ValueError(f"{part['label']} takes {least} to {most} characters")
+    return value
+
+
+def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
+    name = part.get("label") or part["custom_id"]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} takes a list of values")
+    if not value and part.get("required") is False:
+        return []
+    options = part.get("options") or ()
+    # Discord: a group of checkboxes takes any number of them unless it has limits, other inputs one value.
+    default = len(options) if part["type"] == CHECKBOX_GROUP else 1
+    least, most = (default if part.get(f) is None else part[f] for f in ("min_values", "max_values"))
+    if part["type"] == CHECKBOX_GROUP and part.get("min_values") is None:
+        least = 1
+    if not least <= len(value) <= most or len(set(value)) < len(value):
+        raise ValueError(f"{name} takes {least} to {most} different values")
+    known = _list_choices(part["type"], guild) if part["type"] in SELECTS[1:] else {o["value"] for o in options}
+    if unknown := set(value) - known:
+        raise ValueError(f"{min(unknown)} is not an option of {name}")
+    return list(value)
+
+
+def _list_choices(kind: int, guild: Guild) -> set[str]:
+    users = set(guild.users)
+    roles = {guild.id, guild.bot_role_id, *(role.id for role in guild.roles.by_name.values())}
+    channels = {channel.id for channel in guild.channels.values() if channel.is_in_guild}
+    return {USER_SELECT: users, ROLE_SELECT: roles, MENTIONABLE_SELECT: users | roles}.get(kind, channels)
+
+
+def create_resolved(ids: Sequence[str], guild: Guild, payloads: DiscordPayloads) -> Json:
+    """Return `resolved`: the users, members, roles and channels with these ids."""
+    users = [guild.users[id_] for id_ in ids if id_ in guild.users]
+    roles = {role["id"]: role for role in payloads.guild()["roles"]}
+    resolved: Json = {
+        "users": {user.id: payloads.user(user) for user in users},
+        "members": {user.id: _partial_member(payloads, user) for user in users},
+        "roles": {id_: roles[id_] for id_ in ids if id_ in roles},
+        "channels": {
+            id_: payloads.channel(guild.channels[id_]) | {"permissions": payloads.bot_permissions()}
+            for id_ in ids
+            if id_ in guild.channels
+        },
+    }
+    return {"resolved": {name: about for name, about in resolved.items() if about}} if ids else {}
+
+
+def _partial_member(payloads: DiscordPayloads, user: DiscordUser) -> Json:
+    """Return a member without the fields that resolved members lack."""
+    member = payloads.member(user, with_user=False) | {"permissions": payloads.user_permissions(user)}
+    return {name: value for name, value in member.items() if name not in ("deaf", "mute")}

@@ -1,0 +1,78 @@
+"""Command that derives the table of request schemas from Discord's specification.
+
+`python -m sandbox.discord.schema_table discord_openapi.json` writes `api/request_schemas.json`. The specification is
+github.com/discord/discord-api-spec (MIT).
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from sandbox.discord.api.request_schemas import SCHEMAS_FILE, unify_route
+from sandbox.discord.server import DiscordSandbox
+
+Json = dict[str, Any]
+
+_LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "enum", "required")
+
+
+def create_table(specification: Json) -> str:
+    """Return the schemas of the sandbox's routes as JSON, one line each."""
+    components = specification["components"]["schemas"]
+    operations = {
+        unify_route(f"{method.upper()} {path}"): operation
+        for path, about in specification["paths"].items()
+        for method, operation in about.items()
+    }
+    routes: Json = {}
+    schemas: Json = {}
+    for route in sorted({unify_route(route) for route in DiscordSandbox().faults.routes}):
+        content = operations.get(route, {}).get("requestBody", {}).get("content", {})
+        if "application/json" in content:
+            routes[route] = _compact(content["application/json"]["schema"])
+    pending = _list_refs(routes)
+    while pending:
+        name = pending.pop()
+        if name not in schemas:
+            schemas[name] = _compact(components[name])
+            pending |= _list_refs(schemas[name])
+    return f'{{"routes": {_format(routes)}, "schemas": {_format(schemas)}}}\n'
+
+
+def _compact(schema: Json) -> Json:
+    """Return a schema without descriptions and formats, and with `ref` and `any` for references and unions."""
+    if (reference := schema.get("$ref")) is not None:
+        name = reference.rsplit("/", 1)[-1]
+        return {"type": ["snowflake"]} if name == "SnowflakeType" else {"ref": name}
+    types = schema.get("type", [])
+    compact: Json = {"type": [types] if isinstance(types, str) else types} if types else {}
+    compact |= {name: schema[name] for name in _LIMITS if name in schema}
+    if schema.get("format") == "uri":
+        compact["format"] = "uri"
+    branches = schema.get("oneOf") or schema.get("anyOf") or []
+    if branches and all("const" in branch for branch in branches):
+        compact["enum"] = [branch["const"] for branch in branches]
+    elif branches:
+        return {"any": [_compact(branch) for branch in branches]}
+    if "properties" in schema:
+        compact["properties"] = {name: _compact(about) for name, about in schema["properties"].items()}
+    if isinstance(schema.get("items"), dict):
+        compact["items"] = _compact(schema["items"])
+    return compact
+
+
+def _list_refs(schema: Any) -> set[str]:
+    if isinstance(schema, dict):
+        own = {schema["ref"]} if isinstance(schema.get("ref"), str) else set[str]()
+        return own.union(*(_list_refs(part) for part in schema.values()))
+    return set[str]().union(*map(_list_refs, schema)) if isinstance(schema, list) else set()
+
+
+def _format(schemas: Json) -> str:
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(schemas[name])}" for name in sorted(schemas))
+    return f"{{\n{lines}\n}}"
+
+
+if __name__ == "__main__":
+    SCHEMAS_FILE.write_text(create_table(json.loads(Path(sys.argv[1]).read_text())))
