@@ -44,8 +44,8 @@ from core.sessions.summarizer import Summarizer
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as rows
-from core.tools.approvals import ApprovalService
 from core.tools.call_log import ToolCallLog
+from core.tools.human_request_service import HumanRequestService
 from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
@@ -188,7 +188,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             {thread.name: thread},
             ConversationService(database, store, worker, budget=0),
             ContextBuilder(database, counter.count),
-            approvals=ApprovalService(database, store, worker),
+            human_requests=HumanRequestService(database, store, worker),
             access_policy=AccessPolicy(),
         )
         prices = Prices()

@@ -37,7 +37,7 @@ from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.lock import hold_database_lock
 from core.store.migrate import migrate, verify
-from core.tools.approvals import ApprovalService
+from core.tools.human_request_service import HumanRequestService
 from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
@@ -178,7 +178,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         worker = Worker(turns, answer, limit=settings.max_concurrent_turns, at_rest=garbage.collect_garbage)
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
-        approvals = ApprovalService(
+        human_requests = HumanRequestService(
             database, turns, worker, approvers=settings.approvers, expiry_hours=settings.approval_hours
         )
         caps = SpendingLimiter(database, prices, spending, settings.spending_limits)
@@ -198,7 +198,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             channels,
             conversations,
             ContextBuilder(database, loaded.counter.count, max_tokens=settings.context_max_tokens),
-            approvals=approvals,
+            human_requests=human_requests,
             access_policy=settings.access_policy,
             settings=settings.reply_settings,
             error_messages=ErrorMessages(spending, settings.admins),
@@ -210,8 +210,8 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             conversations,
             FeedbackStore(database),
             answerer.rerender_reply,
-            approvals,
-            answerer.update_approval_message,
+            human_requests,
+            answerer.update_request_message,
             InteractionQueue(database, lease),
             TurnReports(database, prices),
             DenialNotices(database),
@@ -221,7 +221,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         )
         routes = _open_channels(channels, settings, desk, database, lease=lease, stack=stack)
         await stack.enter_async_context(
-            run_in_background(approvals.run_expiry(answerer.update_approval_message), name="approvals")
+            run_in_background(human_requests.run_expiry(answerer.update_request_message), name="human requests")
         )
         await stack.enter_async_context(
             run_in_background(_share_limits(database, lease, channels.values()), name="rate limits")

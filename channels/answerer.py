@@ -15,7 +15,6 @@ from channels.i18n.messages import MessageCatalog
 from channels.intake.context import ContextBuilder
 from channels.intake.prompt import PromptBuilder
 from channels.rate_limits.caller import RefusedError
-from channels.replies.approval_message import show_approval
 from channels.replies.buttons import answer_buttons, create_button, growing_buttons
 from channels.replies.error_messages import (
     ErrorMessages,
@@ -25,7 +24,9 @@ from channels.replies.error_messages import (
     log_level,
     post_as_file,
 )
+from channels.replies.question_message import entry_error_text
 from channels.replies.reply import Reply
+from channels.replies.request_message import show_request
 from channels.replies.rerender import ReplyRerenderer, load_files
 from channels.replies.tool_status import ToolStatus
 from channels.replies.turn_state import Answer, ReplyLatency, TurnState
@@ -46,7 +47,10 @@ from core.errors import (
 from core.inbox_message import InboxMessage, storable_text
 from core.secret_redaction import format_error
 from core.store.turn_states import EndState
-from core.tools.approvals import Approval, ApprovalService
+from core.tools.adk_confirmations import ConfirmationRequest
+from core.tools.adk_requests import QuestionRequest
+from core.tools.human_request_service import HumanRequestService, MessageResult
+from core.tools.human_requests import HumanRequest, Question
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 
@@ -58,6 +62,20 @@ _CANCEL_MESSAGES = {
     CancelReason.STOP: words.STOPPED,
     CancelReason.MESSAGE_DELETED: words.STOPPED_BY_DELETION,
 }
+
+
+class _MessageTakenError(Exception):
+    """The message of a turn concerns a question, and no run follows.
+
+    Attributes:
+        text: the sentence below the reply.
+        cause: why no run follows.
+    """
+
+    def __init__(self, text: str, cause: str) -> None:
+        super().__init__(cause)
+        self.text = text
+        self.cause = cause
 
 
 class Answerer:
@@ -78,7 +96,7 @@ class Answerer:
         conversations: ConversationService,
         context: ContextBuilder,
         *,
-        approvals: ApprovalService,
+        human_requests: HumanRequestService,
         access_policy: AccessPolicy,
         settings: ReplySettings | None = None,
         error_messages: ErrorMessages | None = None,
@@ -91,11 +109,11 @@ class Answerer:
         self._settings = settings or ReplySettings()
         self._prompt_builder = PromptBuilder(turns, context, access_policy, self._settings.attachment_limits)
         self._conversations = conversations
-        self._approvals = approvals
+        self._human_requests = human_requests
         self._error_messages = error_messages or ErrorMessages()
-        self._rerenderer = ReplyRerenderer(runtime, conversations, approvals, self._settings)
+        self._rerenderer = ReplyRerenderer(runtime, conversations, human_requests, self._settings)
         self._turn_states = dict[str, TurnState]()  # by the ids of the turns
-        self._deletions = BackgroundTasks()
+        self._background = BackgroundTasks()
 
     async def answer(self, turn: Turn) -> None:
         """Run a turn to its end; continue the shown reply of a turn that another worker began.
@@ -152,11 +170,11 @@ class Answerer:
             self._turn_states.pop(turn.id, None)
             if state.reply is not None and state.reply.orphaned_ids:
                 deleting = self._rerenderer.delete_orphans(turn.id, surface, state.reply.orphaned_ids)
-                self._deletions.add(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
+                self._background.add(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
 
     async def aclose(self) -> None:
-        """Cancel the deletions of orphaned messages."""
-        await self._deletions.drain(0.0)
+        """Cancel the background updates and deletions of messages."""
+        await self._background.drain(0.0)
 
     async def rerender_reply(self, turn_id: str, *, ending: str = "") -> None:
         """Update the reply of a turn after an edit or a deletion of its messages.
@@ -175,17 +193,19 @@ class Answerer:
         if latest is not None and not self._update_growing_buttons(latest):
             await self._rerenderer.rerender(self._get_channel(latest.inbound), latest, ending=ending)
 
-    async def update_approval_message(self, approval: Approval, *, is_void: bool = False) -> None:
-        """Edit the messages of an approval to its current state, and post missing ones.
+    async def update_request_message(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
+        """Edit the messages of a request to its current state, and post missing ones.
 
         Args:
-            is_void: whether the undecided approval cannot be decided any more.
+            is_void: whether the undecided request cannot be decided any more.
+            page: the page of a question's options.
 
         Raises:
             StoreError: the ids of its messages cannot be stored.
             SurfaceError: the message cannot be shown.
         """
-        await show_approval(self._get_channel(approval.inbox_message), self._approvals, approval, is_void=is_void)
+        channel = self._get_channel(request.inbox_message)
+        await show_request(channel, self._human_requests, request, is_void=is_void, page=page)
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
         """Update the buttons of a reply that grows in this process; return whether there is one."""
@@ -225,7 +245,7 @@ class Answerer:
         reply.replace(text)
         try:
             files = await load_files(self._runtime, turn.session_id, turn.origin)
-            answer = text, files, await self._approvals.list_of_turn(turn.id)
+            answer = text, files, await self._human_requests.list_of_turn(turn.id)
         except Exception as error:
             if not is_permanent_store_error(error):
                 raise
@@ -234,9 +254,9 @@ class Answerer:
 
     def _check_runnable(self, turn: Turn) -> Turn | tuple[str, EndState, str]:
         """Return the turn as it can be run, or the message, state and cause of its end."""
-        if turn.kind == "approval" and turn.run is None:
+        if turn.kind == "decision" and turn.run is None:
             return words.ANSWER_NOT_STORED, "cancelled", "nothing waits for it any more"
-        if turn.kind == "approval" and self._other_runtimes and turn.agent not in self._other_runtimes:
+        if turn.kind == "decision" and self._other_runtimes and turn.agent not in self._other_runtimes:
             return words.AGENT_REMOVED, "cancelled", f"the agent {turn.agent} is gone"
         if turn.attempt > self._settings.max_attempts:
             return words.TOO_MANY_ATTEMPTS, "failed", f"{self._settings.max_attempts} workers did not live to its end"
@@ -251,24 +271,28 @@ class Answerer:
                 done = await self._run_agent(turn, reply, recorder)
             text = add_model_note(reply.text, done.calls, reply.say)
             files = await load_files(self._runtime, turn.session_id, turn.origin)
-            if done.confirmations:
-                text = text if text.strip() else reply.say(words.NEEDS_APPROVAL)
-                approvals = await self._approvals.save_answer(
-                    turn, text, turn.meter.to_json(), done.confirmations, recorder.run_record
+            requests: list[ConfirmationRequest | QuestionRequest] = [*done.confirmations, *done.questions]
+            if requests:
+                empty = words.NEEDS_APPROVAL if done.confirmations else words.HAS_QUESTION
+                text = text if text.strip() else reply.say(empty)
+                asked = await self._human_requests.save_answer(
+                    turn, text, turn.meter.to_json(), requests, recorder.run_record
                 )
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                approvals = []
+                asked = []
                 await self._turns.save_answer(turn, text, turn.meter.to_json(), recorder.run_record)
         except SessionResetError:
             return await self._handle_cancel(turn, reply, CancelReason.RESET)
+        except _MessageTakenError as taken:
+            return await self._close_with_message(turn, reply, taken.text, "cancelled", taken.cause)
         except TimeoutError:
             return await self._close_with_message(turn, reply, words.TOO_LONG, "failed", "time limit")
         except (SurfaceError, TurnLostError):
             raise
         except Exception as error:
             return await self._fail(turn, reply, error)
-        return await self._show_answer(turn, reply, (text, files, approvals))
+        return await self._show_answer(turn, reply, (text, files, asked))
 
     async def _run_agent(self, turn: Turn, reply: Reply, recorder: RunRecorder) -> StreamEvent:
         """Feed the reply with the agent's events. A shutdown lets running tools finish first."""
@@ -286,9 +310,11 @@ class Answerer:
 
     async def _stream_events(self, turn: Turn, reply: Reply, recorder: RunRecorder, tools: ToolStatus) -> StreamEvent:
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
-        decisions = await self._approvals.list_decisions(turn.origin) if turn.run is not None else ()
+        decisions = await self._human_requests.list_decisions(turn.origin) if turn.run is not None else ()
         channel = self._get_channel(turn.newest_message)
         prompt = await self._prompt_builder.build(turn, channel, runtime, recorder)
+        taken = await self._human_requests.take_message(turn, prompt.authors, prompt.spoken.unattributed_text)
+        self._check_message(turn, taken, reply.say)
         events = runtime.stream(
             RunRequest(
                 user_id=turn.newest_message.place,
@@ -303,6 +329,7 @@ class Answerer:
                 generation=turn.generation,
                 fence=self._turns.fencing_token(turn),
                 decisions=decisions,
+                answers=taken.answers,
                 meter=turn.meter,
             )
         )
@@ -324,6 +351,28 @@ class Answerer:
                         reply.replace(reply.say.translate_ending(storable_text(event.text)))
                         return event
         raise ParleyError("the run ended without an outcome")
+
+    def _check_message(self, turn: Turn, taken: MessageResult, say: MessageCatalog) -> None:
+        """Show who answered a question by a message.
+
+        Raises:
+            _MessageTakenError: the message is no input of a run: it does not fit the question, or other questions of
+                the turn that asked are open.
+        """
+        if taken.question is None:
+            return
+        if taken.error is not None:
+            why = entry_error_text(taken.error, say)
+            raise _MessageTakenError(say(words.ANSWER_REFUSED, why=why), "it does not fit the question")
+        self._background.add(asyncio.create_task(self._show_answered(taken.question), name=f"question of {turn.id}"))
+        if not taken.answers:
+            raise _MessageTakenError(say(words.ANSWER_NOTED), "other questions are open")
+
+    async def _show_answered(self, question: Question) -> None:
+        try:
+            await self.update_request_message(question)
+        except (StoreError, SurfaceError) as error:
+            log.warning("question %s cannot be shown as answered: %s", question.id, format_error(error))
 
     def _get_channel(self, inbound: InboxMessage) -> Channel:
         if (channel := self._channels.get(inbound.channel)) is None:
@@ -368,14 +417,14 @@ class Answerer:
         await self._turns.end(turn, state, error=cause, receipt=self._run_record(turn))
 
     async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
-        """Show the final text and, in a message each, the approvals that it waits for."""
-        text, files, approvals = self._turn_states[turn.id].answer = answer
-        controls = self._answer_buttons(turn, reply.say, frozenset() if approvals else self._settings.extras)
+        """Show the final text and, in a message each, the requests that it waits for."""
+        text, files, requests = self._turn_states[turn.id].answer = answer
+        controls = self._answer_buttons(turn, reply.say, frozenset() if requests else self._settings.extras)
         await reply.close(text, buttons=controls, files=files)
         self._turn_states[turn.id].latency.record_final()
-        for approval in approvals:
+        for request in requests:
             await self._turns.check_owned(turn)
-            await self.update_approval_message(approval)
+            await self.update_request_message(request)
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:

@@ -70,16 +70,18 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """Button under a reply.
+    """Button under a reply, or a menu.
 
     Attributes:
         id: identifies a press in any process (`retry:TURN`).
         label: the visible text.
+        options: of a menu: its options. A choice is a press of the option.
     """
 
     id: str
     label: str
     style: ButtonStyle = ""
+    options: "tuple[Button, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +337,7 @@ class Channel(Protocol):
 
     Attributes:
         heartbeat_interval: the most seconds between two signs of life of a working connection.
+        max_menu_options: the most options of a menu.
     """
 
     @property
@@ -342,6 +345,9 @@ class Channel(Protocol):
 
     @property
     def heartbeat_interval(self) -> float: ...
+
+    @property
+    def max_menu_options(self) -> int: ...
 
     @property
     def limiters(self) -> RateLimits: ...

@@ -10,15 +10,16 @@ from core.conversations.turn_report import TurnReports
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.inbox_message import ReplyWithoutMention
-from core.tools.approvals import Approval, ApprovalService
+from core.tools.human_request_service import HumanRequestService
+from core.tools.human_requests import HumanRequest
 from core.usage.spending import SpendingStore
 from core.usage.user_rate_limits import DenialNotices
 
 
-class UpdateApprovalMessage(Protocol):
-    """Type of `Answerer.update_approval_message`."""
+class UpdateRequestMessage(Protocol):
+    """Type of `Answerer.update_request_message`."""
 
-    async def __call__(self, approval: Approval, *, is_void: bool = False) -> None: ...
+    async def __call__(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None: ...
 
 
 class RerenderReply(Protocol):
@@ -35,8 +36,8 @@ class ChannelServices:
     conversations: ConversationService
     feedback: FeedbackStore
     rerender_reply: RerenderReply
-    approvals: ApprovalService
-    update_approval_message: UpdateApprovalMessage
+    human_requests: HumanRequestService
+    update_request_message: UpdateRequestMessage
     interactions: InteractionQueue
     turn_reports: TurnReports
     refusals: DenialNotices

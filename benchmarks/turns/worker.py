@@ -44,7 +44,7 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as rows
-from core.tools.approvals import ApprovalService
+from core.tools.human_request_service import HumanRequestService
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
@@ -80,6 +80,7 @@ class Place:
     """Channel whose calls succeed at once."""
 
     name = "memory"
+    max_menu_options = 100
     heartbeat_interval = 0.0
 
     def __init__(self) -> None:
@@ -231,7 +232,7 @@ async def at_work(
 
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect_garbage)
         conversations = ConversationService(database, turns, worker, budget=0)
-        approvals = ApprovalService(database, turns, worker)
+        human_requests = HumanRequestService(database, turns, worker)
         context = ContextBuilder(database, counter.count)
         answerer = Answerer(
             runtime,
@@ -239,7 +240,7 @@ async def at_work(
             {place.name: place},
             conversations,
             context,
-            approvals=approvals,
+            human_requests=human_requests,
             access_policy=AccessPolicy(),
         )
         garbage.freeze_gc()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any, Literal, Protocol, get_args
 
-from channels.base import File
+from channels.base import Button, File
 from channels.commands.usage import render_usage
 from channels.commands.why import find_turn_id, render_report
 from channels.i18n import messages as words
@@ -172,11 +172,13 @@ class CommandResult:
 
     Attributes:
         is_visible: whether the reply in the session shows the effect, so that the text need not be posted.
+        buttons: the buttons under the text.
     """
 
     text: str
     file: File | None = None
     is_visible: bool = False
+    buttons: Sequence[Button] = ()
 
 
 class RunInBackground(Protocol):
@@ -303,6 +305,7 @@ class CommandHandler:
 
     async def _stop(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
         command = context.to_message(session, "stop")
+        open_requests = await self._services.human_requests.list_open(session_id=session)
         stopped = await self._services.conversations.stop_session(
             session, author=context.author, until=context.until, asked=command
         )
@@ -310,20 +313,23 @@ class CommandHandler:
             return CommandResult(say(words.STOPPING), is_visible=True)
         self._remove_reactions(stopped.dropped_messages)
         for turn_id in stopped.undecided_turn_ids:
-            for approval in await self._services.approvals.list_of_turn(turn_id):
-                self._run_in_background(self._services.update_approval_message(approval), name="request")
+            for request in await self._services.human_requests.list_of_turn(turn_id):
+                self._run_in_background(self._services.update_request_message(request), name="request")
+        for request in open_requests if stopped.has_cancelled_questions else ():
+            if await self._services.human_requests.get(request.id) is None:
+                self._run_in_background(self._services.update_request_message(request, is_void=True), name="request")
         return CommandResult(
             say(words.STOPPING if stopped else words.NOTHING_TO_STOP), is_visible=stopped.turn_id is not None
         )
 
     async def _reset(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
         command = context.to_message(session, "reset")
-        approvals = await self._services.approvals.list_open(session_id=session)
+        requests = await self._services.human_requests.list_open(session_id=session)
         dropped = await self._services.inbox.reset_session(command, until=context.until)
         if isinstance(dropped, RerunDenied):
             return CommandResult(say(words.RESET_SUPERSEDED))
-        for approval in approvals if dropped is not None else ():
-            self._run_in_background(self._services.update_approval_message(approval, is_void=True), name="request")
+        for request in requests if dropped is not None else ():
+            self._run_in_background(self._services.update_request_message(request, is_void=True), name="request")
         self._remove_reactions(dropped or ())
         return CommandResult(say(words.RESET_DONE), is_visible=dropped is None)
 

@@ -1,18 +1,19 @@
-"""Button presses: stop, retry, regenerate, ratings and the decisions on approvals."""
+"""Button presses: stop, retry, regenerate, ratings, decisions on approvals, and answers to questions."""
 
 import logging
 from collections.abc import Mapping
 
+from channels.commands.answers import AnswerHandler
 from channels.commands.handlers import RunInBackground, question_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.buttons import ApprovalAction, TurnAction, parse_button
+from channels.replies.buttons import ApprovalAction, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
 from core.identity import Actor, User
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
-from core.tools.approvals import Verdict
+from core.tools.human_requests import Verdict
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenied
 from core.usage.user_rate_limits import RateLimited
@@ -34,6 +35,9 @@ class PressHandler:
 
     Args:
         run: starts a background task.
+
+    Attributes:
+        answers: takes the answers to questions.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class PressHandler:
         self._services = services
         self._queued_reactions = queued_reactions
         self._run_in_background = run_in_background
+        self.answers = AnswerHandler(services, run_in_background)
 
     async def handle(self, button: str, *, visitor: Actor, locale: str, name: str = "") -> str:
         """Execute a press of a user who has access.
@@ -61,10 +66,13 @@ class PressHandler:
         if parsed is None:
             return say(words.UNKNOWN_BUTTON)
         match parsed:
-            case ("approve" | "always" | "deny") as decision, approval_id:
+            case ("approve" | "always" | "deny") as decision, approval_id, _:
                 by = self._services.access_policy.to_user(visitor, name)
                 return await self._decide(approval_id, by, _VERDICTS[decision], say)
-            case other, turn_id:
+            case ("option" | "page" | "form") as action, question_id, detail:
+                by = self._services.access_policy.to_user(visitor, name)
+                return await self._handle_question(action, question_id, detail, by, say)
+            case other, turn_id, _:
                 return await self._change_turn(other, turn_id, visitor.author, say)
 
     async def _change_turn(self, action: TurnAction, turn_id: str, author: str, say: MessageCatalog) -> str:
@@ -79,7 +87,7 @@ class PressHandler:
             case "good" | "bad":
                 is_given = await self._services.feedback.save_feedback(turn_id, author, action)
                 return say(words.FEEDBACK_THANKS if is_given else words.ANSWER_NOT_STORED)
-        open_approvals = await self._services.approvals.list_of_turn(turn_id) if action != "retry" else ()
+        requests = await self._services.human_requests.list_of_turn(turn_id) if action != "retry" else ()
         match await self._services.inbox.request_rerun(turn_id, author=author, kind=action):
             case RerunDenied() as denied:
                 return say(_RERUN_REFUSALS[denied])
@@ -88,19 +96,30 @@ class PressHandler:
             case accepted, InboxMessage() as inbound:
                 if accepted is AcceptResult.WAITING:
                     self._queued_reactions.add(inbound.address)
-                for approval in open_approvals:
+                for request in requests:
                     self._run_in_background(
-                        self._services.update_approval_message(approval, is_void=True), name="request"
+                        self._services.update_request_message(request, is_void=True), name="request"
                     )
         return ""
 
+    async def _handle_question(
+        self, action: QuestionAction, question_id: str, detail: str, user: User, say: MessageCatalog
+    ) -> str:
+        match action:
+            case "option":
+                return await self.answers.choose(question_id, detail, user, say)
+            case "page":
+                return await self.answers.show_page(question_id, detail, user, say)
+            case "form":  # the adapters open it instead of queueing the press
+                return say(words.UNKNOWN_BUTTON)
+
     async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
         """Decide on an approval and update its message; a late press updates it too, if the decider's process died."""
-        decided = await self._services.approvals.decide(approval_id, user, verdict)
-        approval = decided.approval
-        if approval is None:
+        decided = await self._services.human_requests.decide(approval_id, user, verdict)
+        request = decided.request
+        if request is None:
             return say(words.ALREADY_ENDED)
-        if approval.verdict is None:
+        if request.verdict is None:
             return say(words.NOT_AN_APPROVER)
-        self._run_in_background(self._services.update_approval_message(approval), name="request")
+        self._run_in_background(self._services.update_request_message(request), name="request")
         return "" if decided.is_first else say(words.ALREADY_DECIDED)

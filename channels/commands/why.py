@@ -80,7 +80,7 @@ def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
         "retry": words.WHY_RETRY,
         "regenerate": words.WHY_REGENERATE,
         "revise": words.WHY_EDITED,
-        "approval": words.WHY_AFTER_APPROVAL,
+        "decision": words.WHY_AFTER_DECISION,
     }
     if kind := kinds.get(report.kind):
         yield say(kind)

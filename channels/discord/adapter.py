@@ -13,6 +13,7 @@ from channels.base import FetchedFile, FileCheck, MessageText, Surface, Surround
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import has_message_content, log_in, make_client
+from channels.discord.client.components import MAX_MENU_OPTIONS
 from channels.discord.client.gateway import HEARTBEAT_SECONDS, Shard, make_intents
 from channels.discord.client.shards import IDENTIFY_SECONDS, ShardConnections, shard_for_place
 from channels.discord.dispatcher import Dispatcher
@@ -69,6 +70,7 @@ class DiscordChannel:
     """
 
     name = NAME
+    max_menu_options = MAX_MENU_OPTIONS
     heartbeat_interval = HEARTBEAT_SECONDS
 
     def __init__(
@@ -297,6 +299,7 @@ class DiscordChannel:
             commands=make_commands(self._interactions),
             listener=self._listener,
             on_button=self._interactions.handle_press,
+            on_form=self._interactions.handle_form,
             on_connected=on_connected,
             on_event=on_event,
             trace=self._api.trace,

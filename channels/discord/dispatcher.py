@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -27,7 +27,8 @@ class Dispatcher(GatewayClient):
         shard: the shard of this connection. The first one registers the commands.
         commands: the application commands. Discord: known ones do not count towards its daily limit.
         listener: receives each message, the bot's own included, and each edit and deletion.
-        on_button: awaited with each button press and the id of the button.
+        on_button: awaited with each button press and the id of the button, or of the chosen option.
+        on_form: awaited with each submitted modal and its data.
         on_connected: called with each new session. Discord may start one at any time.
         on_event: called with each event or heartbeat of a session.
         trace: see `DiscordApi.trace`.
@@ -41,6 +42,7 @@ class Dispatcher(GatewayClient):
         commands: Sequence[Command],
         listener: MessageListener,
         on_button: Callable[[discord.Interaction, str], Awaitable[None]],
+        on_form: Callable[[discord.Interaction, Mapping[str, Any]], Awaitable[None]],
         on_connected: Callable[[], None],
         on_event: Callable[[], None],
         trace: aiohttp.TraceConfig,
@@ -48,6 +50,7 @@ class Dispatcher(GatewayClient):
         super().__init__(shard=shard, intents=intents, on_connected=on_connected, on_event=on_event, trace=trace)
         self._listener = listener
         self._on_button = on_button
+        self._on_form = on_form
         self._registers_commands = shard.id == 0
         self._tree = _CommandTree(self)
         for command in commands:
@@ -85,7 +88,9 @@ class Dispatcher(GatewayClient):
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         if interaction.type is discord.InteractionType.component:
             data: Any = interaction.data
-            await self._on_button(interaction, str(data["custom_id"]))
+            await self._on_button(interaction, str((data.get("values") or [data["custom_id"]])[0]))
+        elif interaction.type is discord.InteractionType.modal_submit:
+            await self._on_form(interaction, interaction.data or {})
 
 
 class _CommandTree(app_commands.CommandTree[Dispatcher]):

@@ -269,13 +269,13 @@ class MessageHandler:
         Raises:
             StoreError: the deletion is not stored, and must not be acknowledged.
         """
-        approvals = await self._services.approvals.list_open(event_key=event_key)
+        requests = await self._services.human_requests.list_open(event_key=event_key)
         result = await self._services.inbox.delete_message(event_key)
         if (
             isinstance(result, ClaimedMessage) and result.is_only_message
         ):  # its turn may end before the reply is updated
-            for approval in approvals:
-                self.run_in_background(self._services.update_approval_message(approval, is_void=True), name="request")
+            for request in requests:
+                self.run_in_background(self._services.update_request_message(request, is_void=True), name="request")
             self.run_in_background(
                 self._services.rerender_reply(result.turn_id, ending=words.STOPPED_BY_DELETION), name="deletion"
             )
@@ -287,10 +287,10 @@ class MessageHandler:
 
     def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run work that only `drain` waits for; its errors are logged."""
-        self._background.add(asyncio.create_task(_log_errors(work, name), name=name))
+        self._background.add(asyncio.create_task(log_errors(work, name), name=name))
 
 
-async def _log_errors(work: Coroutine[Any, Any, None], name: str) -> None:
+async def log_errors(work: Coroutine[Any, Any, None], name: str) -> None:
     try:
         await work
     except (StoreError, SurfaceError) as error:

@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
+from channels.base import Button
 from channels.commands.handlers import CommandContext, CommandResult, command_limit_message, question_limit_message
 from channels.i18n import messages as words
 from channels.intake.handler import IncomingMessage, MessageHandler
 from channels.services import ChannelServices
 from core.errors import StoreError, SurfaceError
-from core.identity import Actor
+from core.identity import Actor, User
 from core.inbox_message import InboxMessage
 from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
@@ -31,8 +32,9 @@ ACK_SECONDS = 1.5
 #: Seconds that identifying the author may take before the interaction is stored without it.
 IDENTIFY_SECONDS = 1.0
 
-#: A "form" is a request to open a form: it is acknowledged by the form itself and not stored. What the user submits is.
-Kind = Literal["command", "press", "question", "menu", "form"]
+#: A "form" is a request to open a form: it is acknowledged by the form itself and not stored. What the user submits is:
+#: a "question" to the agent, or an "answer" to one of the agent.
+Kind = Literal["command", "press", "question", "menu", "form", "answer"]
 
 #: What an entry in the menu of a message does: shows the report of the answer, or rates it.
 MenuAction = Literal["why", "good", "bad"]
@@ -49,7 +51,7 @@ class Interaction:
         context: the author, the place and the event key. Its `visitor` is None until the author is identified.
         values: what the user entered (JSON): of a command its `name` and `argument`, of a press the `button`, of a
             question its `text` and what the adapter needs to show it, of a menu entry its `action`, the `message` and
-            its event `key`.
+            its event `key`, of an answer the id of the `question`, the `page` of its form and the `entries`.
         surface: where the adapter can answer the interaction (JSON).
         name: the author's display name.
     """
@@ -88,10 +90,12 @@ class InteractionHandler(ABC):
         channel: the name of the adapter.
         must_refuse: whether the platform shows a failure if a refused interaction gets no answer. Otherwise a user is
             told once an hour.
+        form_page_size: the fields of a page of a form; 0 if there is one page.
     """
 
     channel: ClassVar[str]
     must_refuse: ClassVar[bool]
+    form_page_size: ClassVar[int] = 0
 
     def __init__(self, services: ChannelServices, intake: MessageHandler, seal: Cipher) -> None:
         self._services = services
@@ -224,6 +228,8 @@ class InteractionHandler(ABC):
             match interaction.kind:
                 case "press":
                     await self._handle_press(interaction)
+                case "answer":
+                    await self._submit_answer(interaction)
                 case "question":
                     await self._ask_question(interaction)
                 case "menu":
@@ -251,6 +257,22 @@ class InteractionHandler(ABC):
         if values["action"] == "why":
             return await commands.explain_message(values["message"], values["key"], context)
         return await commands.rate_message(values["message"], values["key"], values["action"], context)
+
+    async def _submit_answer(self, interaction: Interaction) -> None:
+        say, values = words.messages_for(interaction.context.locale), interaction.values
+        result = await self._intake.presses.answers.submit(
+            values["question"],
+            values["entries"],
+            self._get_user(interaction),
+            say,
+            page=values.get("page", 0),
+            page_size=self.form_page_size,
+        )
+        if result.text:
+            label = say(words.CORRECT_ANSWER if result.is_correction else words.CONTINUE_FORM)
+            button = Button(f"form:{result.page}:{result.question_id}", label)
+            buttons = (button,) if result.question_id else ()
+            await self.answer(interaction, CommandResult(result.text, buttons=buttons))
 
     async def _run_command(self, interaction: Interaction) -> None:
         command = await self.find_session(interaction)
@@ -282,6 +304,9 @@ class InteractionHandler(ABC):
             await self.refuse(interaction, text)
         except SurfaceError as error:
             log.error("an interaction cannot be answered: %s", error)
+
+    def _get_user(self, interaction: Interaction) -> User:
+        return self._services.access_policy.to_user(self._get_visitor(interaction), interaction.name)
 
     def _get_visitor(self, interaction: Interaction) -> Actor:
         return interaction.context.visitor or Actor(self.channel, interaction.context.author)

@@ -29,12 +29,14 @@ class Prompt:
     Attributes:
         speaker: the authors as one speaker, with the rights that all of them have.
         bot_name: the bot's display name; empty if it is not known.
+        authors: the authors of the messages.
     """
 
     spoken: AttributedPrompt
     media: Sequence[Part]
     speaker: User
     bot_name: str = ""
+    authors: Sequence[User] = ()
 
 
 class PromptBuilder:
@@ -88,6 +90,7 @@ class PromptBuilder:
             runtime.get_model_name(turn.model), lambda: 0
         )  # before files are fetched and messages stored
         speakers = [self._to_speaker(message, one.speaker) for message, one in zip(turn.messages, texts, strict=True)]
+        authors = tuple(speakers)
         speakers += await self._list_earlier_authors(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
             takes = runtime.get_media_support(turn.model)
@@ -95,7 +98,11 @@ class PromptBuilder:
             recorder.set_files(uses)
         spoken, recorder.context = await self._context.build(turn, channel, texts)
         return Prompt(
-            spoken, files, intersect_rights(speakers), next((one.bot_name for one in texts if one.bot_name), "")
+            spoken,
+            files,
+            intersect_rights(speakers),
+            next((one.bot_name for one in texts if one.bot_name), ""),
+            authors,
         )
 
     async def _list_earlier_authors(self, turn: Turn, channel: Channel) -> list[User]:

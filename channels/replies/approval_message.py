@@ -11,16 +11,15 @@ from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it comes without types
 
-from channels.base import Button, Channel, Priority
+from channels.base import Button
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import approval_buttons
-from channels.replies.reply import Reply
 from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable_text
-from core.secret_redaction import redact_secrets, replace_known
+from core.secret_redaction import mask_json, redact_secrets, replace_known
 from core.tools.adk_confirmations import ArgumentPath
-from core.tools.approvals import Approval, ApprovalService
+from core.tools.human_requests import Approval
 
 #: The most characters of a call's arguments, of the tool's hint, and of the tool's name.
 MAX_ARGUMENTS, MAX_HINT, MAX_NAME = 1200, 300, 100
@@ -33,27 +32,11 @@ _DECISIONS = {
     "always": words.APPROVED_ALWAYS,
     "denied": words.DENIED,
     "expired": words.EXPIRED,
+    "answered": words.ANSWERED,
 }
 
 #: Markup characters in the names of people.
 _MARKUP = regex.compile(r"[\\`*_~|<>\[\]()#]")
-
-
-async def show_approval(
-    channel: Channel, approvals: ApprovalService, approval: Approval, *, is_void: bool = False
-) -> None:
-    """Show an approval in its message: see `Answerer.update_approval_message`."""
-    address = approval.inbox_message.address
-
-    async def save_ids(ids: Sequence[str]) -> None:
-        await approvals.save_message_ids(approval.id, ids, channel.reply_address(address, ids[0]) if ids else address)
-
-    surface = channel.create_surface(channel.side_message_address(address, approval.id), turn_id=approval.id)
-    say = words.messages_for(await words.resolve_locale(channel.get_locale(approval.inbox_message)))
-    known_ids = tuple(await surface.find_message_ids(approval.message_ids))
-    controls = decision_buttons(approval, say, is_void=is_void)
-    async with Reply(surface, known_ids=known_ids, save_ids=save_ids, say=say, buttons=controls) as reply:
-        await reply.close(approval_text(approval, say, is_void=is_void), Priority.APPROVAL, buttons=controls)
 
 
 def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> str:
@@ -64,17 +47,26 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
     """
     arguments, hidden = _mask_secrets(approval)
     json_text, missing = _fit_arguments(arguments)
-    fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", json_text)), default=0))
     tool = " ".join(INVISIBLE.sub(" ", storable_text(approval.tool)).replace("`", "").split())
     parts = [
         say(words.APPROVE_TOOL, tool=tool[:MAX_NAME]),
         plain_line(redact_secrets(storable_text(approval.hint)))[:MAX_HINT],
-        f"{fence}json\n{json_text}\n{fence}",
+        _fence(json_text),
         say(words.CHARACTERS_HIDDEN, count=f"{missing:,}") if missing > 0 else "",
         say(words.SECRETS_HIDDEN, count=f"{hidden:,}") if hidden else "",
         say(words.APPROVAL_VOID) if is_void else _state_text(approval, say),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def fence_arguments(arguments: Any) -> str:
+    """Return arguments without known secrets as a block of JSON of a limited size."""
+    return _fence(_fit_arguments(mask_json(arguments))[0])
+
+
+def _fence(json_text: str) -> str:
+    fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", json_text)), default=0))
+    return f"{fence}json\n{json_text}\n{fence}"
 
 
 def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> Sequence[Button]:
@@ -155,7 +147,7 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
     if approval.verdict is not None:
         return decision_text(approval.verdict, approval.decider, approval.decided_at, say)
     sentences = {EVERYONE: words.ANYONE_APPROVES, OTHERS: words.OTHERS_APPROVE, AUTHOR: words.AUTHOR_APPROVES}
-    approver_sentences = [sentences.get(rule, words.APPROVERS_APPROVE) for rule in approval.approvers]
+    approver_sentences = [sentences.get(rule, words.APPROVERS_APPROVE) for rule in approval.deciders]
     return say(
         approver_sentences[0] if len(set(approver_sentences)) == 1 else words.APPROVERS_APPROVE,
         until=format_time(approval.expires_at),

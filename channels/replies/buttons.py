@@ -1,17 +1,18 @@
 """Buttons under replies: their labels, styles and ids."""
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from channels.base import Button, ButtonStyle
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.settings import ExtraButton
 
-#: The actions of buttons: on a turn, and on an approval.
+#: The actions of buttons: on a turn, on an approval, and on a question.
 TurnAction = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
 ApprovalAction = Literal["approve", "always", "deny"]
-ButtonAction = TurnAction | ApprovalAction
+QuestionAction = Literal["option", "page", "form"]
+ButtonAction = TurnAction | ApprovalAction | QuestionAction
 
 #: Prefixes of the ids of the ratings.
 RATING_PREFIXES = ("good:", "bad:")
@@ -26,17 +27,43 @@ _LABELS: Mapping[ButtonAction, str] = {
     "approve": words.APPROVE,
     "always": words.ALWAYS_ALLOW,
     "deny": words.DENY,
+    "option": words.CHOOSE,
+    "page": words.MORE_OPTIONS,
+    "form": words.ANSWER,
 }
-_STYLES: Mapping[ButtonAction, ButtonStyle] = {"revise": "primary", "approve": "primary", "deny": "danger"}
+_STYLES: Mapping[ButtonAction, ButtonStyle] = {
+    "revise": "primary",
+    "approve": "primary",
+    "deny": "danger",
+    "form": "primary",
+}
 
 
-def create_button(action: ButtonAction, target_id: str, say: MessageCatalog) -> Button:
+class Press(NamedTuple):
+    """Press of a button.
+
+    Attributes:
+        target_id: the id of the turn, the approval or the question.
+        detail: the option of a question, or the page.
+    """
+
+    action: ButtonAction
+    target_id: str
+    detail: str = ""
+
+
+def create_button(action: ButtonAction, target_id: str, say: MessageCatalog, *, detail: str = "") -> Button:
     """Return the button for an action.
 
     Args:
-        target_id: the id of the turn or the approval.
+        target_id: the id of the turn, the approval or the question.
+        detail: the option of the question, or the page.
     """
-    return Button(f"{action}:{target_id}", say(_LABELS[action]), _STYLES.get(action, ""))
+    return Button(
+        f"{action}:{detail}:{target_id}" if detail else f"{action}:{target_id}",
+        say(_LABELS[action]),
+        _STYLES.get(action, ""),
+    )
 
 
 def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = False) -> list[Button]:
@@ -69,8 +96,9 @@ def approval_buttons(approval_id: str, say: MessageCatalog, *, may_always: bool)
     return [create_button(action, approval_id, say) for action in actions]
 
 
-def parse_button(button_id: str) -> tuple[ButtonAction, str] | None:
-    """Return the action of a button and the id of its turn or approval; None for a foreign button."""
-    name, _, turn_id = button_id.partition(":")
+def parse_button(button_id: str) -> Press | None:
+    """Return the press of a button; None for a foreign button."""
+    name, _, rest = button_id.partition(":")
+    detail, _, target_id = rest.rpartition(":")
     action = next((action for action in _LABELS if action == name), None)
-    return (action, turn_id) if action and turn_id else None
+    return Press(action, target_id, detail) if action and target_id else None

@@ -18,7 +18,7 @@ from core.conversations.service import ConversationService, LatestTurn
 from core.errors import StoreError, SurfaceError, TurnLostError
 from core.secret_redaction import format_error
 from core.store.turn_states import ACTIVE_STATES
-from core.tools.approvals import ApprovalService
+from core.tools.human_request_service import HumanRequestService
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,12 @@ class ReplyRerenderer:
         self,
         runtime: AgentRuntime,
         conversations: ConversationService,
-        approvals: ApprovalService,
+        human_requests: HumanRequestService,
         settings: ReplySettings,
     ) -> None:
         self._runtime = runtime
         self._conversations = conversations
-        self._approvals = approvals
+        self._human_requests = human_requests
         self._settings = settings
 
     async def rerender(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
@@ -64,7 +64,9 @@ class ReplyRerenderer:
             return
         say = words.messages_for(await words.resolve_locale(channel.get_locale(latest.inbound)))
         extras = (
-            frozenset[ExtraButton]() if await self._approvals.list_of_turn(latest.turn_id) else self._settings.extras
+            frozenset[ExtraButton]()
+            if await self._human_requests.list_of_turn(latest.turn_id)
+            else self._settings.extras
         )
         controls = answer_buttons(latest.turn_id, say, extras, is_revised=latest.is_revised)
         files = await load_files(self._runtime, latest.session_id, latest.origin)

@@ -8,11 +8,11 @@ from channels.base import File
 from channels.replies.reply import Reply
 from core.agents.run_record import RunRecorder
 from core.observability import metrics
-from core.tools.approvals import Approval
+from core.tools.human_requests import HumanRequest
 from core.turns.turn import Turn
 
 #: A final text, its files, and the approvals that it waits for.
-Answer = tuple[str, Sequence[File], Sequence[Approval]]
+Answer = tuple[str, Sequence[File], Sequence[HumanRequest]]
 
 
 class ReplyLatency:

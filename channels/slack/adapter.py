@@ -21,6 +21,7 @@ from channels.slack import manifest as events
 from channels.slack.access import SlackIdentityResolver, is_group
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, make_session, make_web_client, verify
+from channels.slack.client.blocks import MAX_MENU_OPTIONS
 from channels.slack.client.http_mode import HttpMode
 from channels.slack.client.oauth import oauth_routes
 from channels.slack.client.socket_mode import PING_INTERVAL, SocketMode
@@ -67,6 +68,7 @@ class SlackChannel:
     """
 
     name = NAME
+    max_menu_options = MAX_MENU_OPTIONS
     heartbeat_interval = max(PING_INTERVAL, TOKEN_CHECK_SECONDS)
 
     def __init__(
@@ -245,8 +247,8 @@ class SlackChannel:
         """
         if body.get("type") == "url_verification":
             return await next()
-        if await self._interactions.handle(body):
-            return BoltResponse(status=200)
+        if (acknowledgement := await self._interactions.handle(body)) is not None:
+            return BoltResponse(status=200, body=dict(acknowledgement) or "")
         try:
             if body.get("type") == "event_callback" and await self._is_installed(workspace_of(body)):
                 await self._handle_event(body)

@@ -21,6 +21,7 @@ from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import fence_code, part_text
 from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import CONFIRMATION_CALL_NAME, ConfirmationRequest, confirmations_in
+from core.tools.adk_requests import find_questions
 
 
 class EventMapper:
@@ -38,6 +39,7 @@ class EventMapper:
         self._open_steps: dict[tuple[str, str | None], int] = {}
         self._error_code = ""  # of the newest step, if it has no text
         self._confirmations: dict[str, ConfirmationRequest] = {}
+        self._call_events: list[Event] = []
 
     def map_event(self, event: Event) -> Iterator[StreamEvent]:
         """Yield the stream events of an ADK event."""
@@ -57,7 +59,9 @@ class EventMapper:
             elif text:
                 yield from self._set_step_text(self._open_step(event), text)
                 self._open_steps.pop((event.author, event.branch))
-        self._confirmations |= {request.confirmation_id: request for request in confirmations_in(event)}
+        self._confirmations |= {request.call_id: request for request in confirmations_in(event)}
+        if event.get_function_calls() or event.get_function_responses():
+            self._call_events.append(event)
         yield from self._map_tools(event)
         for name, version in event.actions.artifact_delta.items():
             yield StreamEvent("file", data={"name": name, "version": version})
@@ -86,7 +90,8 @@ class EventMapper:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
-        return StreamEvent("done", text=self.text, confirmations=tuple(self._confirmations.values()))
+        confirmations, questions = tuple(self._confirmations.values()), tuple(find_questions(self._call_events))
+        return StreamEvent("done", text=self.text, confirmations=confirmations, questions=questions)
 
     @property
     def text(self) -> str:
@@ -141,11 +146,8 @@ def _visible_text(event: Event) -> str:
         return "\n\n".join(filter(None, map(_result_text, event.get_function_responses())))
     if event.content.role == "user":
         return ""
-    questions = [
-        str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == INPUT_CALL
-    ]
     parts = [part for part in event.content.parts or [] if not part.thought]
-    text = "".join([*map(part_text, parts), *questions])
+    text = "".join(map(part_text, parts))
     return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text
 
 

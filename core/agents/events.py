@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from core.sessions.history import HistoryWindow
 from core.tools.adk_confirmations import ConfirmationRequest
+from core.tools.adk_requests import QuestionRequest
 from core.usage.meter import ModelCall, Usage
 
 StreamEventType = Literal[
@@ -29,8 +30,8 @@ class StreamEvent:
             `file`: the run saved a file for the user; `data` are its `name` and its `version`.
             `error`: with a `call_id`, the call failed and the run goes on; without, the run failed with `error`. Then
             this is the last event.
-            `done`: the run succeeded; `text` is the whole reply. The last event. With `confirmations`, the run goes on
-            when people have decided them.
+            `done`: the run succeeded; `text` is the whole reply. The last event. With `confirmations` or
+            `questions`, the run goes on when people have decided and answered them.
         seconds: duration of the tool call; None if unknown.
         calls: of the last event: all model calls of the run, with failed ones, those of agents that ran as tools, and
             those of earlier attempts. `usage` is their sum.
@@ -44,6 +45,7 @@ class StreamEvent:
     error: Exception | None = None
     usage: Usage = field(default_factory=Usage)
     confirmations: tuple[ConfirmationRequest, ...] = ()
+    questions: tuple[QuestionRequest, ...] = ()
     calls: tuple[ModelCall, ...] = field(default=(), compare=False)
     seconds: float | None = field(default=None, compare=False)
     history: HistoryWindow | None = None

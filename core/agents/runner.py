@@ -1,6 +1,7 @@
 """ADK runner that resumes interrupted and waiting runs."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
@@ -13,7 +14,7 @@ from google.adk.sessions import Session
 from google.genai import types
 
 from core.agents.event_mapper import find_open_calls
-from core.agents.workflow_input import filter_input_events, find_input_chain, merge_runs
+from core.agents.message_answers import filter_answer_events, merge_runs
 from core.errors import SessionResetError
 from core.sessions.codec import get_role
 from core.sessions.history import HistoryWindow, is_user_message
@@ -21,6 +22,7 @@ from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
+from core.tools.adk_requests import MessageAnswer
 from core.workers.fencing import FencingToken
 
 with warnings.catch_warnings():  # ADK: resuming is experimental
@@ -98,30 +100,30 @@ class ResumableRunner(Runner):
             raise RunCorrectedError
         return _filter_run_events(self._session, run_id)
 
-    async def answer_workflow(self, message: types.Content) -> list[Event] | None:
-        """Answer a workflow's input request with a message, and resume the run that asked.
+    async def continue_runs(
+        self, answers: Sequence[MessageAnswer], message: types.Content, *, is_decided: bool
+    ) -> list[Event] | None:
+        """Show ADK the run and those that it continues as one, its message as the answer to a question.
+
+        Args:
+            answers: the messages by which the run continues others, oldest first.
+            is_decided: whether the run resumes with the decisions of people.
 
         Returns:
-            The stored events from the answer on; None if no workflow waits for input.
+            The stored events of the run; None if it continues none, and has no ids to restore.
         """
         session, run = self._session, self._run_id
-        if isinstance(self.agent, BaseAgent) or not isinstance(session, StoredSession):
-            return None
-        answer = Event(author="user", invocation_id=run, content=message)
-        is_new = not _filter_run_events(session, run)
-        chain = find_input_chain([*session.events, answer] if is_new else session.events, run, self.agent.name)
-        if not chain:
+        if not isinstance(session, StoredSession) or not (answers or is_decided):
             return None
         service = self.session_service
         assert isinstance(service, SessionService), "a StoredSession comes from a SessionService"
-        if is_new:
-            await service.append_event(session, answer)
-        turns = filter_input_events(session.events, chain)
-        self._answer_event = next(event for event in _filter_run_events(session, run) if is_user_message(event))
+        if answers and not _filter_run_events(session, run):
+            await service.append_event(session, Event(author="user", invocation_id=run, content=message))
+        prompts = [event for event in _filter_run_events(session, run) if is_user_message(event)]
+        self._answer_event = prompts[0] if answers else None
         self._earlier_event_ids = frozenset(event.id for event in session.events if event.invocation_id != run)
-        session.events[:] = merge_runs(
-            session.events, run, self.agent.name, await service.read_stored_events(session, turns)
-        )
+        texts = await service.read_stored_events(session, filter_answer_events(session.events, run, answers))
+        session.events[:] = merge_runs(session.events, run, answers, texts)
         return self._get_run_events(session)
 
     def _get_run_events(self, session: Session) -> list[Event]:

@@ -41,7 +41,7 @@ from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
-from core.tools.adk_confirmations import ConfirmationRequest, Decision, confirmations_in, events_after, to_contents
+from core.tools.adk_requests import Answer, Decision, MessageAnswer, events_after, find_approved_calls, to_contents
 from core.usage.meter import UsageMeter, set_current_meter
 from core.workers.fencing import FencingToken
 
@@ -86,8 +86,10 @@ class RunRequest:
         fence: fencing token of the turn, with a `run_id`. If another worker owns the turn, the run stores nothing and
             starts no tool; `TurnLostError` is its error.
         spoken: authors of the text, stored with it.
-        decisions: people's decisions on everything that the run has asked for. The run goes on with them instead of
-            `text`, and its reply begins with what follows.
+        decisions: people's decisions and answers on everything that the run has asked for. The run goes on with them
+            instead of `text`, and its reply begins with what follows.
+        answers: the messages by which the run continues others, oldest first. If the last one is of this run, `text` is
+            the answer to a question.
         meter: counts the model calls, also for callers that do not get the last event.
     """
 
@@ -103,7 +105,8 @@ class RunRequest:
     generation: int | None = None
     fence: FencingToken | None = None
     spoken: AttributedPrompt | None = None
-    decisions: Sequence[Decision] = ()
+    decisions: Sequence[Decision | Answer] = ()
+    answers: Sequence[MessageAnswer] = ()
     meter: UsageMeter = field(default_factory=UsageMeter)
 
 
@@ -196,7 +199,7 @@ class AgentRuntime:
             return
         yield StreamEvent("step_reset")
         run_id = request.run_id and correction_run_id(request.run_id)
-        corrected = replace(request, text=correction, media=(), spoken=None, decisions=(), run_id=run_id)
+        corrected = replace(request, text=correction, media=(), spoken=None, decisions=(), answers=(), run_id=run_id)
         async with aclosing(self._stream_once(corrected)) as events:
             async for event in events:
                 if event.error is not None and not event.call_id:
@@ -247,13 +250,14 @@ class AgentRuntime:
                 )
                 if (loaded := runner.history) is not None:
                     yield StreamEvent("history", history=loaded)
-                stored = await runner.answer_workflow(message) or stored
+                continued = await runner.continue_runs(request.answers, message, is_decided=bool(request.decisions))
+                stored = stored if continued is None else continued
                 if request.decisions:
                     later_events = events_after(stored, request.decisions)
                     # an earlier attempt with some decisions resumes before it gets the others
                     messages = [*([] if later_events is None else [message]), *to_contents(stored, request.decisions)]
-                    for request_ in _find_approved_calls(stored, request.decisions):
-                        yield mapper.create_tool_start(request_.tool, request_.tool_call_id, request_.arguments)
+                    for call in find_approved_calls(stored, request.decisions):
+                        yield mapper.create_tool_start(call.tool, call.tool_call_id, call.arguments)
                     stored = later_events or []
                 request.meter.add_stored_answers(stored)
                 for replayed in mapper.replay_events(stored):
@@ -320,18 +324,6 @@ async def _run_messages(
         async with aclosing(run) as events:
             async for event in events:
                 yield event
-
-
-def _find_approved_calls(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[ConfirmationRequest]:
-    """Yield the approved calls that are still to be made."""
-    approved_ids = {decision.confirmation_id for decision in decisions if decision.is_allowed}
-    ended_ids = {
-        answer.id for event in events_after(stored, decisions) or () for answer in event.get_function_responses()
-    }
-    for event in stored:
-        for request in confirmations_in(event):
-            if request.confirmation_id in approved_ids and request.tool_call_id not in ended_ids:
-                yield request
 
 
 def _unwrap_error(error: Exception) -> Exception:

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.conversations.turn_report import TurnReport, load_reports
 from core.store.database import Database
-from core.store.schema import approvals, channels, inbox, sessions, turns, workers
+from core.store.schema import channels, human_requests, inbox, sessions, turns, workers
 from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
 
@@ -108,7 +108,7 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
     """
     async with database.read() as connection:
         now = float((await connection.execute(sa.select(database.now))).scalar_one())
-        undecided = sa.select(sa.func.count()).where(approvals.c.decision.is_(None))
+        undecided = sa.select(sa.func.count()).where(human_requests.c.decision.is_(None))
         running = sa.select(turns).where(is_active(turns)).order_by(turns.c.created_at.desc())
         return Overview(
             at=now,

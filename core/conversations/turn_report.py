@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents.run_record import RunRecord
 from core.store.database import Database
-from core.store.schema import approvals, inbox, messages, sessions, turns
+from core.store.schema import human_requests, inbox, messages, sessions, turns
 from core.store.turn_states import State
 from core.usage.meter import ModelCall, stored_calls
 from core.usage.prices import Prices
@@ -35,7 +35,7 @@ class ApprovalRecord:
     """A tool call that waits, or waited, for a person's decision.
 
     Attributes:
-        verdict: see `core.tools.approvals.Verdict`; None while nobody has decided.
+        verdict: see `core.tools.human_requests.Verdict`; None while nobody has decided.
         decider: the name of the person; empty if nobody decided in time.
         decided_at: in seconds since the epoch.
     """
@@ -238,10 +238,9 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     of_sessions = sa.select(sessions.c.id, sessions.c.generation, sessions.c.app)
     of_sessions = of_sessions.where(sessions.c.id.in_([row.session for row in rows]))
     found_sessions = {row.id: row for row in await connection.execute(of_sessions)}
-    of_approvals = sa.select(
-        approvals.c.turn, approvals.c.tool, approvals.c.decision, approvals.c.decided_by_name, approvals.c.decided_at
-    ).where(approvals.c.turn.in_([*ids, *(row.parent for row in rows if row.kind == "approval")]))
-    decisions = _by_key(await connection.execute(of_approvals.order_by(approvals.c.requested_at, approvals.c.id)))
+    c, asking = human_requests.c, [*ids, *(row.parent for row in rows if row.kind == "decision")]
+    decided = sa.select(c.turn, c.tool, c.decision, c.decided_by_name, c.decided_at).where(c.turn.in_(asking))
+    decisions = _by_key(await connection.execute(decided.order_by(c.requested_at, c.id)))
     of_reruns = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
     reruns = _by_key(await connection.execute(of_reruns.order_by(turns.c.created_at)))
     people = {_person(row.session, said.author) for row in rows for said in accepted.get(row.origin, ())}
@@ -268,7 +267,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
             receipt=RunRecord.from_json(row.run_record),
             left_out=None,
             approvals=_approvals(decisions.get(row.id, ())),
-            led_by=_approvals(decisions.get(row.parent, ())) if row.kind == "approval" else (),
+            led_by=_approvals(decisions.get(row.parent, ())) if row.kind == "decision" else (),
             reruns=tuple(
                 each.id for each in reruns[row.origin] if each.id != row.id and each.created_at > row.created_at
             ),

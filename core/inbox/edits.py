@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxOutcome
 from core.sessions.lifecycle import lock_session_row
-from core.store.schema import approvals, inbox, turns
+from core.store.schema import human_requests, inbox, turns
 from core.store.turn_states import ACTIVE_STATES, State
 from core.turns.queries import get_inbox_rows, parse_message
 from core.turns.store import TurnStore
@@ -120,8 +120,8 @@ async def delete_message(
     if not others:  # what was called for it quotes it, and nobody is to decide on what nobody wants any more
         of_it = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
         await connection.execute(of_it.values(run_record=None))
-        waits = approvals.c.turn == turn.id, approvals.c.decision.is_(None)
-        await connection.execute(sa.delete(approvals).where(*waits))
+        waits = human_requests.c.turn == turn.id, human_requests.c.decision.is_(None)
+        await connection.execute(sa.delete(human_requests).where(*waits))
     is_ended = False
     if not others and turn.state in ACTIVE_STATES:
         is_ended = await turns_.request_cancel(connection, row.session, CancelReason.MESSAGE_DELETED) is not None

@@ -11,10 +11,10 @@ from core.sessions import state as scopes
 from core.sessions.lifecycle import delete_session_data, delete_unreferenced_blobs
 from core.sessions.resume import correction_run_id
 from core.store.schema import (
-    approvals,
     artifacts,
     denial_notices,
     feedback,
+    human_requests,
     inbox,
     memories,
     messages,
@@ -187,7 +187,7 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
     """Delete the rows about a user outside of sessions: feedback, decisions, denial notices, inbox messages."""
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
-    decided = sa.update(approvals).where(approvals.c.decided_by == user_id)
+    decided = sa.update(human_requests).where(human_requests.c.decided_by == user_id)
     await connection.execute(decided.values(decided_by=None, decided_by_name=None))
     await connection.execute(sa.delete(denial_notices).where(has_person_id(denial_notices.c.user_key, user_id)))
     in_turn = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
-from core.store.schema import approvals, denial_notices, feedback, inbox, messages, spending
+from core.store.schema import denial_notices, feedback, human_requests, inbox, messages, spending
 from core.turns.queries import parse_message
 
 
@@ -39,7 +39,7 @@ async def sessions_that_name(connection: AsyncConnection, user_id: str) -> set[s
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
     """Count the rows about a user outside of conversations: spending, feedback, decisions, denial notices."""
     count = 0
-    for column in (feedback.c.author, approvals.c.decided_by):
+    for column in (feedback.c.author, human_requests.c.decided_by):
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
     for column in (spending.c.person, denial_notices.c.user_key):
         keys = await connection.execute(sa.select(column).where(column.endswith(user_id, autoescape=True)))

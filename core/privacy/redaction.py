@@ -25,8 +25,8 @@ from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, Attribut
 from core.sessions.resume import correction_run_id
 from core.store.schema import (
     JsonText,
-    approvals,
     artifacts,
+    human_requests,
     inbox,
     memories,
     messages,
@@ -98,8 +98,8 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
     written = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
     ids = await sessions_that_name(connection, user_id) | set((await connection.execute(written)).scalars())
     # SQLite's LIKE ignores case: the rows are compared once more
-    asked = sa.cast(approvals.c.authors, sa.Text).contains(json.dumps(user_id), autoescape=True)
-    query = sa.select(approvals).where((approvals.c.decided_by == user_id) | asked)
+    asked = sa.cast(human_requests.c.authors, sa.Text).contains(json.dumps(user_id), autoescape=True)
+    query = sa.select(human_requests).where((human_requests.c.decided_by == user_id) | asked)
     ids |= {row.session for row in await connection.execute(query) if user_id in (row.decided_by, *row.authors)}
     ids.discard("")
     alone, shared = list[str](), list[str]()
@@ -169,7 +169,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     turn_ids = {*(await connection.execute(theirs)).scalars()}
     empty_turn = {"text": None, "error": None, "run_record": None}
     await connection.execute(sa.update(turns).where(turns.c.id.in_(turn_ids)).values(empty_turn))
-    await connection.execute(sa.delete(approvals).where(approvals.c.turn.in_(turn_ids)))
+    await connection.execute(sa.delete(human_requests).where(human_requests.c.turn.in_(turn_ids)))
     await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
     calls = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
     empty_call = {"arguments": {}, "arguments_hash": "", "result": {"deleted": True}, "actions": None}
@@ -180,7 +180,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
         (turns, turns.c.session == session_id),
         (tool_calls, tool_calls.c.session == session_id),
         (memories, memories.c.user_id == place),
-        (approvals, approvals.c.session == session_id),
+        (human_requests, human_requests.c.session == session_id),
         (state, (state.c.scope == "session") & (state.c.owner == session_id)),
         (inbox, (inbox.c.session == session_id) & (inbox.c.author != redaction.user_id)),
     ):

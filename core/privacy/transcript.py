@@ -13,7 +13,7 @@ from core.sessions.codec import parse_event
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
 from core.store.database import Database
-from core.store.schema import approvals, artifacts, feedback, messages, sessions, turns
+from core.store.schema import artifacts, feedback, human_requests, messages, sessions, turns
 from core.usage.meter import UsageMeter
 
 #: Messages per query.
@@ -133,7 +133,9 @@ async def _load_runs(
         found = list(await connection.execute(its_turns)) if ids else []
         of_turns = [row.id for row in found]
         verdicts = sa.select(feedback).where(feedback.c.turn.in_(of_turns)).order_by(feedback.c.rated_at)
-        asked = sa.select(approvals).where(approvals.c.turn.in_(of_turns)).order_by(approvals.c.requested_at)
+        asked = (
+            sa.select(human_requests).where(human_requests.c.turn.in_(of_turns)).order_by(human_requests.c.requested_at)
+        )
         kept = [column for column in artifacts.c if column is not artifacts.c.data]
         saved = [*ids, *map(correction_run_id, ids)]
         made = sa.select(*kept, sa.func.length(artifacts.c.data).label("size")).where(
@@ -201,7 +203,18 @@ def _turn_values(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any
 
 
 def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
-    names = ("tool", "arguments", "hint", "requested_at", "decision", "decided_by", "decided_by_name", "decided_at")
+    names = (
+        "kind",
+        "tool",
+        "arguments",
+        "hint",
+        "requested_at",
+        "decision",
+        "decided_by",
+        "decided_by_name",
+        "decided_at",
+        "answer",
+    )
     return {name: row._mapping[name] for name in names if row._mapping[name] is not None}
 
 

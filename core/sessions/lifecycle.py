@@ -12,10 +12,10 @@ from core.sessions.codec import list_blob_digests, parse_event
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import (
-    approvals,
     artifacts,
     blobs,
     feedback,
+    human_requests,
     memories,
     messages,
     sessions,
@@ -80,7 +80,7 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
     """Delete the data of a session's generation, except inbox messages and turns."""
     session_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(session_turns)))
-    await connection.execute(sa.delete(approvals).where(approvals.c.session == session_id))
+    await connection.execute(sa.delete(human_requests).where(human_requests.c.session == session_id))
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
     session_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)

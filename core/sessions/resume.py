@@ -14,7 +14,7 @@ from core.models.tokens import estimate_tokens
 from core.sessions.codec import measure_event, parse_event, to_columns, to_row
 from core.sessions.history import INTERRUPTED, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
-from core.store.schema import approvals, artifacts, memories, messages, sessions, tool_calls
+from core.store.schema import artifacts, human_requests, memories, messages, sessions, tool_calls
 
 #: ADK: names of the calls that request something of a person.
 _REQUEST_CALLS = ("adk_request_confirmation", "adk_request_credential")
@@ -23,7 +23,7 @@ _REQUEST_CALLS = ("adk_request_confirmation", "adk_request_credential")
 INPUT_CALL = "adk_request_input"
 
 NOT_STARTED = "interrupted before it began"
-NOT_ANSWERED = "nobody wants to answer this"
+NOT_ANSWERED = "nobody answered this"
 
 
 def correction_run_id(run_id: str) -> str:
@@ -82,7 +82,7 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
     prompts = (row for row in stored if row.role == "user" and row.columns["invocation_id"] == invocation_id)
     prompt = next(prompts, None) if keep_prompt else None
     await connection.execute(sa.delete(messages).where(of_run))
-    for table in (tool_calls, artifacts, approvals):
+    for table in (tool_calls, artifacts, human_requests):
         await connection.execute(sa.delete(table).where(table.c.session == session_id, table.c.run.in_(runs)))
     event_ids = [row.columns["event_id"] for row in stored if row is not prompt]
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id, memories.c.key.in_(event_ids)))
@@ -91,30 +91,48 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
     await delete_unreferenced_blobs(connection, session_id)
 
 
-async def close_input_requests(connection: AsyncConnection, session_id: str) -> bool:
-    """Close the open input requests of a workflow, so that the next message answers none.
+async def close_questions(connection: AsyncConnection, session_id: str, author: str | None) -> bool:
+    """Delete the open questions of a session, and give their calls a response, so that nothing waits for an answer.
+
+    Args:
+        author: close only questions that this person's messages led to; None for all.
 
     Returns:
-        Whether a request was open.
+        Whether a question was open.
+    """
+    c = human_requests.c
+    is_open = (c.session == session_id) & (c.kind == "question") & c.decision.is_(None)
+    rows = (await connection.execute(sa.select(c.id, c.run, c.call_id, c.authors).where(is_open))).all()
+    closed = [row for row in rows if author is None or author in row.authors]
+    await connection.execute(sa.delete(human_requests).where(c.id.in_([row.id for row in closed])))
+    await close_calls(connection, session_id, {(row.run, row.call_id) for row in closed})
+    return bool(closed)
+
+
+async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[tuple[str, str]]) -> None:
+    """Store a response for open calls that nobody will answer.
+
+    Args:
+        calls: the run and the id of each call.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
-    is_current = (
-        (messages.c.session == session_id)
-        & (messages.c.generation == generation)
-        & messages.c.last_covered_id.is_(None)
+    is_held = messages.c.long_running_calls.is_not(None) & messages.c.last_covered_id.is_(None)
+    query = sa.select(messages).where(
+        messages.c.session == session_id,
+        messages.c.generation == generation,
+        messages.c.invocation_id.in_({run for run, _ in calls}),
+        is_held,
     )
-    turn_start = sa.select(sa.func.max(messages.c.id)).where(is_current, messages.c.role == "user").scalar_subquery()
-    query = sa.select(messages).where(is_current, messages.c.id > turn_start).order_by(messages.c.id)
-    rows = [_RunMessage.from_row(row) for row in await connection.execute(query)]
-    answered = {id_ for row in rows for id_ in row.answered_ids}
-    responses = list[_RunMessage]()
-    for row in rows:
-        requested = [call.id for call in row.event.get_function_calls() if call.name == INPUT_CALL and call.id]
-        if answers := {id_: {"error": NOT_ANSWERED} for id_ in requested if id_ not in answered}:
-            responses.append(_RunMessage.create(answer_calls(row.event, answers), row))
-    if responses:
-        await connection.execute(sa.insert(messages), [row.columns for row in responses])
-    return bool(responses)
+    for row in [_RunMessage.from_row(row) for row in await connection.execute(query.order_by(messages.c.id))]:
+        held = row.columns["long_running_calls"]
+        ids = {id_ for id_ in row.call_ids if (row.columns["invocation_id"], id_) in calls and not held.get(id_)}
+        if not ids:
+            continue
+        response = _RunMessage.create(answer_calls(row.event, {id_: {"error": NOT_ANSWERED} for id_ in ids}), row)
+        await connection.execute(sa.insert(messages).values(response.columns))
+        answered = {id_: done or id_ in ids for id_, done in held.items()}
+        update = sa.update(messages).where(messages.c.id == row.id)
+        await connection.execute(update.values(long_running_calls=answered))
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,9 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
 #: Accepted messages, by a key that a second delivery has as well. `message`: the message; a reset deletes it, and the
 #: key stays. `edited_message`: the message after an edit that came when a turn had claimed it. A rerun request has the
-#: turn to answer again as its `parent`, and the kind of rerun as its `kind` (see `turns`); `approval`: all approvals of
-#: the parent are decided. `outcome` is set for messages that no turn answers: `reset` (a reset without a question),
-#: `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author, also when a turn had claimed it),
+#: turn to answer again as its `parent`, and the kind of rerun as its `kind` (see `turns`); `decision`: all requests
+#: of the parent to people are decided. `outcome` is set for messages that no turn answers: `reset` (a reset without a
+#: question), `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author, also when a turn had claimed it),
 #: `unreadable`, `overtaken` (it came too late), `command` (`kind` is its name), `limited` (by a rate limit),
 #: `overheard` (a message to others, which tells who wrote last), `forgotten` (a tombstone). The last four rows have no
 #: text.
@@ -113,7 +113,7 @@ sa.Index(
 #: Turns: one run of the agent for all inbox messages that name it. A rerun has the turn before it as its `parent`, and
 #: its `kind`: `retry` goes on with the stored part of a failed turn, `regenerate` begins after the question, `revise`
 #: begins with the edited question. `origin`: the first turn in the line of parents, or the turn itself; its id is the
-#: run id of stored events. A turn of the kind `approval` continues a run that waited for approvals: its `parent` is the
+#: run id of stored events. A turn of the kind `decision` continues a run that waited for people: its `parent` is the
 #: turn that asked, it is its own `origin`, and `run` is the run that it continues. `model`: the chosen model (null: the
 #: default); `agent`: the name of the agent. `owner`: the worker that runs the turn; `claim_number`: the number of its
 #: claim (the fencing token). `attempt` counts the workers that ran it and died. `cancel_reason`: why the turn is to
@@ -173,29 +173,31 @@ feedback = sa.Table(
     sa.Column("rated_at", sa.Double, nullable=False),
 )
 
-#: Tool calls that wait for a person's decision. `turn`: the turn that asks; `run`: the ADK invocation that continues
-#: when all of the turn's approvals are decided. `confirmation_call_id`: ADK's call that asks; `tool_call_id`: the call
-#: to approve; `arguments_hash`: see `tool_calls`. Arguments at `secret_paths` are not shown. `authors`: the authors of
-#: the messages that led to the call; `approvers`: who may decide, see `core.tools.approvals`. `chunks`: the platform's
-#: ids of the approval message; `address`: the place of the result. `decision` is null while the approval is open;
-#: `decided_by` and `decided_by_name` are the id and the name of the approver. A row is deleted with its turn, and by a
-#: reset.
-approvals = sa.Table(
-    "approvals",
+#: What runs need from people. `kind`: `approval` (of a tool call) or `question`. `turn`: the turn that asks; `run`: the
+#: ADK invocation that continues when all requests of the turn are decided. `call_id`: ADK's call that waits;
+#: `tool_call_id`: the call to approve, or the call that asks; `arguments_hash`: see `tool_calls`. Arguments at
+#: `secret_paths` are not shown. `authors`: the authors of the messages that led to the call; `deciders`: see
+#: `core.tools.human_requests`. `chunks`: the platform's ids of the request's message; `address`: the place of the
+#: result. `decision` is null while the request is open; `decided_by` and `decided_by_name` are the id and the name of
+#: the person. `answer`: the answer to a question; null if a message is the answer: `answer_run` is the run of that
+#: message. `drafts`: what people have entered in a form, by person. A row is deleted with its turn, and by a reset.
+human_requests = sa.Table(
+    "human_requests",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
     sa.Column("turn", sa.Text, sa.ForeignKey("turns.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("session", sa.Text, nullable=False, index=True),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("run", sa.Text, nullable=False),
-    sa.Column("confirmation_call_id", sa.Text, nullable=False),
+    sa.Column("call_id", sa.Text, nullable=False),
     sa.Column("tool_call_id", sa.Text, nullable=False),
     sa.Column("tool", sa.Text, nullable=False),
     sa.Column("arguments", sa.JSON, nullable=False),
     sa.Column("arguments_hash", sa.Text, nullable=False),
     sa.Column("hint", sa.Text, nullable=False),
     sa.Column("authors", sa.JSON, nullable=False),
-    sa.Column("approvers", sa.JSON, nullable=False),
+    sa.Column("deciders", sa.JSON, nullable=False),
     sa.Column("can_allow_always", sa.Boolean, nullable=False),
     sa.Column("secret_paths", sa.JSON, nullable=False),
     sa.Column("requested_at", sa.Double, nullable=False),
@@ -206,12 +208,15 @@ approvals = sa.Table(
     sa.Column("decided_by", sa.Text),
     sa.Column("decided_by_name", sa.Text),
     sa.Column("decided_at", sa.Double),
+    sa.Column("answer", JsonText(none_as_null=True)),
+    sa.Column("answer_run", sa.Text),
+    sa.Column("drafts", sa.JSON, nullable=False),
 )
 sa.Index(
-    "ix_approvals_open",
-    approvals.c.expires_at,
-    sqlite_where=approvals.c.decision.is_(None),
-    postgresql_where=approvals.c.decision.is_(None),
+    "ix_human_requests_open",
+    human_requests.c.expires_at,
+    sqlite_where=human_requests.c.decision.is_(None),
+    postgresql_where=human_requests.c.decision.is_(None),
 )
 
 #: Running processes. A worker is alive until `lease_expires_at`, by the database's clock, and renews its lease; other

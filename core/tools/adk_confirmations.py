@@ -13,6 +13,7 @@ from google.genai import types
 from pydantic import ValidationError
 
 from core.sessions.codec import to_json_value
+from core.sessions.resume import INPUT_CALL
 from core.tools.call_log import hash_arguments
 
 #: ADK: name of the call that requests a confirmation of another call.
@@ -23,6 +24,9 @@ _DEFAULT_HINT_PREFIX = "Please approve or reject the tool call"
 
 #: Key of Parley's rule in the payload, which ADK leaves to the tool.
 _RULE_KEY = "parley"
+
+#: ADK: prefix of the id of an input request that confirms a tool which is a node of a workflow.
+_NODE_PREFIX = "wf_tool_confirmation:"
 
 #: Prefix of the session state keys of standing approvals.
 _STANDING_APPROVAL_PREFIX = "parley:always:"
@@ -43,16 +47,16 @@ class ConfirmationRequest:
 
     Attributes:
         run: the ADK invocation that waits.
-        confirmation_id: the id of ADK's confirmation call.
-        tool_call_id: the id of the tool's call.
+        call_id: the id of ADK's confirmation call.
+        tool_call_id: the id of the tool's call; empty if a workflow makes it.
         hint: the tool's reason for the request, if it has one.
-        approvers: people and roles that may decide, if the tool names them: see `core.tools.approvals`.
+        approvers: people and roles that may decide, if the tool names them: see `core.tools.human_requests`.
         may_allow_always: whether a person may allow all calls of the tool in the session.
         secret_paths: the paths of the arguments that the tool's schema marks as secret.
     """
 
     run: str
-    confirmation_id: str
+    call_id: str
     tool_call_id: str
     tool: str
     arguments: Mapping[str, Any]
@@ -67,23 +71,11 @@ class ConfirmationRequest:
         return hash_arguments(to_json_value(self.arguments))
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Decision on a confirmation request, by a person or by expiry.
-
-    Attributes:
-        confirmation_id: the id of ADK's confirmation call.
-        arguments_hash: SHA-256 of the arguments that the approver saw.
-    """
-
-    confirmation_id: str
-    arguments_hash: str
-    is_allowed: bool
-
-
 def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
     """Yield the confirmation requests of an event."""
     for question in event.get_function_calls():
+        if question.name == INPUT_CALL and (question.id or "").startswith(_NODE_PREFIX):
+            yield _parse_node_confirmation(event.invocation_id, question)
         if question.name != CONFIRMATION_CALL_NAME or not question.id:
             continue
         arguments = question.args or {}
@@ -97,7 +89,7 @@ def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
         approvers = rule.get("approvers") if isinstance(rule, dict) else None
         yield ConfirmationRequest(
             run=event.invocation_id,
-            confirmation_id=question.id,
+            call_id=question.id,
             tool_call_id=call.id or "",
             tool=call.name or "",
             arguments=call.args or {},
@@ -106,6 +98,23 @@ def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
             may_allow_always=bool(rule.get("always")) if isinstance(rule, dict) else payload is None,
             secret_paths=tuple(map(tuple, rule.get("secret_paths") or ())) if isinstance(rule, dict) else (),
         )
+
+
+def _parse_node_confirmation(run: str, question: types.FunctionCall) -> ConfirmationRequest:
+    """Return the confirmation request of a tool that is a node of a workflow, and not a call of a model."""
+    arguments = question.args or {}
+    payload = arguments.get("payload")
+    node = payload if isinstance(payload, dict) else {}
+    hint = str(arguments.get("message") or "")
+    return ConfirmationRequest(
+        run=run,
+        call_id=question.id or "",
+        tool_call_id="",
+        tool=str(node.get("tool_name") or ""),
+        arguments=node.get("args") or {},
+        hint="" if hint.startswith(_DEFAULT_HINT_PREFIX) else hint,
+        may_allow_always=False,
+    )
 
 
 def set_rule(
@@ -185,45 +194,3 @@ def apply_standing_approval(context: ToolContext, tool: str) -> None:
     """Confirm a call whose tool has a standing approval in the session."""
     if context.tool_confirmation is None and context.state.get(standing_approval_key(context.session.app_name, tool)):
         context.tool_confirmation = ToolConfirmation(confirmed=True)
-
-
-def to_contents(stored: Sequence[Event], decisions: Sequence[Decision]) -> list[types.Content]:
-    """Return the messages that give a run the decisions that it does not have yet.
-
-    A decision holds for the arguments that were shown, and for no others. Each agent and branch gets a message of its
-    own, for ADK 2.13 delivers a message to one of them: it routes by the first response and drops the others.
-
-    Args:
-        stored: the events of the run.
-    """
-    requests = {
-        request.confirmation_id: (request.arguments_hash, event.author, event.branch)
-        for event in stored
-        for request in confirmations_in(event)
-    }
-    decided_ids = _get_decided_ids(stored)
-    messages = dict[tuple[str | None, str | None], list[types.Part]]()
-    for decision in decisions:
-        if decision.confirmation_id in decided_ids:
-            continue
-        arguments_hash, author, branch = requests.get(decision.confirmation_id, (None, None, None))
-        answer = types.FunctionResponse(
-            id=decision.confirmation_id,
-            name=CONFIRMATION_CALL_NAME,
-            response={"confirmed": decision.is_allowed and arguments_hash == decision.arguments_hash},
-        )
-        messages.setdefault((author, branch), []).append(types.Part(function_response=answer))
-    return [types.Content(role="user", parts=parts) for parts in messages.values()]
-
-
-def events_after(stored: Sequence[Event], decisions: Sequence[Decision]) -> list[Event] | None:
-    """Return the events that a run stored after the first of these decisions; None if it has none of them."""
-    calls = {decision.confirmation_id for decision in decisions}
-    for i, event in enumerate(stored):
-        if calls & _get_decided_ids([event]):
-            return list(stored[i + 1 :])
-    return None
-
-
-def _get_decided_ids(events: Sequence[Event]) -> set[str | None]:
-    return {answer.id for event in events if event.author == "user" for answer in event.get_function_responses()}

@@ -45,7 +45,7 @@ class Tool:
         parameters: the JSON Schema of the arguments.
         idempotent: whether an interrupted call may be made again: see `idempotent`.
         require_confirmation: whether each call needs an approval.
-        approvers: people and roles that may decide: see `core.tools.approvals`. None for those of the settings.
+        approvers: people and roles that may decide: see `core.tools.human_requests`. None for those of the settings.
         may_allow_always: whether a person may allow all calls of the tool in a session.
         restrict_to: ids of people and roles that may use the tool: see `restrict_to`. None for all.
         progress: text to show while the tool runs, with argument names in braces; empty for the tool's name.

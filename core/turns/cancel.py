@@ -10,11 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import lock_session_row
-from core.sessions.resume import close_input_requests
-from core.store.schema import approvals, inbox, turns
+from core.sessions.resume import close_questions
+from core.store.schema import human_requests, inbox, turns
 from core.turns.queries import get_inbox_rows, is_active, is_waiting, parse_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
+
+#: The columns of a request whose decision was dropped before a turn took it.
+REOPENED = {"decision": None, "decided_by": None, "decided_by_name": None, "decided_at": None, "answer": None}
 
 
 class StopTurnResult(Enum):
@@ -37,17 +40,17 @@ class StopResult:
     Attributes:
         turn_id: the turn that ran.
         dropped_messages: messages that waited and will not be answered.
-        undecided_turn_ids: turns whose decided approvals are open again.
-        has_cancelled_input: whether a workflow no longer waits for the next message.
+        undecided_turn_ids: turns whose decided requests are open again.
+        has_cancelled_questions: whether questions no longer wait for an answer.
     """
 
     turn_id: str | None = None
     dropped_messages: tuple[InboxMessage, ...] = ()
     undecided_turn_ids: tuple[str, ...] = ()
-    has_cancelled_input: bool = False
+    has_cancelled_questions: bool = False
 
     def __bool__(self) -> bool:
-        return self.turn_id is not None or bool(self.dropped_messages) or self.has_cancelled_input
+        return self.turn_id is not None or bool(self.dropped_messages) or self.has_cancelled_questions
 
 
 async def stop_session(
@@ -55,7 +58,7 @@ async def stop_session(
 ) -> StopResult:
     """Cancel the running turn of a session, and drop the messages that wait there.
 
-    If nothing runs or waits, a workflow no longer waits for input.
+    If nothing runs or waits, questions no longer wait for an answer.
 
     Args:
         author: stop the work of this author alone; None for everybody's.
@@ -76,16 +79,16 @@ async def stop_session(
     waiting = (await connection.execute(waits)).all()
     these = inbox.c.id.in_([row.id for row in waiting])
     # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again, and decided
-    asking = tuple(row.parent for row in waiting if row.kind == "approval")
-    decided = sa.update(approvals).where(approvals.c.turn.in_(asking))
-    await connection.execute(decided.values(decision=None, decided_by=None, decided_by_name=None, decided_at=None))
+    asking = tuple(row.parent for row in waiting if row.kind == "decision")
+    decided = sa.update(human_requests).where(human_requests.c.turn.in_(asking))
+    await connection.execute(decided.values(**REOPENED))
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome=InboxOutcome.STOPPED))
     dropped = tuple(message for row in waiting if (message := parse_message(row.message)))
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
     said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
     rests = turn is None and not waiting and said_since is None
-    is_withdrawn = rests and await close_input_requests(connection, session_id)
+    is_withdrawn = rests and await close_questions(connection, session_id, author)
     return StopResult(ended, dropped, asking, is_withdrawn)
 
 

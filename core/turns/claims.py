@@ -29,7 +29,7 @@ from core.store.errors import UNREADABLE_ERRORS, collect_unreadable, store_error
 from core.store.schema import inbox, sessions, turns
 from core.turns.queries import (
     get_messages_of_turns,
-    get_run_of_approvals,
+    get_requesting_run,
     get_turn_row,
     is_active,
     is_idle,
@@ -299,8 +299,8 @@ async def _next_turn(
 
 async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
     """Return the turn as the one that repeats its parent, or continues the run that needed approvals."""
-    if kind == "approval":
-        return replace(turn, kind="approval", run=await get_run_of_approvals(connection, parent), agent=parent.agent)
+    if kind == "decision":
+        return replace(turn, kind="decision", run=await get_requesting_run(connection, parent), agent=parent.agent)
     kind = await prepare_rerun(connection, parent, kind)
     return replace(
         turn,

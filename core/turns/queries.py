@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.resume import discard_run, resume_run
-from core.store.schema import approvals, inbox, sessions, turns
+from core.store.schema import human_requests, inbox, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
 from core.store.upsert import build_insert
 
@@ -121,9 +121,9 @@ async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[I
     return found
 
 
-async def get_run_of_approvals(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
+async def get_requesting_run(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
     """Return the run that waits for the approvals of a turn."""
-    query = sa.select(approvals.c.run).where(approvals.c.turn == asking.id).limit(1)
+    query = sa.select(human_requests.c.run).where(human_requests.c.turn == asking.id).limit(1)
     return (await connection.execute(query)).scalar_one_or_none()
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
 from core.sessions.lifecycle import lock_session_row
-from core.store.schema import approvals, inbox, turns
+from core.store.schema import human_requests, inbox, turns
 from core.store.turn_states import ENDED_STATES
 from core.turns.queries import RerunKind, get_inbox_rows, is_waiting, parse_message
 from core.turns.turn import CancelReason
@@ -59,13 +59,13 @@ async def create_rerun_message(
     if kind != "retry" and await _has_followers(connection, turn):
         return RerunDenied.SUPERSEDED
     # what it has asked people for is not to be decided any more
-    await connection.execute(sa.delete(approvals).where(approvals.c.turn == turn_id))
+    await connection.execute(sa.delete(human_requests).where(human_requests.c.turn == turn_id))
     return message
 
 
 async def _has_approvals(connection: AsyncConnection, turn_id: str) -> bool:
     """Return whether a turn has approvals: it has its answer, and continues when they are decided."""
-    asked = sa.exists().where(approvals.c.turn == turn_id)
+    asked = sa.exists().where(human_requests.c.turn == turn_id)
     return bool((await connection.execute(sa.select(asked))).scalar_one())
 
 

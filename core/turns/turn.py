@@ -8,7 +8,7 @@ from core.inbox_message import InboxMessage
 from core.turns.queries import RerunKind
 from core.usage.meter import UsageMeter
 
-TurnKind = Literal["message", "approval"] | RerunKind
+TurnKind = Literal["message", "decision"] | RerunKind
 
 
 class CancelReason(StrEnum):

@@ -132,7 +132,7 @@ NO_RATE_LIMITS = UserRateLimiter()
 def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """Return the condition of messages that count: those that ask for an answer."""
     uncounted = (InboxOutcome.UNADDRESSED, InboxOutcome.COMMAND, InboxOutcome.RESET, InboxOutcome.RATE_LIMITED)
-    return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "approval")
+    return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "decision")
 
 
 class DenialNotices:

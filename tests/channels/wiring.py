@@ -41,8 +41,8 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.tools.approvals import ApprovalService
 from core.tools.call_log import ToolCallLog
+from core.tools.human_request_service import HumanRequestService
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
@@ -158,7 +158,7 @@ async def run_core(
         worker = Worker(turns, answer)
         inbox = InboxStore(database, turns, worker, rates=rates)
         conversations = ConversationService(database, turns, worker, budget=BUDGET)
-        approvals = ApprovalService(database, turns, worker, approvers=approvers)
+        human_requests = HumanRequestService(database, turns, worker, approvers=approvers)
         context = ContextBuilder(database, TokenCounter(tmp_path).count, max_tokens=context_tokens)
         replies = ReplySettings(time_limit, max_chunks, attachment_limits=attachment_limits or AttachmentLimits())
         answerer = Answerer(
@@ -167,7 +167,7 @@ async def run_core(
             channels,
             conversations,
             context,
-            approvals=approvals,
+            human_requests=human_requests,
             access_policy=access_policy,
             error_messages=ErrorMessages(books, admins),
             settings=replies,
@@ -177,8 +177,8 @@ async def run_core(
             conversations,
             FeedbackStore(database),
             answerer.rerender_reply,
-            approvals,
-            answerer.update_approval_message,
+            human_requests,
+            answerer.update_request_message,
             InteractionQueue(database, turns._lease),
             TurnReports(database, books.prices),
             DenialNotices(database),

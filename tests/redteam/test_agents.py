@@ -25,7 +25,8 @@ from core.sessions.memory import MemoryService
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import artifacts, sessions
-from core.tools.adk_confirmations import Decision, standing_approval_key
+from core.tools.adk_confirmations import standing_approval_key
+from core.tools.adk_requests import Decision
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool
@@ -224,7 +225,7 @@ async def test_a_decision_does_not_hold_for_a_call_with_other_arguments(converse
     paid = list[str]()
     talk = await converse(app=paying("desk", ScriptedProvider(PAY, "No."), paid))
     (ask,) = (await talk.events("pay", run_id="r1"))[-1].confirmations
-    forged = Decision(ask.confirmation_id, "0" * 64, is_allowed=True)
+    forged = Decision(ask.call_id, "0" * 64, is_allowed=True)
     assert (await talk.events("", run_id="r1", decisions=[forged]))[-1].text == "No."
     assert paid == []
 

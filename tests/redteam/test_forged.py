@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from channels.slack.client.http_mode import PATH
-from core.store.schema import approvals, feedback, inbox, sessions, turns
+from core.store.schema import feedback, human_requests, inbox, sessions, turns
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
@@ -62,7 +62,7 @@ async def all_rows(bot: Bot) -> list[Any]:
     async with bot.database.read() as connection:
         return [
             tuple(row)
-            for table in (sessions, inbox, turns, approvals, feedback)
+            for table in (sessions, inbox, turns, human_requests, feedback)
             for row in (await connection.execute(sa.select(table))).all()
         ]
 

@@ -29,7 +29,7 @@ from core.sessions.prompt_text import (
     escape_brackets,
     strip_author,
 )
-from core.tools.approvals import Approval
+from core.tools.human_requests import Approval
 from core.tools.results import MAX_RESULT_CHARACTERS, to_model_result
 from tests.fixtures.inbox_messages import inbound
 
@@ -271,7 +271,7 @@ def _approval(arguments: dict[str, Any]) -> Approval:
         arguments=arguments,
         hint="",
         askers=frozenset({"U1"}),
-        approvers=("author",),
+        deciders=("author",),
         may_allow_always=True,
         expires_at=0.0,
         message_ids=(),

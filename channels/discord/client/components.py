@@ -16,7 +16,12 @@ BUTTON_EMOJI = {
     "bad": "👎",
     "approve": "✅",
     "deny": "⛔",
+    "form": "📝",
 }
+
+
+#: Discord: most options of a menu, and most characters of an option's label.
+MAX_MENU_OPTIONS, MAX_OPTION_LABEL = 25, 100
 
 
 def has_button(message: discord.Message, ending: str) -> bool:
@@ -26,11 +31,18 @@ def has_button(message: discord.Message, ending: str) -> bool:
 
 
 def make_view(controls: Sequence[Button]) -> discord.ui.View | None:
-    """Return the buttons as a discord.py view. It does not wait for presses: the dispatcher receives them."""
+    """Return the buttons and menus as a discord.py view. It does not wait for presses: the dispatcher receives them."""
     if not controls:
         return None
     view = discord.ui.View(timeout=None)
     for control in controls:
+        if control.options:
+            options = [
+                discord.SelectOption(label=option.label[:MAX_OPTION_LABEL], value=option.id)
+                for option in control.options
+            ]
+            view.add_item(discord.ui.Select(custom_id=control.id, placeholder=control.label, options=options))
+            continue
         emoji = BUTTON_EMOJI.get(control.id.partition(":")[0])  # screen readers read the label
         view.add_item(discord.ui.Button(label=control.label, custom_id=control.id, emoji=emoji))
     view.stop()

@@ -17,8 +17,9 @@ import discord
 
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandContext, CommandName, CommandResult
 from channels.discord.access import DiscordIdentityResolver
-from channels.discord.client.api import DiscordApi
+from channels.discord.client.api import NO_MENTIONS, DiscordApi
 from channels.discord.events.parser import parse_attachments, parse_text
+from channels.discord.interactions.forms import FORM_PAGE_SIZE, MODAL_PREFIX, create_modal, parse_form
 from channels.discord.interactions.responses import ORIGINAL, InteractionToken
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.session_ids import NAME, ephemeral_ids, event_key, place_id, session_id, snowflake_time
@@ -29,6 +30,7 @@ from channels.intake.context import question_subject
 from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Kind, MenuAction, Retract
 from channels.rate_limits.caller import RefusedError
+from channels.replies.buttons import Press, parse_button
 from channels.services import ChannelServices
 from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
@@ -36,11 +38,15 @@ from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
+from core.tools.human_requests import Question
 
 log = logging.getLogger(__name__)
 
 #: Seconds that an autocompletion may take.
 AUTOCOMPLETE_TIMEOUT = 2.0
+
+#: Seconds until a form must be opened. Discord waits for 3.
+FORM_TIMEOUT = 2.0
 
 #: Discord's code for an interaction that was acknowledged before.
 ALREADY_ACKNOWLEDGED = 40060
@@ -63,6 +69,7 @@ class DiscordInteractionHandler(InteractionHandler):
 
     channel = NAME
     must_refuse = True
+    form_page_size = FORM_PAGE_SIZE
 
     def __init__(
         self,
@@ -121,8 +128,48 @@ class DiscordInteractionHandler(InteractionHandler):
         await self._receive(interaction, "menu", {"action": action, "message": str(message.id), "key": key})
 
     async def handle_press(self, interaction: discord.Interaction, button: str) -> None:
-        """Execute a button press."""
+        """Execute a button press, or open the form of a question."""
+        press = parse_button(button)
+        if press is not None and press.action == "form":
+            await self._open_form(interaction, press)
+            return
         await self._receive(interaction, "press", {"button": button})
+
+    async def handle_form(self, interaction: discord.Interaction, data: Mapping[str, Any]) -> None:
+        """Take a submitted form."""
+        if not str(data.get("custom_id")).startswith(MODAL_PREFIX):
+            return
+        question, page, entries = parse_form(data)
+        await self._receive(interaction, "answer", {"question": question, "page": page, "entries": entries})
+
+    async def _open_form(self, interaction: discord.Interaction, press: Press) -> None:
+        """Open the form of a question, which is the acknowledgement of the press, or say why it is not opened."""
+        if self._work.is_stopping:
+            return
+        with self._work.track_current():
+            parsed, say = self._parse(interaction, "form", {}), words.messages_for(interaction.locale.value)
+            try:
+                async with asyncio.timeout(FORM_TIMEOUT):
+                    authorized = await self.authorize(partial(self._identify, interaction, parsed))
+                    found: Question | str
+                    if isinstance(authorized, str):
+                        found, user = authorized, None
+                    else:
+                        user = self._get_user(authorized)
+                        found = await self._intake.presses.answers.find_open(press.target_id, user, say)
+            except (StoreError, TimeoutError) as error:
+                log.warning("a form cannot be opened: %s", format_error(error))
+                found, user = say.format_error(StoreError.public), None
+            try:
+                if isinstance(found, str):
+                    text = found or say(words.UNKNOWN_BUTTON)
+                    await interaction.response.send_message(text, ephemeral=True, allowed_mentions=NO_MENTIONS)
+                else:
+                    entries = found.drafts.get(user.id, {}) if user is not None else {}
+                    page = int(press.detail) if press.detail.isascii() and press.detail.isdigit() else 0
+                    await interaction.response.send_modal(create_modal(found, page, entries, say))
+            except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
+                log.warning("a form cannot be opened: %s", format_error(error))
 
     async def complete_name(self, interaction: discord.Interaction, name: CommandName, typed: str) -> Sequence[str]:
         """Return the agents or models that contain the typed text, first those that start with it."""
@@ -191,7 +238,7 @@ class DiscordInteractionHandler(InteractionHandler):
         if channel is None:
             return say(words.PLACE_NOT_ALLOWED)
         is_allowed = interaction.guild_id is None or _can_send_messages(interaction.permissions, channel)
-        if not is_allowed and parsed.kind != "press":
+        if not is_allowed and parsed.kind not in ("press", "form", "answer"):
             return say(words.NO_WRITE_PERMISSION)
         if parsed.kind == "question" and not parsed.values["text"]:
             return say(words.NO_READABLE_TEXT)
@@ -200,8 +247,8 @@ class DiscordInteractionHandler(InteractionHandler):
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
         """Answer by the token, or in the conversation if Discord refuses the answer to a command."""
         token = self._get_token(interaction.surface)
-        if interaction.kind == "press":
-            await token.send_ephemeral(result.text)
+        if interaction.kind in ("press", "answer"):
+            await token.send_ephemeral(result.text, result.buttons)
             return
         try:
             await token.answer(result.text, result.file)
@@ -220,7 +267,7 @@ class DiscordInteractionHandler(InteractionHandler):
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
         token = self._get_token(interaction.surface)
-        if interaction.kind == "press":
+        if interaction.kind in ("press", "answer"):
             await token.send_ephemeral(text)
         elif interaction.context.is_private:
             await token.answer(text)
@@ -258,14 +305,14 @@ class DiscordInteractionHandler(InteractionHandler):
 
 
 async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) -> bool:
-    """Acknowledge an interaction: a press without a visible answer, all others with an answer to come.
+    """Acknowledge an interaction: a press and a form without a visible answer, all others with an answer to come.
 
     Returns:
         False if Discord refuses it, and has shown that the application did not respond. An acknowledgement whose
         answer was lost may have arrived.
     """
     try:
-        if parsed.kind == "press":
+        if parsed.kind in ("press", "answer"):
             await interaction.response.defer()
         else:
             await interaction.response.defer(ephemeral=parsed.context.is_private, thinking=True)

@@ -72,9 +72,9 @@ class InteractionToken:
         """Attach these files to a message, and remove all others."""
         await self._send("attach", message, {}, Priority.FINAL, files=files)
 
-    async def send_ephemeral(self, text: str) -> None:
+    async def send_ephemeral(self, text: str, buttons: Sequence[Button] = ()) -> None:
         """Send another message to the user alone."""
-        await self.post_message(text, priority=Priority.FINAL)
+        await self.post_message(text, buttons, priority=Priority.FINAL)
 
     async def delete_message(self, message: str) -> None:
         async def send() -> None:

@@ -15,6 +15,9 @@ NOTIFICATION_SIZE = 3_000
 #: Slack: most characters of a button's label.
 LABEL_SIZE = 75
 
+#: Slack: most options of a menu.
+MAX_MENU_OPTIONS = 100
+
 #: Prefixes of the two buttons that become one `feedback_buttons` element; its value tells which one was pressed.
 _GOOD, _BAD = "good:", "bad:"
 _FEEDBACK = "feedback:"
@@ -53,15 +56,25 @@ def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 def button_element(control: Button) -> dict[str, Any]:
+    if control.options:
+        options = [{"text": _plain_text(option.label), "value": option.id} for option in control.options]
+        menu = {"type": "static_select", "action_id": control.id, "placeholder": _plain_text(control.label)}
+        return {**menu, "options": options}
     styled = {"style": control.style} if control.style else {}
     return {"type": "button", "action_id": control.id, **_labelled(control.label), **styled}
 
 
 def pressed_id(action: Mapping[str, Any]) -> str:
-    """Return the id of the button in an action of a `block_actions` payload."""
+    """Return the id of the button, or of the chosen option, in an action of a `block_actions` payload."""
+    if chosen := action.get("selected_option"):
+        return str(chosen.get("value"))
     id_ = str(action.get("action_id"))
     return str(action.get("value")) if id_.startswith(_FEEDBACK) else id_
 
 
+def _plain_text(label: str) -> dict[str, str]:
+    return {"type": "plain_text", "text": label[:LABEL_SIZE]}
+
+
 def _labelled(label: str) -> dict[str, Any]:
-    return {"text": {"type": "plain_text", "text": label[:LABEL_SIZE]}, "accessibility_label": label[:LABEL_SIZE]}
+    return {"text": _plain_text(label), "accessibility_label": label[:LABEL_SIZE]}

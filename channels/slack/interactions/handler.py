@@ -12,12 +12,13 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from channels.commands.handlers import CommandResult
+from channels.commands.handlers import CommandName, CommandResult
 from channels.i18n import messages as words
 from channels.intake.context import question_subject
 from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Retract
 from channels.rate_limits.caller import RefusedError
+from channels.replies.buttons import parse_button
 from channels.services import ChannelServices
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed_id
@@ -31,6 +32,7 @@ from channels.slack.interactions.commands import (
     choice_question,
     parse_choice,
 )
+from channels.slack.interactions.forms import ANSWER_MODAL, FIELD_PREFIX, answer_modal, is_answer, parse_form
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
 from channels.slack.interactions.shortcuts import (
     ASK,
@@ -49,8 +51,13 @@ from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Cipher
+from core.secret_redaction import format_error
+from core.tools.human_requests import Question
 
 log = logging.getLogger(__name__)
+
+#: Seconds that a check of a submitted form may take before the form is acknowledged without it. Slack waits for 3.
+FORM_CHECK_SECONDS = 1.0
 
 
 class SlackInteractionHandler(InteractionHandler):
@@ -85,22 +92,29 @@ class SlackInteractionHandler(InteractionHandler):
         self._surface = surface
         self._is_installed = is_installed
 
-    async def handle(self, body: Mapping[str, Any]) -> bool:
+    async def handle(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Start to process an interaction, and return when Slack may get its acknowledgement.
 
         Returns:
-            False if the payload is no interaction.
+            The content of the acknowledgement, such as what is wrong in a form; None if the payload is no interaction.
         """
         if body.get("type") == "message_action" and body.get("callback_id") == ASK:
             self._intake.run_in_background(self._open_form(body), name="form")
-            return True
+            return {}
+        if body.get("type") == "block_actions" and body.get("actions"):
+            press = parse_button(pressed_id(body["actions"][0]))
+            if press is not None and press.action == "form":
+                self._intake.run_in_background(self._open_answer_form(body, press.target_id), name="form")
+                return {}
+        if is_answer(body) and (errors := await self._find_form_errors(body)):
+            return {"response_action": "errors", "errors": errors}
         parsed = self._parse(body)
         if parsed is None:
-            return False
+            return None
         acknowledged = asyncio.Event()
         self._intake.run_in_background(self._receive(parsed, acknowledged), name=parsed.kind)
         await acknowledged.wait()
-        return True
+        return {}
 
     async def _receive(self, parsed: Interaction, acknowledged: asyncio.Event) -> None:
         async def acknowledge(_: Interaction) -> bool:
@@ -114,11 +128,7 @@ class SlackInteractionHandler(InteractionHandler):
 
     def _parse(self, body: Mapping[str, Any]) -> Interaction | None:
         if name := COMMANDS.get(body.get("command", "")):
-            target = ResponseTarget.of_command(body)
-            argument = str(body.get("text") or "").strip()
-            return Interaction(
-                "command", target.context(None, ""), {"name": name, "argument": argument}, asdict(target)
-            )
+            return self._parse_command(body, name)
         if (body.get("event") or {}).get("type") == SESSION_STOPPED:
             return self._parse_stop(body)
         match body.get("type"):
@@ -126,9 +136,14 @@ class SlackInteractionHandler(InteractionHandler):
                 return self._parse_press(body)
             case "message_action" if body.get("callback_id") in (WHY, RESET):
                 return self._parse_shortcut(body)
-            case "view_submission" if body["view"].get("callback_id") == QUESTION_MODAL:
-                return self._parse_question(body)
+            case "view_submission" if body["view"].get("callback_id") in (QUESTION_MODAL, ANSWER_MODAL):
+                return self._parse_answer(body) if is_answer(body) else self._parse_question(body)
         return None
+
+    def _parse_command(self, body: Mapping[str, Any], name: CommandName) -> Interaction:
+        target, argument = ResponseTarget.of_command(body), str(body.get("text") or "").strip()
+        values = {"name": name, "argument": argument}
+        return Interaction("command", target.context(None, ""), values, asdict(target))
 
     def _parse_stop(self, body: Mapping[str, Any]) -> Interaction:
         """Parse a press of Slack's own stop button; messages that were sent after it are not stopped."""
@@ -167,6 +182,31 @@ class SlackInteractionHandler(InteractionHandler):
         context = target.context(session_id(target.team, target.channel, root, self._direct), root)
         return Interaction("question", context, {"text": text, "about": metadata}, asdict(target))
 
+    def _parse_answer(self, body: Mapping[str, Any]) -> Interaction:
+        target = ResponseTarget.of_form(body, json.loads(body["view"]["private_metadata"]))
+        question, entries = parse_form(body["view"])
+        context = target.context(None, target.thread_ts)
+        return Interaction("answer", context, {"question": question, "entries": entries}, asdict(target))
+
+    async def _find_form_errors(self, body: Mapping[str, Any]) -> dict[str, str]:
+        """Return what is wrong in a submitted form, by the ids of its blocks.
+
+        Without a database in time, the errors follow in a message.
+        """
+        id_, entries = parse_form(body["view"])
+        team, user = str((body.get("team") or {}).get("id") or ""), str(body["user"]["id"])
+        try:
+            async with asyncio.timeout(FORM_CHECK_SECONDS):
+                question = await self._services.human_requests.get(id_)
+                say = words.messages_for(await words.resolve_locale(self._directory.locale(team, user)))
+        except (StoreError, SurfaceError, TimeoutError) as error:
+            log.warning("a form cannot be checked before its acknowledgement: %s", format_error(error))
+            return {}
+        if not isinstance(question, Question) or question.verdict is not None:
+            return {}
+        errors = self._intake.presses.answers.check(question, entries, say)
+        return {f"{FIELD_PREFIX}{position}": text for position, text in errors.items()}
+
     async def _identify(self, parsed: Interaction) -> Interaction | str:
         """Return the interaction with its author's user groups, locale and name, or why it is refused."""
         target = ResponseTarget(**parsed.surface)
@@ -181,7 +221,11 @@ class SlackInteractionHandler(InteractionHandler):
         except SurfaceError as error:
             log.warning("the author of an interaction cannot be identified: %s", error)
             return words.messages_for(locale).format_error(error.public)
-        name = (await self._directory.names(target.team, [target.user]))[target.user] if parsed.kind == "press" else ""
+        name = (
+            (await self._directory.names(target.team, [target.user]))[target.user]
+            if parsed.kind in ("press", "answer", "form")
+            else ""
+        )
         context = replace(parsed.context, visitor=visitor, spot=spot, locale=locale)
         return replace(parsed, context=context, name=name)
 
@@ -197,6 +241,25 @@ class SlackInteractionHandler(InteractionHandler):
             await self._responder.open_modal(target, question_modal(say, modal_metadata(target, body["message"])))
         except SurfaceError as error:
             log.warning("a modal cannot be opened: %s", error)
+            await self._refuse(parsed, say.format_error(error.public))
+
+    async def _open_answer_form(self, body: Mapping[str, Any], question_id: str) -> None:
+        target = ResponseTarget.of_message(body)
+        parsed = Interaction("form", target.context(None, ""), {}, asdict(target))
+        authorized = await self.authorize(partial(self._identify, parsed))
+        if isinstance(authorized, str):
+            await self._refuse(parsed, authorized)
+            return
+        say, user = words.messages_for(authorized.context.locale), self._get_user(authorized)
+        try:
+            question = await self._intake.presses.answers.find_open(question_id, user, say)
+            if isinstance(question, str):
+                await self._responder.send_ephemeral(target, question)
+                return
+            entries = question.drafts.get(user.id, {})
+            await self._responder.open_modal(target, answer_modal(question, entries, target, say))
+        except (StoreError, SurfaceError) as error:
+            log.warning("a form cannot be opened: %s", format_error(error))
             await self._refuse(parsed, say.format_error(error.public))
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
@@ -220,8 +283,8 @@ class SlackInteractionHandler(InteractionHandler):
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
         target, context, text = ResponseTarget(**interaction.surface), interaction.context, result.text
         replaces = "replaces" in interaction.values
-        if interaction.kind == "press":
-            await self._responder.send_ephemeral(target, text)
+        if interaction.kind in ("press", "answer"):
+            await self._responder.send_ephemeral(target, text, result.buttons)
             return
         if result.is_visible and not target.response_url:
             return

@@ -127,12 +127,12 @@ class PrivateResponder:
         self._api = api
         self._surface = surface
 
-    async def send_ephemeral(self, target: ResponseTarget, text: str) -> None:
+    async def send_ephemeral(self, target: ResponseTarget, text: str, buttons: Sequence[Button] = ()) -> None:
         """Post an ephemeral message in the thread of the interaction."""
         message = {
             "channel": target.channel,
             "user": target.user,
-            **message_content(text),
+            **message_content(text, buttons),
             **({"thread_ts": target.thread_ts} if target.thread_ts else {}),
         }
         api = self._api.at(target.team)

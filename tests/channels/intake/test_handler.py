@@ -26,7 +26,8 @@ from core.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.store.turn_states import EndState
-from core.tools.approvals import Approval, ApprovalService
+from core.tools.human_request_service import HumanRequestService
+from core.tools.human_requests import HumanRequest
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
@@ -74,7 +75,7 @@ class Place:
             self.conversations,
             FeedbackStore(self.database),
             self._reshow,
-            ApprovalService(self.database, self.turns, self.worker),
+            HumanRequestService(self.database, self.turns, self.worker),
             self._reask,
             InteractionQueue(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),
@@ -105,8 +106,8 @@ class Place:
     async def _reshow(self, turn_id: str, *, ending: str = "") -> None:
         self.shown.append((turn_id, ending))
 
-    async def _reask(self, approval: Approval, *, is_void: bool = False) -> None:
-        self.shown.append((approval.id, words.APPROVAL_VOID if is_void else approval.verdict or ""))
+    async def _reask(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
+        self.shown.append((request.id, words.APPROVAL_VOID if is_void else request.verdict or ""))
 
     async def post_message(self, text: str, file: File | None = None) -> None:
         await self.answers.wait()

@@ -13,7 +13,7 @@ from pydantic import BaseModel, SecretStr
 
 from channels.i18n import messages as words
 from core.identity import OTHERS, USER_STATE_KEY, Actor
-from core.store.schema import approvals, state
+from core.store.schema import human_requests, state
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool, Pause, Say
@@ -71,7 +71,9 @@ def pays(to: str = "Grace") -> CallTool:
 
 async def rows(talk: Talk) -> list[Any]:
     async with talk.bot.database.read() as connection:
-        found = await connection.execute(sa.select(approvals).order_by(approvals.c.requested_at, approvals.c.id))
+        found = await connection.execute(
+            sa.select(human_requests).order_by(human_requests.c.requested_at, human_requests.c.id)
+        )
         return list(found.all())
 
 
@@ -104,7 +106,7 @@ async def test_a_call_is_shown_with_arguments_and_runs_when_approved(sandbox: An
         assert till.paid == ["Bob"]
         (row,) = await rows(talk)
         assert (row.decision, row.decided_by) == ("approved", str(talk.sandbox.people["ada"].id))
-        assert [one.event_key for one in await talk.bot.inbox_rows()][1] == f"approval:{row.id}"
+        assert [one.event_key for one in await talk.bot.inbox_rows()][1] == f"decision:{row.id}"
 
 
 async def test_an_approved_call_runs_with_the_common_rights_of_its_authors(sandbox: Any, tmp_path: Path) -> None:
@@ -169,10 +171,8 @@ async def test_an_expired_approval_is_denied(sandbox: Any, tmp_path: Path) -> No
         await asked(talk)
         await talk.bot.wait_for_turns(1)
         async with talk.bot.database.write() as connection:
-            await connection.execute(sa.update(approvals).values(expires_at=1.0))
-        watching = asyncio.create_task(
-            talk.bot.services.approvals.run_expiry(talk.bot.services.update_approval_message)
-        )
+            await connection.execute(sa.update(human_requests).values(expires_at=1.0))
+        watching = asyncio.create_task(talk.bot.services.approvals.run_expiry(talk.bot.services.update_request_message))
         await wait_for_texts(talk, lambda found: found[-1] == "Too late." and words.EXPIRED in found[1])
         watching.cancel()
         assert till.paid == []

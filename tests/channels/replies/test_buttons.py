@@ -2,13 +2,13 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
-from channels.replies.buttons import ButtonAction, answer_buttons, create_button, parse_button
+from channels.replies.buttons import ButtonAction, Press, answer_buttons, create_button, parse_button
 from channels.settings import EXTRA_BUTTONS
 
 
 @pytest.mark.parametrize("wish", ["retry", "regenerate", "revise", "stop", "good", "bad"])
 def test_a_press_is_parsed_into_action_and_turn(wish: ButtonAction) -> None:
-    assert parse_button(create_button(wish, "t1", ENGLISH).id) == (wish, "t1")
+    assert parse_button(create_button(wish, "t1", ENGLISH).id) == Press(wish, "t1")
 
 
 @pytest.mark.parametrize("strange", ["", "retry", "retry:", "delete:t1", "retry t1"])

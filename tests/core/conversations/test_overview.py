@@ -10,7 +10,7 @@ from bot.monitoring.diagnostics import SILENT_CHANNEL_SECONDS, Diagnosis, find_p
 from core.conversations.overview import get_overview, list_sessions
 from core.conversations.turn_report import TurnReports
 from core.inbox.store import InboxStore
-from core.store.schema import approvals, channels, messages
+from core.store.schema import channels, human_requests, messages
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.turn_states import EndState
@@ -121,13 +121,14 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
 
     await turns.save_answer(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
     asked = {
-        "id": "a1", "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r",
-        "confirmation_call_id": "c", "tool_call_id": "f", "tool": "pay", "arguments": {}, "arguments_hash": "",
-        "hint": "", "authors": [], "approvers": [], "can_allow_always": False,
+        "id": "a1", "kind": "approval", "drafts": {},
+        "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r",
+        "call_id": "c", "tool_call_id": "f", "tool": "pay", "arguments": {}, "arguments_hash": "",
+        "hint": "", "authors": [], "deciders": [], "can_allow_always": False,
         "secret_paths": [], "requested_at": 1.0, "expires_at": 2.0, "chunks": [],
         "decision": "approved", "decided_by_name": "Ada", "decided_at": 3.0,
     }  # fmt: skip
-    await change(database, sa.insert(approvals).values(**asked))
+    await change(database, sa.insert(human_requests).values(**asked))
     await turns.save_message_ids(turn, ["m1", "m2"])
     await turns.end(turn, "done")
     account = await reports.get(turn.id)

@@ -27,7 +27,7 @@ from core.sessions.prompt_text import AttributedPrompt, build_quote, quote_messa
 from core.sessions.service import SessionService
 from core.sessions.summarizer import create_summary_event
 from core.sessions.writer import StoredSession
-from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
+from core.store.schema import human_requests, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.turns.store import TurnStore
@@ -129,7 +129,7 @@ class Office:
             await connection.execute(sa.insert(state).values(own))
             asks = {"id": f"a{turn.id}", "turn": turn.id, "session": session, "generation": 1, "run": turn.id}
             what = {
-                "confirmation_call_id": "k",
+                "call_id": "k",
                 "tool_call_id": call,
                 "tool": "look",
                 "arguments": {"for": words},
@@ -138,14 +138,16 @@ class Office:
             }
             who = {
                 "authors": [author],
-                "approvers": ["author"],
+                "deciders": ["author"],
+                "drafts": {},
+                "kind": "approval",
                 "can_allow_always": False,
                 "secret_paths": [],
                 "chunks": [],
             }
             when = {"requested_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
             decided = {"decided_by": author, "decided_by_name": name, "decision": "approved"}
-            await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when, **decided))
+            await connection.execute(sa.insert(human_requests).values(**asks, **what, **who, **when, **decided))
         turn.meter.place, turn.meter.author, turn.meter.author_name = said.place, f"slack:{author}", name
         turn.meter.day = day or turn.meter.day
         turn.meter.add(CALL)

@@ -21,7 +21,8 @@ from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
-from core.tools.adk_confirmations import ConfirmationRequest, Decision
+from core.tools.adk_confirmations import ConfirmationRequest
+from core.tools.adk_requests import Decision
 from core.tools.call_log import ToolCallLog
 from tests.core.conftest import Faulty
 from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
@@ -194,7 +195,7 @@ def asks_of(events: list[StreamEvent]) -> tuple[ConfirmationRequest, ...]:
 
 
 async def decide(talk: Conversation, *asks: ConfirmationRequest, is_allowed: bool = True) -> list[StreamEvent]:
-    decisions = [Decision(ask.confirmation_id, ask.arguments_hash, is_allowed) for ask in asks]
+    decisions = [Decision(ask.call_id, ask.arguments_hash, is_allowed) for ask in asks]
     return await talk.events("", run_id="run-1", decisions=decisions)
 
 
@@ -258,8 +259,8 @@ async def test_one_of_two_calls_is_denied_and_the_other_runs(begin: Begin, shape
     talk = begin(shape(till, ("", "")))
     first, second = asks_of(await talk.events("go", run_id="run-1"))
     decisions = [
-        Decision(first.confirmation_id, first.arguments_hash, False),
-        Decision(second.confirmation_id, second.arguments_hash, True),
+        Decision(first.call_id, first.arguments_hash, False),
+        Decision(second.call_id, second.arguments_hash, True),
     ]
     assert asks_of(await talk.events("", run_id="run-1", decisions=decisions)) == ()
     assert till.paid == [second.arguments["to"]]
@@ -270,7 +271,7 @@ async def test_two_approved_calls_run_once_over_a_restart(begin: Begin, shape: P
     till = Till()
     talk = begin(shape(till, ("p1", "p1")))
     asks = asks_of(await talk.events("go", run_id="run-1"))
-    decisions = [Decision(ask.confirmation_id, ask.arguments_hash, True) for ask in asks]
+    decisions = [Decision(ask.call_id, ask.arguments_hash, True) for ask in asks]
     async with aclosing(talk.stream("", run_id="run-1", decisions=decisions)) as events:
         async for event in events:
             if event.type == "tool_end":  # the process dies when the first call has ended

@@ -3,7 +3,7 @@
 from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
 from tests.core.conftest import Faulty, done
-from tests.core.tools.test_approvals import approvals_of
+from tests.core.tools.test_human_requests import approvals_of
 from tests.fixtures.inbox_messages import inbound
 
 

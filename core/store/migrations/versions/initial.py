@@ -265,20 +265,21 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("turn", "author", name=op.f("pk_feedback")),
     )
     op.create_table(
-        "approvals",
+        "human_requests",
         sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("turn", sa.Text(), nullable=False),
         sa.Column("session", sa.Text(), nullable=False),
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("run", sa.Text(), nullable=False),
-        sa.Column("confirmation_call_id", sa.Text(), nullable=False),
+        sa.Column("call_id", sa.Text(), nullable=False),
         sa.Column("tool_call_id", sa.Text(), nullable=False),
         sa.Column("tool", sa.Text(), nullable=False),
         sa.Column("arguments", sa.JSON(), nullable=False),
         sa.Column("arguments_hash", sa.Text(), nullable=False),
         sa.Column("hint", sa.Text(), nullable=False),
         sa.Column("authors", sa.JSON(), nullable=False),
-        sa.Column("approvers", sa.JSON(), nullable=False),
+        sa.Column("deciders", sa.JSON(), nullable=False),
         sa.Column("can_allow_always", sa.Boolean(), nullable=False),
         sa.Column("secret_paths", sa.JSON(), nullable=False),
         sa.Column("requested_at", sa.Double(), nullable=False),
@@ -289,14 +290,17 @@ def upgrade() -> None:
         sa.Column("decided_by", sa.Text(), nullable=True),
         sa.Column("decided_by_name", sa.Text(), nullable=True),
         sa.Column("decided_at", sa.Double(), nullable=True),
-        sa.ForeignKeyConstraint(["turn"], ["turns.id"], name=op.f("fk_approvals_turn_turns"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_approvals")),
+        sa.Column("answer", sa.Text(), nullable=True),
+        sa.Column("answer_run", sa.Text(), nullable=True),
+        sa.Column("drafts", sa.JSON(), nullable=False),
+        sa.ForeignKeyConstraint(["turn"], ["turns.id"], name=op.f("fk_human_requests_turn_turns"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_human_requests")),
     )
-    op.create_index(op.f("ix_approvals_turn"), "approvals", ["turn"], unique=False)
-    op.create_index(op.f("ix_approvals_session"), "approvals", ["session"], unique=False)
+    op.create_index(op.f("ix_human_requests_turn"), "human_requests", ["turn"], unique=False)
+    op.create_index(op.f("ix_human_requests_session"), "human_requests", ["session"], unique=False)
     op.create_index(
-        "ix_approvals_open",
-        "approvals",
+        "ix_human_requests_open",
+        "human_requests",
         ["expires_at"],
         unique=False,
         sqlite_where=sa.text("decision IS NULL"),

@@ -12,11 +12,13 @@ from core.errors import SurfaceError, TurnLostError
 from core.identity import AUTHOR, EVERYONE, OTHERS, User
 from core.inbox.store import InboxStore
 from core.privacy.retention import CleanupService
-from core.store.schema import approvals as table
+from core.store.schema import human_requests as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tools.adk_confirmations import ConfirmationRequest
-from core.tools.approvals import Approval, ApprovalService, Verdict
+from core.tools.adk_requests import Decision
+from core.tools.human_request_service import HumanRequestService
+from core.tools.human_requests import Approval, HumanRequest, Verdict
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
@@ -26,12 +28,12 @@ from tests.fixtures.inbox_messages import inbound
 ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
 
 
-def approvals_of(database: Faulty, turns: TurnStore, **more: Any) -> ApprovalService:
-    return ApprovalService(database, turns, Worker(turns, never), **more)
+def approvals_of(database: Faulty, turns: TurnStore, **more: Any) -> HumanRequestService:
+    return HumanRequestService(database, turns, Worker(turns, never), **more)
 
 
 @pytest.fixture
-def approvals(database: Faulty, turns: TurnStore) -> ApprovalService:
+def approvals(database: Faulty, turns: TurnStore) -> HumanRequestService:
     return approvals_of(database, turns)
 
 
@@ -39,7 +41,9 @@ def ask(number: int = 1, **more: Any) -> ConfirmationRequest:
     return ConfirmationRequest("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **more)
 
 
-async def asking(inbox: InboxStore, turns: TurnStore, approvals: ApprovalService, *asks: ConfirmationRequest) -> Turn:
+async def asking(
+    inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService, *asks: ConfirmationRequest
+) -> Turn:
     """A turn that has come to its end with what it asks for."""
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
@@ -48,7 +52,7 @@ async def asking(inbox: InboxStore, turns: TurnStore, approvals: ApprovalService
     return turn
 
 
-async def both_late(inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService) -> None:
+async def both_late(inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService) -> None:
     """Two conversations, each with something that nobody has decided in time."""
     for session in ("one", "two"):
         await inbox.accept(inbound(author="ada", session=session))
@@ -59,13 +63,17 @@ async def both_late(inbox: InboxStore, turns: TurnStore, database: Faulty, appro
         await connection.execute(sa.update(table).values(expires_at=1.0))
 
 
+async def list_decisions(approvals: HumanRequestService, origin: str) -> list[Decision]:
+    return [one for one in await approvals.list_decisions(origin) if isinstance(one, Decision)]
+
+
 async def count(database: Faulty, of: sa.Table) -> int:
     async with database.read() as connection:
         return int((await connection.execute(sa.select(sa.func.count()).select_from(of))).scalar_one())
 
 
 async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)
@@ -73,19 +81,19 @@ async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
     verdicts: list[Verdict] = ["approved", "denied", "always", "denied"]
     workers = [approvals, *others]
     decided = await asyncio.gather(*(w.decide(one.id, ADA, v) for w, v in zip(workers, verdicts, strict=True)))
-    (first,) = [found.approval for found in decided if found.is_first]
+    (first,) = [found.request for found in decided if found.is_first]
     assert first is not None
-    assert {found.approval and found.approval.verdict for found in decided} == {first.verdict}
+    assert {found.request and found.request.verdict for found in decided} == {first.verdict}
     (next_,) = await turns.claim(5)
-    assert (next_.kind, next_.run, next_.origin) == ("approval", "run", next_.id)
-    assert next_.newest_message.event_key == f"approval:{one.id}"
-    (decision,) = await approvals.list_decisions(next_.origin)
-    assert (decision.confirmation_id, decision.arguments_hash) == ("q1", ask().arguments_hash)
+    assert (next_.kind, next_.run, next_.origin) == ("decision", "run", next_.id)
+    assert next_.newest_message.event_key == f"decision:{one.id}"
+    (decision,) = await list_decisions(approvals, next_.origin)
+    assert (decision.call_id, decision.arguments_hash) == ("q1", ask().arguments_hash)
     assert decision.is_allowed == (first.verdict != "denied")
 
 
 async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
-    inbox: InboxStore, turns: TurnStore, approvals: ApprovalService
+    inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService
 ) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
     one, two = await approvals.list_of_turn(turn.id)
@@ -93,21 +101,21 @@ async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
     assert await turns.claim(5) == []
     await approvals.decide(two.id, ADA, "denied")
     (next_,) = await turns.claim(5)
-    assert sorted(found.is_allowed for found in await approvals.list_decisions(next_.origin)) == [False, True]
+    assert sorted(found.is_allowed for found in await list_decisions(approvals, next_.origin)) == [False, True]
 
 
 async def test_what_is_late_is_denied_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
 ) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
-    assert await approvals.deny_expired() == []
+    assert await approvals.expire() == []
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(expires_at=1.0))
     one, _ = await approvals.list_of_turn(turn.id)
     decided = await approvals.decide(one.id, ADA, "approved")
-    assert (decided.approval and decided.approval.verdict, decided.is_first) == ("expired", True)
-    assert len(await approvals.deny_expired()) == 1
-    assert await approvals.deny_expired() == []
+    assert (decided.request and decided.request.verdict, decided.is_first) == ("expired", True)
+    assert len(await approvals.expire()) == 1
+    assert await approvals.expire() == []
     assert len(await turns.claim(5)) == 1
 
 
@@ -124,7 +132,18 @@ async def test_what_is_late_is_denied_once(
 )
 def test_who_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
     approval = Approval(
-        "a", "t", "s", "pay", {}, "", frozenset({"ada"}), approvers, True, 0.0, (), inbound(author="ada")
+        id="a",
+        turn_id="t",
+        session_id="s",
+        tool="pay",
+        arguments={},
+        askers=frozenset({"ada"}),
+        deciders=approvers,
+        expires_at=0.0,
+        message_ids=(),
+        inbox_message=inbound(author="ada"),
+        hint="",
+        may_allow_always=True,
     )
     assert {person.id for person in (ADA, BOB) if approval.may_decide(person)} == who
 
@@ -135,14 +154,14 @@ async def test_the_tools_own_rule_goes_before_that_of_the_settings(
     approvals = approvals_of(database, turns, approvers=(OTHERS,))
     turn = await asking(inbox, turns, approvals, ask(1), ask(2, approvers=("bob",)), ask(3, may_allow_always=False))
     found = {one.arguments["sum"]: one for one in await approvals.list_of_turn(turn.id)}
-    assert [found[n].approvers for n in (1, 2, 3)] == [(OTHERS,), ("bob",), (OTHERS,)]
-    assert [found[n].may_allow_always for n in (1, 2, 3)] == [False, True, False]
+    assert [found[n].deciders for n in (1, 2, 3)] == [(OTHERS,), ("bob",), (OTHERS,)]
+    assert [isinstance(one := found[n], Approval) and one.may_allow_always for n in (1, 2, 3)] == [False, True, False]
     refused = await approvals.decide(found[1].id, BOB, "always")
-    assert refused == replace(refused, approval=found[1], is_first=False)
+    assert refused == replace(refused, request=found[1], is_first=False)
 
 
 async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -154,7 +173,7 @@ async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
 
 
 async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
 ) -> None:
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
@@ -166,21 +185,21 @@ async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
 
 
 async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     async with database.write() as connection:
-        await connection.exec_driver_sql("UPDATE approvals SET authors = '7' WHERE session = 'one'")
-    assert [approval.session_id for approval in await approvals.deny_expired()] == ["two"]
+        await connection.exec_driver_sql("UPDATE human_requests SET authors = '7' WHERE session = 'one'")
+    assert [request.session_id for request in await approvals.expire()] == ["two"]
 
 
 async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     shown, both = list[str](), asyncio.Event()
 
-    async def show(approval: Approval) -> None:
+    async def show(approval: HumanRequest) -> None:
         shown.append(approval.session_id)
         if len(shown) == 2:
             both.set()
@@ -194,7 +213,7 @@ async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
 
 
 async def test_a_decision_outlives_a_database_that_is_away(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)
@@ -203,13 +222,13 @@ async def test_a_decision_outlives_a_database_that_is_away(
 
 
 async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService, tmp_path: Path
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService, tmp_path: Path
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)
     await inbox.reset_session(inbound("reset"))
     assert await count(database, table) == 0
-    assert (await approvals.decide(one.id, ADA, "approved")).approval is None
+    assert (await approvals.decide(one.id, ADA, "approved")).request is None
     await asking(inbox, turns, approvals)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=1.0, cost=0))

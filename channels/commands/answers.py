@@ -1,0 +1,152 @@
+"""Answers to questions: chosen options, and submitted forms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from channels.commands.handlers import RunInBackground
+from channels.i18n import messages as words
+from channels.i18n.messages import MessageCatalog
+from channels.replies.question_message import entry_error_text
+from channels.services import ChannelServices
+from core.identity import User
+from core.tools.human_requests import Question
+from core.tools.question_form import OPTION_PREFIX, Entries, EntryError, check_form
+
+
+@dataclass(frozen=True, slots=True)
+class FormResult:
+    """Result of a submitted form.
+
+    Attributes:
+        text: the message to the person; empty if there is none.
+        question_id: the question whose form the person may open again; empty if there is no more to enter.
+        page: the page of the form that the person may open.
+        is_correction: whether entries of that page do not fit.
+    """
+
+    text: str = ""
+    question_id: str = ""
+    page: int = 0
+    is_correction: bool = False
+
+
+class AnswerHandler:
+    """Takes the answers to questions, for all platforms.
+
+    Args:
+        run_in_background: starts a background task.
+    """
+
+    def __init__(self, services: ChannelServices, run_in_background: RunInBackground) -> None:
+        self._services = services
+        self._run_in_background = run_in_background
+
+    async def find_open(self, id_: str, user: User, say: MessageCatalog) -> Question | str:
+        """Return an open question that a user may answer, or the message to the user.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        request = await self._services.human_requests.get(id_)
+        if not isinstance(request, Question):
+            return say(words.ALREADY_ENDED)
+        if request.verdict is not None:
+            self._run_in_background(self._services.update_request_message(request), name="request")
+            return say(words.ALREADY_ANSWERED)
+        return request if request.may_decide(user) else say(words.NOT_ALLOWED_TO_ANSWER)
+
+    async def choose(self, id_: str, position: str, user: User, say: MessageCatalog) -> str:
+        """Answer a question with one of its options, and return the message to the user.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
+        question = await self.find_open(id_, user, say)
+        if isinstance(question, str):
+            return question
+        choice = question.form.choice
+        if choice is None:
+            return say(words.UNKNOWN_BUTTON)
+        value, errors = check_form(question.form, {choice.name: f"{OPTION_PREFIX}{position}"})
+        return say(words.UNKNOWN_BUTTON) if errors else await self._answer(question, user, value, say)
+
+    async def show_page(self, id_: str, page: str, user: User, say: MessageCatalog) -> str:
+        """Show another page of the options of a question, and return the message to the user.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        question = await self.find_open(id_, user, say)
+        if isinstance(question, str):
+            return question
+        number = int(page) if page.isascii() and page.isdigit() else 0
+        self._run_in_background(self._services.update_request_message(question, page=number), name="request")
+        return ""
+
+    def check(self, question: Question, positions: Entries, say: MessageCatalog) -> dict[str, str]:
+        """Return what is wrong with entered values, by the position of the field.
+
+        Args:
+            positions: the entries, by the position of the field.
+        """
+        _, errors = check_form(question.form, _by_name(question, positions))
+        return {
+            str(i): entry_error_text(errors[field.name], say)
+            for i, field in enumerate(question.form.fields)
+            if field.name in errors
+        }
+
+    async def submit(
+        self, id_: str, positions: Entries, user: User, say: MessageCatalog, *, page: int = 0, page_size: int = 0
+    ) -> FormResult:
+        """Take what a user has entered on a page of a form; the last page answers the question.
+
+        Entries that do not fit are saved, so that the user can correct them.
+
+        Args:
+            positions: the entries, by the position of the field.
+            page_size: fields of a page; 0 for all.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
+        question = await self.find_open(id_, user, say)
+        if isinstance(question, str):
+            return FormResult(question)
+        known = {**question.drafts.get(user.id, {}), **_by_name(question, positions)}
+        size = page_size or len(question.form.fields)
+        fields = question.form.fields[page * size : (page + 1) * size]
+        value, errors = check_form(question.form, known)
+        wrong = {field.name: errors[field.name] for field in fields if field.name in errors}
+        has_more = (page + 1) * size < len(question.form.fields)
+        if not wrong and not has_more and errors:  # an earlier page is missing
+            first = next(i for i, field in enumerate(question.form.fields) if field.name in errors)
+            page, wrong = first // size, {question.form.fields[first].name: errors[question.form.fields[first].name]}
+        if wrong:
+            await self._services.human_requests.save_draft(question, user.id, known)
+            return FormResult(self._describe_errors(question, wrong, say), id_, page, is_correction=True)
+        if has_more:
+            await self._services.human_requests.save_draft(question, user.id, known)
+            done, count = page + 1, -(-len(question.form.fields) // size)
+            return FormResult(say(words.FORM_CONTINUES, done=done, count=count), id_, page + 1)
+        return FormResult(await self._answer(question, user, value, say))
+
+    def _describe_errors(self, question: Question, errors: Mapping[str, EntryError], say: MessageCatalog) -> str:
+        labels = {field.name: field.label or say(words.YOUR_ANSWER) for field in question.form.fields}
+        lines = [f"- {labels[name]}: {entry_error_text(error, say)}" for name, error in errors.items()]
+        return "\n".join([say(words.FORM_INVALID), *lines])
+
+    async def _answer(self, question: Question, user: User, value: object, say: MessageCatalog) -> str:
+        decided = await self._services.human_requests.answer(question.id, user, value)
+        if decided.request is None:
+            return say(words.ALREADY_ENDED)
+        if decided.request.verdict is None:
+            return say(words.NOT_ALLOWED_TO_ANSWER)
+        self._run_in_background(self._services.update_request_message(decided.request), name="request")
+        if decided.is_first:
+            return say(words.QUESTION_EXPIRED) if decided.request.verdict == "expired" else ""
+        return say(words.ALREADY_ANSWERED)
+
+
+def _by_name(question: Question, positions: Entries) -> Entries:
+    return {field.name: positions[str(i)] for i, field in enumerate(question.form.fields) if str(i) in positions}

@@ -1,0 +1,96 @@
+"""Forms of questions as Discord modals.
+
+Discord: docs.discord.com/developers/components/reference. A modal has at most five fields; longer forms have pages.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import discord
+
+from channels.discord.client.components import MAX_MENU_OPTIONS
+from channels.i18n import messages as words
+from channels.i18n.messages import MessageCatalog
+from channels.replies.question_message import option_label
+from core.tools.human_requests import Question
+from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField, to_entry
+
+#: Fields of a page.
+FORM_PAGE_SIZE = 5
+
+#: The prefix of the ids of modals, and of their fields.
+MODAL_PREFIX, _FIELD_PREFIX = "answer:", "field-"
+
+#: Discord: the most characters of a title, a label, a description, and an option's label.
+_MAX_TITLE, _MAX_LABEL, _MAX_DESCRIPTION, _MAX_OPTION = 45, 45, 100, 100
+
+#: The most characters of a text for which a field has one line.
+_MAX_LINE = 150
+
+
+def create_modal(question: Question, page: int, entries: Entries, say: MessageCatalog) -> discord.ui.Modal:
+    """Return the modal with a page of the form of a question. It does not wait: the dispatcher receives it.
+
+    Args:
+        entries: what the user has entered before.
+    """
+    fields = question.form.fields
+    pages = -(-len(fields) // FORM_PAGE_SIZE)
+    page = min(page, pages - 1)
+    title = say(words.ANSWER) if pages == 1 else f"{say(words.ANSWER)} {page + 1}/{pages}"
+    modal = discord.ui.Modal(title=title[:_MAX_TITLE], custom_id=f"{MODAL_PREFIX}{page}:{question.id}")
+    for i in range(page * FORM_PAGE_SIZE, min((page + 1) * FORM_PAGE_SIZE, len(fields))):
+        modal.add_item(_create_label(i, fields[i], question, entries, say))
+    modal.stop()
+    return modal
+
+
+def parse_form(data: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    """Return the question's id, the page and the entries of a submitted modal, by the position of the field."""
+    page, _, question_id = str(data["custom_id"]).removeprefix(MODAL_PREFIX).partition(":")
+    entries = dict[str, Any]()
+    for row in data.get("components") or ():
+        for component in [row["component"]] if "component" in row else row.get("components") or ():
+            position = str(component.get("custom_id")).removeprefix(_FIELD_PREFIX)
+            entries[position] = component.get("value", component.get("values")) or ""
+    return question_id, int(page), entries
+
+
+def _create_label(
+    position: int, field: FormField, question: Question, entries: Entries, say: MessageCatalog
+) -> discord.ui.Label[Any]:
+    label = field.label or question.text or say(words.YOUR_ANSWER)
+    entered = entries.get(field.name, to_entry(field, field.default) if field.has_default else "")
+    hints = [label if len(label) > _MAX_LABEL else "", field.description]
+    id_ = f"{_FIELD_PREFIX}{position}"
+    component: discord.ui.Item[Any]
+    if field.options and len(field.options) <= MAX_MENU_OPTIONS:
+        chosen = [entered] if isinstance(entered, str) else entered
+        options = [
+            discord.SelectOption(
+                label=option_label(field, i, say)[:_MAX_OPTION],
+                value=f"{OPTION_PREFIX}{i}",
+                default=f"{OPTION_PREFIX}{i}" in chosen,
+            )
+            for i in range(len(field.options))
+        ]
+        most = len(options) if field.kind == "choices" else 1
+        least = 1 if field.is_required else 0
+        component = discord.ui.Select(
+            custom_id=id_, options=options, min_values=least, max_values=most, required=field.is_required
+        )
+    else:
+        is_line = field.kind in ("integer", "number", "choice") or (field.max_length or MAX_ENTRY) <= _MAX_LINE
+        value = entered if isinstance(entered, str) else "\n".join(entered)
+        component = discord.ui.TextInput(
+            custom_id=id_,
+            style=discord.TextStyle.short if is_line else discord.TextStyle.paragraph,
+            default=value[:MAX_ENTRY] or None,
+            required=field.is_required,
+            max_length=MAX_ENTRY,
+        )
+        notes = {"list": words.ONE_PER_LINE, "json": words.AS_JSON, "choices": words.ONE_PER_LINE}
+        hints += [say(notes[field.kind])] if field.kind in notes and field.name else []
+        hints += [say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else []
+    description = " ".join(filter(None, hints))[:_MAX_DESCRIPTION]
+    return discord.ui.Label(text=label[:_MAX_LABEL], description=description or None, component=component)

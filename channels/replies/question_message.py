@@ -1,0 +1,136 @@
+"""Question messages: the question, its buttons or menu, who may answer, and the answer."""
+
+import logging
+from collections.abc import Sequence
+
+from channels.base import Button
+from channels.i18n import messages as words
+from channels.i18n.messages import MessageCatalog
+from channels.replies.approval_message import MAX_NAME, decision_text, fence_arguments, format_time, plain_line
+from channels.replies.buttons import create_button
+from core.identity import AUTHOR, EVERYONE, OTHERS
+from core.inbox_message import INVISIBLE, storable_text
+from core.secret_redaction import redact_secrets
+from core.tools.human_requests import Question
+from core.tools.question_form import EntryError, FormField, describe_answer
+
+log = logging.getLogger(__name__)
+
+#: The most options that are buttons; more are a menu.
+MAX_OPTION_BUTTONS = 5
+
+#: The most characters of a button's label, of the question, and of each field of a shown answer.
+MAX_OPTION_LABEL, MAX_QUESTION, MAX_ANSWER = 75, 2000, 300
+
+#: The most characters of the options that the text lists because their labels are cut.
+MAX_OPTION_LIST = 1200
+
+
+def question_text(question: Question, say: MessageCatalog, *, is_void: bool = False) -> str:
+    """Return the text of a question message.
+
+    Args:
+        is_void: whether the open question cannot be answered any more.
+    """
+    if question.form.problem:
+        log.warning("the schema of question %s cannot be shown as a form: %s", question.id, question.form.problem)
+    is_open = question.verdict is None and not is_void
+    parts = [
+        _describe(question, say),
+        _list_long_options(question) if is_open else "",
+        say(words.FORM_PROBLEM) if question.form.problem and is_open else "",
+        say(words.QUESTION_VOID) if is_void else _state_text(question, say),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def question_buttons(
+    question: Question, say: MessageCatalog, max_options: int, *, page: int = 0, is_void: bool = False
+) -> Sequence[Button]:
+    """Return the buttons or the menu of an open question.
+
+    Args:
+        max_options: the most options of a menu.
+        page: the page of the menu, if there are more options.
+    """
+    if is_void or question.verdict is not None:
+        return ()
+    choice = question.form.choice
+    if choice is None:
+        return [create_button("form", question.id, say, detail="0")]
+    options = [
+        Button(f"option:{i}:{question.id}", option_label(choice, i, say)[:MAX_OPTION_LABEL])
+        for i in range(len(choice.options))
+    ]
+    if len(options) <= MAX_OPTION_BUTTONS:
+        return options
+    pages = [options[i : i + max_options] for i in range(0, len(options), max_options)]
+    page = min(max(page, 0), len(pages) - 1)
+    menu = Button(f"menu:{question.id}", say(words.CHOOSE), options=tuple(pages[page]))
+    turns = [create_button("page", question.id, say, detail=str(page + 1))] if page + 1 < len(pages) else []
+    back = [Button(f"page:{page - 1}:{question.id}", say(words.PREVIOUS_OPTIONS))] if page else []
+    return [menu, *back, *turns]
+
+
+def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
+    """Return the label of an option."""
+    option = field.options[position]
+    return say(words.YES if option.value else words.NO) if field.kind == "boolean" else option.label
+
+
+def entry_error_text(error: EntryError, say: MessageCatalog) -> str:
+    """Return what is wrong with an entered value."""
+    sentences = {
+        "required": words.ENTRY_REQUIRED,
+        "integer": words.ENTRY_NOT_INTEGER,
+        "number": words.ENTRY_NOT_NUMBER,
+        "minimum": words.ENTRY_TOO_SMALL,
+        "maximum": words.ENTRY_TOO_LARGE,
+        "min_length": words.ENTRY_TOO_SHORT,
+        "max_length": words.ENTRY_TOO_LONG,
+        "option": words.ENTRY_NOT_OPTION,
+        "json": words.ENTRY_NOT_JSON,
+        "form": words.ENTRY_NEEDS_FORM,
+    }
+    return say(sentences[error.fault], limit="" if error.limit is None else f"{error.limit:g}")
+
+
+def _describe(question: Question, say: MessageCatalog) -> str:
+    text = redact_secrets(storable_text(INVISIBLE.sub(" ", question.text))).strip()[:MAX_QUESTION]
+    if question.takes_messages:
+        return f"❓ {text or say(words.CHOOSE_ONE if question.form.choice else words.NEEDS_ANSWER)}"
+    tool = " ".join(INVISIBLE.sub(" ", storable_text(question.tool)).replace("`", "").split())
+    return f"❓ {say(words.TOOL_WAITS, tool=tool[:MAX_NAME])}\n\n{fence_arguments(question.arguments)}"
+
+
+def _list_long_options(question: Question) -> str:
+    """Return the options as a list if a label would be cut."""
+    choice = question.form.choice
+    if choice is None or all(len(option.label) <= MAX_OPTION_LABEL for option in choice.options):
+        return ""
+    lines = "\n".join(f"{i}. {plain_line(option.label)}" for i, option in enumerate(choice.options, 1))
+    return lines if len(lines) <= MAX_OPTION_LIST else f"{lines[:MAX_OPTION_LIST].rstrip()}…"
+
+
+def _state_text(question: Question, say: MessageCatalog) -> str:
+    match question.verdict:
+        case None:
+            rules = {EVERYONE: words.ANYONE_ANSWERS, OTHERS: words.OTHERS_ANSWER, AUTHOR: words.AUTHOR_ANSWERS}
+            sentences = {rules.get(rule, words.DECIDERS_ANSWER) for rule in question.deciders}
+            only = sentences.pop() if len(sentences) == 1 else words.DECIDERS_ANSWER
+            return say(only, until=format_time(question.expires_at))
+        case "expired":
+            return say(words.QUESTION_EXPIRED)
+        case verdict if question.is_answered_by_message:
+            return say(
+                words.ANSWERED_BY_MESSAGE,
+                name=plain_line(question.decider) or say(words.UNKNOWN_USER),
+                when=format_time(question.decided_at),
+            )
+        case verdict:
+            lines = []
+            for label, value in describe_answer(question.form, question.answer):
+                shown = plain_line(redact_secrets(value))
+                shown = shown if len(shown) <= MAX_ANSWER else f"{shown[:MAX_ANSWER].rstrip()}…"
+                lines.append(f"- {plain_line(label)}: **{shown}**" if label else f"**{shown}**")
+            return "\n".join([decision_text(verdict, question.decider, question.decided_at, say), *lines])

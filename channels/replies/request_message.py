@@ -1,0 +1,36 @@
+"""Messages of requests to people: approvals and questions."""
+
+from collections.abc import Sequence
+
+from channels.base import Channel, Priority
+from channels.i18n import messages as words
+from channels.replies.approval_message import approval_text, decision_buttons
+from channels.replies.question_message import question_buttons, question_text
+from channels.replies.reply import Reply
+from core.tools.human_request_service import HumanRequestService
+from core.tools.human_requests import Approval, HumanRequest, Question
+
+
+async def show_request(
+    channel: Channel, requests: HumanRequestService, request: HumanRequest, *, is_void: bool = False, page: int = 0
+) -> None:
+    """Show a request in its message: see `Answerer.update_request_message`."""
+    address = request.inbox_message.address
+
+    async def save_ids(ids: Sequence[str]) -> None:
+        await requests.save_message_ids(request.id, ids, channel.reply_address(address, ids[0]) if ids else address)
+
+    surface = channel.create_surface(channel.side_message_address(address, request.id), turn_id=request.id)
+    say = words.messages_for(await words.resolve_locale(channel.get_locale(request.inbox_message)))
+    known_ids = tuple(await surface.find_message_ids(request.message_ids))
+    match request:
+        case Approval():
+            text = approval_text(request, say, is_void=is_void)
+            controls = decision_buttons(request, say, is_void=is_void)
+        case Question():
+            text = question_text(request, say, is_void=is_void)
+            controls = question_buttons(request, say, channel.max_menu_options, page=page, is_void=is_void)
+        case _:
+            raise TypeError(f"a request of the type {type(request).__name__} has no message")
+    async with Reply(surface, known_ids=known_ids, save_ids=save_ids, say=say, buttons=controls) as reply:
+        await reply.close(text, Priority.APPROVAL, buttons=controls)

@@ -1,0 +1,130 @@
+"""Forms of questions as Slack modals.
+
+Slack: docs.slack.dev/reference/views/modal-views. A modal has at most 100 blocks, so that each form fits into one.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from channels.i18n import messages as words
+from channels.i18n.messages import MessageCatalog
+from channels.replies.question_message import option_label
+from channels.slack.client.blocks import LABEL_SIZE, MAX_MENU_OPTIONS
+from channels.slack.interactions.responses import ResponseTarget
+from core.tools.human_requests import Question
+from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField, to_entry
+
+#: The callback id of the modal, and the prefix of the ids of its inputs.
+ANSWER_MODAL, FIELD_PREFIX = "answer", "field-"
+
+#: Slack: the most characters of a section's text, of a hint, and of a placeholder.
+_MAX_SECTION, _MAX_HINT, _MAX_PLACEHOLDER = 3000, 2000, 150
+
+#: The most characters of a text for which a field has one line.
+_MAX_LINE = 150
+
+#: The id of each input's element.
+_ELEMENT = "value"
+
+
+def answer_modal(question: Question, entries: Entries, target: ResponseTarget, say: MessageCatalog) -> dict[str, Any]:
+    """Return the modal with the form of a question.
+
+    Args:
+        entries: what the user has entered before.
+        target: the press that opens the modal.
+    """
+    metadata = {
+        "question": question.id,
+        "channel": target.channel,
+        "root": target.thread_ts,
+        "ts": "",
+        "url": target.response_url,
+    }
+    text = question.text[:_MAX_SECTION]
+    section = [{"type": "section", "text": _plain_text(text)}] if text else []
+    fields = [_input_block(i, field, entries, say) for i, field in enumerate(question.form.fields)]
+    return {
+        "type": "modal",
+        "callback_id": ANSWER_MODAL,
+        "private_metadata": json.dumps(metadata),
+        "title": _plain_text(say(words.ANSWER)),
+        "submit": _plain_text(say(words.SUBMIT)),
+        "close": _plain_text(say(words.CANCEL)),
+        "blocks": [*section, *fields],
+    }
+
+
+def is_answer(body: Mapping[str, Any]) -> bool:
+    """Return whether a payload is a submitted answer to a question."""
+    return body.get("type") == "view_submission" and body["view"].get("callback_id") == ANSWER_MODAL
+
+
+def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the question's id and the entries of a submitted modal, by the position of the field."""
+    entries = dict[str, Any]()
+    for block_id, elements in view["state"]["values"].items():
+        element = elements.get(_ELEMENT)
+        if not block_id.startswith(FIELD_PREFIX) or element is None:
+            continue
+        match element.get("type"):
+            case "static_select":
+                entered: Any = (element.get("selected_option") or {}).get("value") or ""
+            case "multi_static_select":
+                entered = [option["value"] for option in element.get("selected_options") or ()]
+            case _:
+                entered = element.get("value") or ""
+        entries[block_id.removeprefix(FIELD_PREFIX)] = entered
+    return str(json.loads(view["private_metadata"])["question"]), entries
+
+
+def _input_block(position: int, field: FormField, entries: Entries, say: MessageCatalog) -> dict[str, Any]:
+    label = field.label or say(words.YOUR_ANSWER)
+    entered = entries.get(field.name, to_entry(field, field.default) if field.has_default else "")
+    hints = [field.description]
+    if field.options and len(field.options) <= MAX_MENU_OPTIONS:
+        element = _select(field, entered, say)
+    else:
+        is_line = field.kind in ("integer", "number", "choice") or (field.max_length or MAX_ENTRY) <= _MAX_LINE
+        value = entered if isinstance(entered, str) else "\n".join(entered)
+        element = {
+            "type": "plain_text_input",
+            "multiline": not is_line,
+            "max_length": MAX_ENTRY,
+            **({"initial_value": value[:MAX_ENTRY]} if value else {}),
+        }
+        notes = {"list": words.ONE_PER_LINE, "json": words.AS_JSON, "choices": words.ONE_PER_LINE}
+        hints += [say(notes[field.kind])] if field.kind in notes and field.name else []
+        hints += [say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else []
+    hint = " ".join(filter(None, hints))
+    return {
+        "type": "input",
+        "block_id": f"{FIELD_PREFIX}{position}",
+        "label": _plain_text(label[:_MAX_HINT]),
+        "optional": not field.is_required,
+        "element": {**element, "action_id": _ELEMENT},
+        **({"hint": _plain_text(hint[:_MAX_HINT])} if hint else {}),
+    }
+
+
+def _select(field: FormField, entered: Any, say: MessageCatalog) -> dict[str, Any]:
+    options = [
+        {"text": _plain_text(option_label(field, i, say)[:LABEL_SIZE]), "value": f"{OPTION_PREFIX}{i}"}
+        for i in range(len(field.options))
+    ]
+    chosen = [option for option in options if option["value"] in ([entered] if isinstance(entered, str) else entered)]
+    placeholder = {"placeholder": _plain_text(say(words.CHOOSE)[:_MAX_PLACEHOLDER])}
+    if field.kind == "choices":
+        initial = {"initial_options": chosen} if chosen else {}
+        return {"type": "multi_static_select", "options": options, **placeholder, **initial}
+    return {
+        "type": "static_select",
+        "options": options,
+        **placeholder,
+        **({"initial_option": chosen[0]} if chosen else {}),
+    }
+
+
+def _plain_text(text: str) -> dict[str, str]:
+    return {"type": "plain_text", "text": text}

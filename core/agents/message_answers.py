@@ -1,0 +1,76 @@
+"""Messages that answer a question, as responses of the call that asks.
+
+Such a message is stored as a run of its own, so that edits, deletions and exports work; only the question tells that it
+is an answer. ADK sees the events of both runs as one run, and the message as the response of the call.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from core.sessions.history import is_user_message
+from core.sessions.resume import INPUT_CALL
+from core.tools.adk_requests import Answer, MessageAnswer, to_response_part
+from core.tools.question_form import EntryError, create_form, parse_answer
+
+
+def filter_answer_events(events: Sequence[Event], run: str, answers: Sequence[MessageAnswer]) -> list[Event]:
+    """Return the events of a run and those that it continues that request input, and the messages that answer.
+
+    Args:
+        answers: the messages by which the run continues others.
+    """
+    runs = {run, *(answer.asking_run for answer in answers)}
+    return [event for event in events if event.invocation_id in runs and (_has_calls(event) or is_user_message(event))]
+
+
+def merge_runs(
+    events: Sequence[Event], run: str, answers: Sequence[MessageAnswer], stored: Mapping[str, tuple[Event, str]]
+) -> list[Event]:
+    """Return the events as one run, for ADK, of a run that continues others.
+
+    Args:
+        answers: the messages by which it does, oldest first; empty for a run that continues none.
+        stored: stored events and their texts, by event id: those of `filter_answer_events`. A workflow knows its
+            calls by its own ids, which a session's history has only once.
+    """
+    runs = {run, *(answer.asking_run for answer in answers)}
+    call_ids = {answer.run: answer.call_id for answer in answers}
+    calls = dict[str, tuple[Event, types.FunctionCall]]()
+    merged = list[Event]()
+    for event in events:
+        if event.invocation_id not in runs:
+            merged.append(event)
+            continue
+        original = stored[event.id][0] if event.id in stored and _requests_input(event) else event
+        calls |= {call.id: (original, call) for call in original.get_function_calls() if call.id}
+        update: dict[str, object] = {"invocation_id": run}
+        call_id = call_ids.get(event.invocation_id)
+        if call_id in calls and is_user_message(event):
+            asking, call = calls[call_id]
+            text = stored[event.id][1] if event.id in stored else ""
+            update |= {
+                "content": types.Content(role="user", parts=[_to_response(call, call_id, text)]),
+                "branch": asking.branch,
+                "isolation_scope": asking.isolation_scope,
+            }
+        merged.append(original.model_copy(update=update))
+    return merged
+
+
+def _has_calls(event: Event) -> bool:
+    return bool(event.get_function_calls())
+
+
+def _requests_input(event: Event) -> bool:
+    return any(call.name == INPUT_CALL for call in event.get_function_calls())
+
+
+def _to_response(call: types.FunctionCall, call_id: str, text: str) -> types.Part:
+    tool = call.name or ""
+    try:
+        value = parse_answer(create_form(tool, call.args or {}), text)
+    except EntryError:  # it fitted when it was accepted; ADK checks it too
+        value = text
+    return to_response_part(Answer(call_id, tool, value), call)

@@ -1,0 +1,205 @@
+"""Requests of a run to people, and their answers, in ADK's events.
+
+ADK: each is a long-running call, and the response of that call resumes the run. A confirmation asks whether a tool may
+be called (`core.tools.adk_confirmations`); a question asks for a value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from core.sessions.resume import INPUT_CALL, NOT_ANSWERED
+from core.tools.adk_confirmations import CONFIRMATION_CALL_NAME, ConfirmationRequest, confirmations_in
+
+#: ADK: names of the tools whose only purpose is a question, and of the request for credentials.
+CHOICE_TOOL, CREDENTIAL_CALL = "get_user_choice", "adk_request_credential"
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRequest:
+    """Long-running call whose response is a person's answer.
+
+    Attributes:
+        run: the ADK invocation that waits.
+        call_id: the id of the call.
+        tool: the name of the call: `adk_request_input`, `get_user_choice`, or that of a tool.
+        deciders: people and roles that may answer, if the payload names them: see `core.tools.human_requests`.
+    """
+
+    run: str
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    deciders: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Decision on a confirmation request, by a person or by expiry.
+
+    Attributes:
+        call_id: the id of ADK's confirmation call.
+        arguments_hash: SHA-256 of the arguments that the approver saw.
+    """
+
+    call_id: str
+    arguments_hash: str
+    is_allowed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer to a question.
+
+    Attributes:
+        call_id: the id of the call.
+        tool: the name of the call.
+        value: JSON value of the answer; not used if it is expired.
+        is_expired: whether nobody answered in time.
+    """
+
+    call_id: str
+    tool: str
+    value: Any = None
+    is_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAnswer:
+    """A message that answers a question; it has a run of its own.
+
+    Attributes:
+        run: the run of the message.
+        asking_run: the run that asks; `run` continues it.
+        call_id: the id of the call.
+    """
+
+    run: str
+    asking_run: str
+    call_id: str
+
+
+def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
+    """Return the questions of events without a response, oldest first."""
+    waiting = dict[str, QuestionRequest]()
+    for event in events:
+        for answer in event.get_function_responses():
+            waiting.pop(answer.id or "", None)
+        for call in event.get_function_calls():
+            is_long = call.id in (event.long_running_tool_ids or ()) or call.name == INPUT_CALL
+            if call.id and is_long and call.name not in (CONFIRMATION_CALL_NAME, CREDENTIAL_CALL):
+                waiting[call.id] = _to_question(event.invocation_id, call)
+    confirmed = {request.call_id for event in events for request in confirmations_in(event)}
+    return [question for question in waiting.values() if question.call_id not in confirmed]
+
+
+def _to_question(run: str, call: types.FunctionCall) -> QuestionRequest:
+    arguments = call.args or {}
+    # ADK passes the payload through; only a workflow's code sets it, and no model
+    payload = arguments.get("payload") if call.name == INPUT_CALL and "interruptId" in arguments else None
+    names = payload.get("approvers") if isinstance(payload, Mapping) else None
+    deciders = tuple(map(str, names)) if isinstance(names, list | tuple) else None
+    return QuestionRequest(run, call.id or "", call.name or "", arguments, deciders)
+
+
+def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[types.Content]:
+    """Return the messages that give a run the decisions and answers that it does not have yet.
+
+    A decision holds for the arguments that were shown, and for no others. Each agent and branch gets a message of its
+    own, for ADK 2.13 delivers a message to one of them: it routes by the first response and drops the others.
+
+    Args:
+        stored: the events of the run.
+    """
+    calls = {
+        call.id: (event.author, event.branch, call)
+        for event in stored
+        for call in event.get_function_calls()
+        if call.id
+    }
+    confirmations = {request.call_id: request for event in stored for request in confirmations_in(event)}
+    given = _find_responses(stored)
+    messages = dict[tuple[str | None, str | None], list[types.Part]]()
+    for decision in decisions:
+        if decision.call_id in given:
+            continue
+        author, branch, call = calls.get(decision.call_id, (None, None, None))
+        part = to_response_part(decision, call, confirmations.get(decision.call_id))
+        messages.setdefault((author, branch), []).append(part)
+    return [types.Content(role="user", parts=parts) for parts in messages.values()]
+
+
+def to_response_part(
+    decision: Decision | Answer, call: types.FunctionCall | None, confirmation: ConfirmationRequest | None = None
+) -> types.Part:
+    """Return the response that gives a run a decision or an answer.
+
+    Args:
+        call: the call that asks; None if it is not stored.
+        confirmation: the confirmation request of the call.
+    """
+    response: dict[str, Any]
+    match decision:
+        case Decision():
+            name = (call and call.name) or CONFIRMATION_CALL_NAME
+            is_same = confirmation is not None and confirmation.arguments_hash == decision.arguments_hash
+            response = {"confirmed": decision.is_allowed and is_same}
+        case Answer(is_expired=True):
+            name, response = decision.tool, {"error": NOT_ANSWERED}
+        case Answer():
+            name, response = decision.tool, {"result": _to_result(decision.value, call)}
+    return types.Part(function_response=types.FunctionResponse(id=decision.call_id, name=name, response=response))
+
+
+def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
+    """Return an answer as ADK expects it.
+
+    ADK parses a text as JSON, also for a schema that wants a text: there, `"12"` has to stay a text.
+    """
+    schema = (call.args or {}).get("response_schema") if call is not None and call.name == INPUT_CALL else None
+    if isinstance(value, str) and isinstance(schema, Mapping):
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            return value
+        return value if isinstance(parsed, str) else json.dumps(value)
+    return value
+
+
+def events_after(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[Event] | None:
+    """Return the events that a run stored after the first of these decisions; None if it has none of them."""
+    positions = _find_responses(stored)
+    given = [positions[decision.call_id] for decision in decisions if decision.call_id in positions]
+    return list(stored[min(given) + 1 :]) if given else None
+
+
+def find_approved_calls(
+    stored: Sequence[Event], decisions: Sequence[Decision | Answer]
+) -> Iterator[ConfirmationRequest]:
+    """Yield the approved calls of models that are still to be made."""
+    approved_ids = {one.call_id for one in decisions if isinstance(one, Decision) and one.is_allowed}
+    ended_ids = {
+        answer.id for event in events_after(stored, decisions) or () for answer in event.get_function_responses()
+    }
+    for event in stored:
+        for request in confirmations_in(event):
+            is_due = request.call_id in approved_ids and request.tool_call_id not in ended_ids
+            if is_due and request.tool_call_id:
+                yield request
+
+
+def _find_responses(events: Sequence[Event]) -> dict[str, int]:
+    """Return the positions of people's responses, by call id; a call that was made again has none yet."""
+    positions = dict[str, int]()
+    for i, event in enumerate(events):
+        for call in event.get_function_calls():
+            positions.pop(call.id or "", None)
+        if event.author == "user":
+            positions |= {answer.id: i for answer in event.get_function_responses() if answer.id}
+    return positions

@@ -1,0 +1,467 @@
+"""Service for requests to people: stores them, takes decisions, and resumes the turns that asked.
+
+The first decision counts, over all workers. After the last decision of a turn, a message in its session starts the turn
+that resumes the run. Questions that nobody answered in time resume nothing on their own.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.concurrency.retry import retry_store
+from core.concurrency.tasks import run_every
+from core.identity import AUTHOR, OTHERS, User
+from core.secret_redaction import format_error
+from core.sessions import state as scopes
+from core.sessions.codec import to_json_value
+from core.sessions.lifecycle import lock_session_row
+from core.sessions.resume import close_calls
+from core.store.database import Database
+from core.store.schema import human_requests, inbox, sessions, turns
+from core.store.turn_states import states_before
+from core.store.upsert import insert_new
+from core.tools.adk_confirmations import ConfirmationRequest, standing_approval_key
+from core.tools.adk_requests import Answer, Decision, MessageAnswer, QuestionRequest
+from core.tools.call_log import hash_arguments
+from core.tools.human_requests import Approval, HumanRequest, Question, Verdict, select_requests
+from core.tools.question_form import Entries, EntryError, parse_answer
+from core.turns.queries import message_columns
+from core.turns.store import TurnStore
+from core.turns.turn import Turn
+from core.turns.worker import Worker
+
+log = logging.getLogger(__name__)
+
+HOUR_SECONDS = 3600.0
+
+#: Seconds between two looks for requests that nobody decided in time.
+EXPIRY_INTERVAL_SECONDS = 15.0
+
+#: The most messages in a row that answer questions of one run.
+MAX_ANSWERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """Result of an attempt to decide.
+
+    Attributes:
+        request: the current request; None if it does not exist.
+        is_first: whether this attempt decided it.
+    """
+
+    request: HumanRequest | None = None
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessageResult:
+    """Result of a message in a session in which a question may be open.
+
+    Attributes:
+        answers: the messages by which the turn's run continues others, oldest first.
+        question: the question that the message answers, or would answer.
+        error: why the message is no answer to it.
+    """
+
+    answers: tuple[MessageAnswer, ...] = ()
+    question: Question | None = None
+    error: EntryError | None = None
+
+
+class HumanRequestService:
+    """Requests to people, in the `human_requests` table.
+
+    Args:
+        approvers: people and roles that may decide on tool calls if the tool names none.
+        expiry_hours: hours until a request expires.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        turns: TurnStore,
+        worker: Worker,
+        *,
+        approvers: Sequence[str] = (AUTHOR,),
+        expiry_hours: float = 24.0,
+    ) -> None:
+        self._database = database
+        self._turns = turns
+        self._worker = worker
+        self._approvers = tuple(approvers)
+        self._expiry_hours = expiry_hours
+
+    async def save_answer(
+        self,
+        turn: Turn,
+        text: str,
+        usage: Mapping[str, Any],
+        requests: Sequence[ConfirmationRequest | QuestionRequest],
+        receipt: Mapping[str, Any] | None = None,
+    ) -> list[HumanRequest]:
+        """Store the answer of a turn with its run record and its requests to people.
+
+        A turn that was reset or stopped meanwhile gets no requests.
+
+        Returns:
+            The requests of the turn, as `list_of_turn`.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+        fence = self._turns.fencing_token(turn)
+
+        async def work() -> list[HumanRequest]:
+            async with self._database.write() as connection:
+                generation = await lock_session_row(connection, turn.session_id)
+                can_answer = fence.owns_turn & turns.c.state.in_(states_before("answered"))
+                values = {"text": text, "usage": dict(usage), "run_record": receipt, "state": "answered"}
+                update = sa.update(turns).where(can_answer).values(values).returning(turns.c.cancel_reason)
+                if (row := (await connection.execute(update)).one_or_none()) is None:
+                    raise fence.lost_error
+                if generation == turn.generation and row.cancel_reason is None:
+                    await self._insert_requests(connection, turn, requests)
+                return await select_requests(connection, human_requests.c.turn == turn.id)
+
+        return await retry_store(work, what=f"turn {turn.id}")
+
+    async def _insert_requests(
+        self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
+    ) -> None:
+        earlier = sa.select(human_requests.c.authors).where(
+            human_requests.c.session == turn.session_id,
+            human_requests.c.run.in_({request.run for request in requests}),
+        )
+        earlier_askers = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
+        askers = sorted({message.author for message in turn.messages} | earlier_askers)
+        now = time.time()
+        for number, request in enumerate(requests):
+            arguments = to_json_value(dict(request.arguments))
+            row = {
+                "id": uuid.uuid5(uuid.NAMESPACE_OID, f"{turn.id} {request.call_id}").hex[:16],
+                "turn": turn.id,
+                "session": turn.session_id,
+                "generation": turn.generation,
+                "run": request.run,
+                "call_id": request.call_id,
+                "tool": request.tool,
+                "arguments": arguments,
+                "arguments_hash": hash_arguments(arguments),
+                "authors": askers,
+                "requested_at": now + number / 1000,  # they keep their order
+                "expires_at": now + self._expiry_hours * HOUR_SECONDS,
+                "chunks": [],
+                "drafts": {},
+                **self._kind_columns(request),
+            }
+            await insert_new(connection, human_requests, row)
+
+    def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
+        if isinstance(request, QuestionRequest):
+            return {
+                "kind": "question",
+                "tool_call_id": request.call_id,
+                "hint": "",
+                "deciders": list(request.deciders or (AUTHOR,)),
+                "can_allow_always": False,
+                "secret_paths": [],
+            }
+        approvers = self._approvers if request.approvers is None else request.approvers
+        return {
+            "kind": "approval",
+            "tool_call_id": request.tool_call_id,
+            "hint": request.hint,
+            "deciders": list(approvers),
+            # a standing approval would let authors decide for themselves
+            "can_allow_always": request.may_allow_always and OTHERS not in approvers,
+            "secret_paths": [list(path) for path in request.secret_paths],
+        }
+
+    async def get(self, id_: str) -> HumanRequest | None:
+        """Return a request; None if it does not exist.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            return next(iter(await select_requests(connection, human_requests.c.id == id_)), None)
+
+    async def list_of_turn(self, turn_id: str) -> list[HumanRequest]:
+        """Return the requests of a turn, in their order.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            return await select_requests(connection, human_requests.c.turn == turn_id)
+
+    async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
+        """Return the undecided requests of a session, or of the message with an event key.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        condition = human_requests.c.session == session_id
+        if event_key:
+            condition = turns.c.origin.in_(sa.select(inbox.c.turn).where(inbox.c.event_key == event_key))
+        async with self._database.read() as connection:
+            return await select_requests(connection, condition & human_requests.c.decision.is_(None))
+
+    async def save_message_ids(self, id_: str, message_ids: Sequence[str], address: Mapping[str, Any]) -> None:
+        """Save the message ids of a request, and the address for the next turn's reply.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        await self._update(id_, chunks=list(message_ids), address=dict(address))
+
+    async def save_draft(self, question: Question, person: str, entries: Entries) -> None:
+        """Save what a person has entered in a form, until it is answered.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        drafts = {**question.drafts, person: dict(entries)}
+        await self._update(question.id, drafts=to_json_value(drafts))
+
+    async def _update(self, id_: str, **values: Any) -> None:
+        async with self._database.write() as connection:
+            await connection.execute(sa.update(human_requests).where(human_requests.c.id == id_).values(values))
+
+    async def list_decisions(self, origin: str) -> list[Decision | Answer]:
+        """Return the decisions on the turn that a turn of this origin resumes.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
+        is_decided = human_requests.c.turn.in_(asking) & human_requests.c.decision.is_not(None)
+        query = sa.select(human_requests).where(is_decided)
+
+        async def work() -> Sequence[sa.Row[Any]]:
+            async with self._database.read() as connection:
+                order = human_requests.c.requested_at, human_requests.c.id
+                return (await connection.execute(query.order_by(*order))).all()
+
+        rows = await retry_store(work, what=f"what was decided for turn {origin}")
+        return [_to_decision(row) for row in rows]
+
+    async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
+        """Decide an approval if it is open and the person may decide.
+
+        Raises:
+            StoreError: the database cannot be written after all retries.
+        """
+        return await self._decide_with_retries(id_, person, verdict, None)
+
+    async def answer(self, id_: str, person: User, value: Any) -> DecisionResult:
+        """Answer a question if it is open and the person may answer.
+
+        Args:
+            value: JSON value that fits the form of the question.
+
+        Raises:
+            StoreError: the database cannot be written after all retries.
+        """
+        return await self._decide_with_retries(id_, person, "answered", value)
+
+    async def _decide_with_retries(self, id_: str, person: User, verdict: Verdict, value: Any) -> DecisionResult:
+        async def work() -> DecisionResult:
+            async with self._database.write() as connection:
+                return await self._decide(connection, id_, verdict, person, value)
+
+        decided = await retry_store(work, what=f"request {id_}")
+        self._worker.wake()
+        return decided
+
+    async def take_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageResult:
+        """Take the message of a turn as the answer to the oldest open question that its authors may answer.
+
+        A question that is the only request of its turn is answered by the message itself: its run continues the run
+        that asks. With others, the answer is stored as a pressed one is.
+
+        Args:
+            text: the message without author names.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        session_id, run = turn.session_id, turn.run or turn.origin
+        of_session = (human_requests.c.session == session_id) & (human_requests.c.kind == "question")
+        relevant = human_requests.c.decision.is_(None) | human_requests.c.answer_run.is_not(None)
+        query = sa.select(human_requests.c.answer_run, human_requests.c.run, human_requests.c.call_id)
+
+        async def read() -> Sequence[Any]:
+            async with self._database.read() as connection:
+                return (await connection.execute(query.where(of_session, relevant))).all()
+
+        rows = await retry_store(read, what=f"the questions of session {session_id}")
+        answers = {row.answer_run: MessageAnswer(row.answer_run, row.run, row.call_id) for row in rows}
+        is_new = turn.kind == "message" and run not in answers
+        if not is_new or None not in answers:
+            return MessageResult(_find_chain(answers, run))
+
+        async def work() -> MessageResult:
+            async with self._database.write() as connection:
+                return await self._take_message(connection, turn, authors, text, answers)
+
+        result = await retry_store(work, what=f"the answer of turn {turn.id}")
+        self._worker.wake()
+        return result
+
+    async def _take_message(
+        self,
+        connection: AsyncConnection,
+        turn: Turn,
+        authors: Sequence[User],
+        text: str,
+        answers: Mapping[str, MessageAnswer],
+    ) -> MessageResult:
+        await lock_session_row(connection, turn.session_id)
+        is_open = (human_requests.c.session == turn.session_id) & human_requests.c.decision.is_(None)
+        is_question = (human_requests.c.kind == "question") & (human_requests.c.expires_at >= time.time())
+        for question in await select_requests(connection, is_open & is_question):
+            may_answer = all(question.may_decide(author) for author in authors)
+            if isinstance(question, Question) and question.takes_messages and may_answer:
+                break
+        else:
+            return MessageResult()
+        try:
+            value = parse_answer(question.form, text)
+        except EntryError as error:
+            return MessageResult(question=question, error=error)
+        count = sa.select(sa.func.count()).where(human_requests.c.turn == question.turn_id)
+        if (await connection.execute(count)).scalar_one() > 1:
+            decided = await self._decide(connection, question.id, "answered", authors[-1], value)
+            taken = decided.request if isinstance(decided.request, Question) else question
+            return MessageResult(question=taken)
+        this = human_requests.c.id == question.id
+        by = _decider_columns(authors[-1], time.time())
+        update = sa.update(human_requests).where(this).values(decision="answered", answer_run=turn.origin, **by)
+        await connection.execute(update.values(drafts={}))
+        row = sa.select(human_requests.c.run, human_requests.c.call_id).where(this)
+        run, call_id = (await connection.execute(row)).one()
+        chain = _find_chain({**answers, turn.origin: MessageAnswer(turn.origin, run, call_id)}, turn.origin)
+        return MessageResult(chain, next(iter(await self._select_questions(connection, this)), question))
+
+    async def _select_questions(self, connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Question]:
+        return [one for one in await select_requests(connection, where) if isinstance(one, Question)]
+
+    async def expire(self) -> list[HumanRequest]:
+        """End the requests that nobody decided in time, and return them.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        late = human_requests.c.decision.is_(None) & (human_requests.c.expires_at < time.time())
+        async with self._database.read() as connection:
+            ids = (await connection.execute(sa.select(human_requests.c.id).where(late))).scalars().all()
+        expired = []
+        for id_ in ids:
+            async with self._database.write() as connection:
+                decided = await self._decide(connection, id_, "expired", None)
+            if decided.is_first and decided.request is not None:
+                expired.append(decided.request)
+        if expired:
+            self._worker.wake()
+        return expired
+
+    async def run_expiry(self, show: Callable[[HumanRequest], Awaitable[None]]) -> None:
+        """End the requests that nobody decided in time, and call `show` with each of them, until cancelled."""
+
+        async def expire() -> None:
+            for request in await self.expire():
+                try:
+                    await show(request)
+                except Exception as error:
+                    log.warning("an expired request cannot be shown as expired: %s", format_error(error))
+
+        await run_every(EXPIRY_INTERVAL_SECONDS, expire, what="requests that nobody decided in time cannot be ended")
+
+    async def _decide(
+        self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None, value: Any = None
+    ) -> DecisionResult:
+        session = sa.select(human_requests.c.session).where(human_requests.c.id == id_)
+        await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
+        matches = await select_requests(connection, human_requests.c.id == id_)
+        if not matches:
+            return DecisionResult()
+        (request,) = matches
+        now = time.time()
+        if request.verdict is None and request.expires_at < now:
+            verdict, person = "expired", None
+        if request.verdict is not None or not _is_permitted(request, verdict, person):
+            return DecisionResult(request)
+        by, is_answer = _decider_columns(person, now), verdict == "answered"
+        this = sa.update(human_requests).where(human_requests.c.id == id_)
+        await connection.execute(this.values(decision=verdict, answer=value if is_answer else None, drafts={}, **by))
+        if verdict == "always" and isinstance(request, Approval):
+            of = scopes.get_scope_owners("", "", request.session_id)
+            standing = {
+                "by": person and person.id,
+                "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+            }
+            await scopes.write_state(connection, of, {standing_approval_key(request.app_name, request.tool): standing})
+        await self._queue_next_turn(connection, request, now)
+        decided = replace(request, verdict=verdict, decider=person.name if person else "", decided_at=now)
+        if isinstance(decided, Question):
+            decided = replace(decided, answer=value if is_answer else None)
+        return DecisionResult(decided, is_first=True)
+
+    async def _queue_next_turn(self, connection: AsyncConnection, request: HumanRequest, now: float) -> None:
+        """Queue a new turn that resumes the paused run, once all requests of its turn are decided.
+
+        If these are questions that nobody answered, their calls get a response, and no turn follows.
+        """
+        this = human_requests.c
+        of_turn = sa.select(this.kind, this.decision, this.run, this.call_id).where(this.turn == request.turn_id)
+        rows = (await connection.execute(of_turn)).all()
+        if any(row.decision is None for row in rows):
+            return
+        if all(row.kind == "question" and row.decision == "expired" for row in rows):
+            await close_calls(connection, request.session_id, {(row.run, row.call_id) for row in rows})
+            return
+        key = f"decision:{request.id}"
+        address_query = sa.select(this.address).where(this.id == request.id)
+        address = (await connection.execute(address_query)).scalar_one() or request.inbox_message.address
+        message = replace(request.inbox_message, event_key=key, address=address, text="", attachments=(), sent_at=now)
+        generation = sa.select(sessions.c.generation).where(sessions.c.id == request.session_id).scalar_subquery()
+        row = message_columns(message, (await connection.execute(sa.select(generation))).scalar_one())
+        values = {"message": message.to_json(), "kind": "decision", "parent": request.turn_id}
+        await insert_new(connection, inbox, row | values)
+        await self._turns.notify_workers(connection)
+
+
+def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) -> bool:
+    if person is None:
+        return True
+    is_of_kind = isinstance(request, Question) == (verdict == "answered")
+    is_allowed = verdict != "always" or (isinstance(request, Approval) and request.may_allow_always)
+    return is_of_kind and is_allowed and request.may_decide(person)
+
+
+def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
+    return {"decided_by": person and person.id, "decided_by_name": person and person.name, "decided_at": now}
+
+
+def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[MessageAnswer, ...]:
+    """Return the messages by which a run continues others, oldest first."""
+    chain = list[MessageAnswer]()
+    while run in answers and len(chain) < MAX_ANSWERS:
+        chain.insert(0, answers[run])
+        run = answers[run].asking_run
+    return tuple(chain)
+
+
+def _to_decision(row: sa.Row[Any]) -> Decision | Answer:
+    if row.kind == "question":
+        return Answer(row.call_id, row.tool, row.answer, is_expired=row.decision == "expired")
+    return Decision(row.call_id, row.arguments_hash, row.decision in ("approved", "always"))

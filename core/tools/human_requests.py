@@ -1,0 +1,157 @@
+"""Requests of a turn to people: approvals of tool calls, and questions.
+
+The deciders are a tuple: `author` (of the message that led to the request), `others` (anybody else), and the values of
+`core.identity.is_permitted`.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.identity import AUTHOR, OTHERS, User, is_permitted
+from core.inbox_message import InboxMessage
+from core.secret_redaction import format_error
+from core.sessions.resume import INPUT_CALL
+from core.store.schema import human_requests, turns
+from core.tools.adk_confirmations import ArgumentPath
+from core.tools.adk_requests import CHOICE_TOOL
+from core.tools.question_form import Entries, QuestionForm, create_form
+from core.turns.queries import get_inbox_rows, parse_message
+
+log = logging.getLogger(__name__)
+
+Verdict = Literal["approved", "always", "denied", "expired", "answered"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HumanRequest:
+    """Request that waits, or waited, for a person's decision.
+
+    Attributes:
+        turn_id: the turn that asks.
+        tool: the name of the call.
+        askers: the authors of the messages that led to the call.
+        deciders: people and roles that may decide.
+        message_ids: the platform's ids of the request's message.
+        inbox_message: the newest message that led to the call.
+        verdict: None until a decision.
+        decider: the name of the person who decided.
+        decided_at: seconds since the epoch.
+    """
+
+    id: str
+    turn_id: str
+    session_id: str
+    tool: str
+    arguments: Any
+    askers: frozenset[str]
+    deciders: tuple[str, ...]
+    expires_at: float
+    message_ids: tuple[str, ...]
+    inbox_message: InboxMessage
+    verdict: Verdict | None = None
+    decider: str = ""
+    decided_at: float = 0.0
+
+    def may_decide(self, person: User) -> bool:
+        is_asker = person.id in self.askers
+        return (
+            is_permitted(self.deciders, person)
+            or (AUTHOR in self.deciders and is_asker)
+            or (OTHERS in self.deciders and not is_asker)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approval(HumanRequest):
+    """Tool call that needs a person's approval.
+
+    Attributes:
+        app_name: the name of the agent's app.
+        secret_paths: the paths of the arguments that the tool's schema marks as secret.
+    """
+
+    hint: str
+    may_allow_always: bool
+    app_name: str = ""
+    secret_paths: frozenset[ArgumentPath] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(HumanRequest):
+    """Question whose answer is the response of a call.
+
+    Attributes:
+        answer: JSON value; None if a message is the answer.
+        is_answered_by_message: whether a message is the answer.
+        drafts: what people have entered and not submitted, by person.
+    """
+
+    answer: Any = None
+    is_answered_by_message: bool = False
+    drafts: Mapping[str, Entries] = field(default_factory=dict)
+
+    @cached_property
+    def form(self) -> QuestionForm:
+        return create_form(self.tool, self.arguments)
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether a message of a person who may answer is the answer: its call has no other purpose than to ask."""
+        return self.tool in (INPUT_CALL, CHOICE_TOOL)
+
+    @property
+    def text(self) -> str:
+        """The agent's question; empty if it has none."""
+        message = self.arguments.get("message")
+        return message if isinstance(message, str) else ""
+
+
+async def select_requests(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[HumanRequest]:
+    """Return the readable requests that meet a condition, in their order."""
+    query = sa.select(human_requests, turns.c.origin, turns.c.agent).join(turns, turns.c.id == human_requests.c.turn)
+    order = human_requests.c.requested_at, human_requests.c.id
+    rows = (await connection.execute(query.where(where).order_by(*order))).all()
+    result = list[HumanRequest]()
+    for row in rows:
+        messages = [
+            message for of in await get_inbox_rows(connection, row.origin) if (message := parse_message(of.message))
+        ]
+        try:
+            result += [_to_request(row, messages[-1])] if messages else []
+        except TypeError as error:
+            log.error("the request %s cannot be read: %s", row.id, format_error(error))
+    return result
+
+
+def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
+    common: dict[str, Any] = {
+        "id": row.id,
+        "turn_id": row.turn,
+        "session_id": row.session,
+        "tool": row.tool,
+        "arguments": row.arguments,
+        "askers": frozenset(row.authors),
+        "deciders": tuple(row.deciders),
+        "expires_at": row.expires_at,
+        "message_ids": tuple(row.chunks),
+        "inbox_message": inbound,
+        "verdict": row.decision,
+        "decider": row.decided_by_name or "",
+        "decided_at": row.decided_at or 0.0,
+    }
+    if row.kind == "question":
+        is_message = row.answer_run is not None
+        return Question(**common, answer=row.answer, is_answered_by_message=is_message, drafts=dict(row.drafts))
+    return Approval(
+        **common,
+        hint=row.hint,
+        may_allow_always=row.can_allow_always,
+        app_name=row.agent,
+        secret_paths=frozenset(map(tuple, row.secret_paths)),
+    )

@@ -1,0 +1,461 @@
+"""Forms of questions: the fields of a JSON Schema, and checks of what a person enters.
+
+What a person enters is text: of an option, its position with `OPTION_PREFIX`. `check_form` turns it into the JSON value
+that the schema wants. A schema that cannot be shown as fields is one field for JSON or text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from core.inbox_message import storable_text
+from core.sessions.resume import INPUT_CALL
+
+FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json"]
+
+#: What is wrong with an entered value.
+Fault = Literal[
+    "required", "integer", "number", "minimum", "maximum", "min_length", "max_length", "option", "json", "form"
+]
+
+#: A person's entries, by the name of the field: a text, or the chosen options of several.
+Entries = Mapping[str, str | Sequence[str]]
+
+#: Prefix of the position of an option, as an entered value.
+OPTION_PREFIX = "option:"
+
+#: The most fields of a form, and the most options of a field.
+MAX_FIELDS, MAX_OPTIONS = 50, 1000
+
+#: The most characters of a label, a description, and an entered value without a limit of its own.
+MAX_LABEL, MAX_DESCRIPTION, MAX_ENTRY = 200, 300, 3000
+
+#: How deep references in a schema are followed.
+_MAX_DEPTH = 8
+
+_TRUE_WORDS = frozenset({"yes", "y", "true", "예", "네"})
+_FALSE_WORDS = frozenset({"no", "n", "false", "아니요", "아니오"})
+
+
+@dataclass(frozen=True, slots=True)
+class FormOption:
+    """Value that a person can choose."""
+
+    label: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """Field of a form.
+
+    Attributes:
+        name: the property of the schema; empty if the form has one value.
+        default: JSON value, if `has_default`.
+        minimum, maximum: the limits of a number, inclusive.
+        min_length, max_length: the limits of a text, in characters.
+    """
+
+    name: str
+    kind: FieldKind = "text"
+    label: str = ""
+    description: str = ""
+    options: tuple[FormOption, ...] = ()
+    default: Any = None
+    has_default: bool = False
+    is_required: bool = True
+    minimum: float | None = None
+    maximum: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionForm:
+    """Fields of a question.
+
+    Attributes:
+        is_object: whether the answer is an object of the fields; otherwise it is the value of the only field.
+        problem: why the schema cannot be shown as fields; empty if it can.
+        accepts_any_text: whether a message is an answer whatever it says: a model reads it.
+    """
+
+    fields: tuple[FormField, ...]
+    is_object: bool = False
+    problem: str = ""
+    accepts_any_text: bool = False
+
+    @property
+    def choice(self) -> FormField | None:
+        """The only field, if a person answers by choosing one option."""
+        only = self.fields[0] if len(self.fields) == 1 else None
+        return only if only is not None and only.options and only.kind in ("choice", "boolean") else None
+
+
+class EntryError(ValueError):
+    """An entered value does not fit its field.
+
+    Attributes:
+        limit: the limit that it breaks, if there is one.
+    """
+
+    def __init__(self, fault: Fault, field_: FormField | None = None, limit: float | None = None) -> None:
+        super().__init__(fault)
+        self.fault: Fault = fault
+        self.field = field_
+        self.limit = limit
+
+
+class _SchemaError(ValueError):
+    """A schema that cannot be shown as fields."""
+
+
+@dataclass(slots=True)
+class _Resolved:
+    """A schema without references and combinations."""
+
+    schema: dict[str, Any] = field(default_factory=dict)
+    is_nullable: bool = False
+
+
+def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
+    """Return the form of a question: see `core.tools.adk_requests.QuestionRequest`."""
+    if tool == INPUT_CALL:
+        schema = arguments.get("response_schema", arguments.get("responseSchema"))
+        is_of_workflow = "interruptId" in arguments  # ADK: a model's call has no such argument
+        return replace(plan_form(schema), accepts_any_text=not is_of_workflow)
+    options = arguments.get("options")
+    if tool == "get_user_choice" and isinstance(options, list) and options:
+        return replace(plan_form({"enum": options}), accepts_any_text=True)
+    return QuestionForm((FormField(""),), accepts_any_text=True)
+
+
+def plan_form(schema: Any) -> QuestionForm:
+    """Return the form of a JSON Schema; None and an empty schema want any text."""
+    try:
+        root = _to_mapping(schema)
+        resolved = _resolve(root, root)
+        properties = resolved.schema.get("properties")
+        if _get_type(resolved.schema) in ("object", "") and properties:
+            return _plan_object(resolved.schema, root)
+        return QuestionForm((_plan_field("", resolved, root, is_required=not resolved.is_nullable),))
+    except _SchemaError as error:
+        return QuestionForm((FormField("", "json"),), problem=str(error))
+
+
+def _plan_object(schema: Mapping[str, Any], root: Mapping[str, Any]) -> QuestionForm:
+    properties = schema["properties"]
+    if not isinstance(properties, Mapping):
+        raise _SchemaError("its properties are no object")
+    if len(properties) > MAX_FIELDS:
+        raise _SchemaError(f"it has {len(properties)} fields, and a form at most {MAX_FIELDS}")
+    required = schema.get("required")
+    names = set(map(str, required)) if isinstance(required, list) else set[str]()
+    fields = []
+    for name, property_ in properties.items():
+        resolved = _resolve(property_, root)
+        fields.append(_plan_field(str(name), resolved, root, is_required=name in names and not resolved.is_nullable))
+    return QuestionForm(tuple(fields), is_object=True)
+
+
+def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_required: bool) -> FormField:
+    schema = resolved.schema
+    title = schema.get("title")
+    label = title if isinstance(title, str) and title.strip() else name.replace("_", " ").strip().capitalize()
+    description = schema.get("description")
+    plain = FormField(
+        name,
+        label=_to_line(label)[:MAX_LABEL],
+        description=_to_line(description)[:MAX_DESCRIPTION] if isinstance(description, str) else "",
+        default=schema.get("default"),
+        has_default=schema.get("default") is not None,
+        is_required=is_required,
+    )
+    if options := _list_options(schema, root):
+        return replace(plain, kind="choice", options=options)
+    match _get_type(schema):
+        case "boolean":
+            yes_or_no = FormOption("Yes", True), FormOption("No", False)
+            planned = replace(plain, kind="boolean", options=yes_or_no)
+        case "integer" | "number" as kind:
+            smallest, largest = _to_limit(schema, "minimum"), _to_limit(schema, "maximum")
+            planned = replace(plain, kind=kind, minimum=smallest, maximum=largest)
+        case "string" | "":
+            lengths = (_to_limit(schema, key) for key in ("minLength", "maxLength"))
+            shortest, longest = (None if length is None else int(length) for length in lengths)
+            planned = replace(plain, min_length=shortest, max_length=longest)
+        case "array":
+            planned = _plan_list(plain, _resolve(schema.get("items") or {}, root).schema, root)
+        case "object" | "null":
+            planned = replace(plain, kind="json")
+        case kind:
+            raise _SchemaError(f"its type {kind!r} is unknown")
+    return planned
+
+
+def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, Any]) -> FormField:
+    if options := _list_options(items, root):
+        return replace(plain, kind="choices", options=options)
+    return replace(plain, kind="list" if _get_type(items) in ("string", "") else "json")
+
+
+def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[FormOption, ...]:
+    """Return the options of a schema: an `enum`, or alternatives with a `const` each."""
+    values = schema.get("enum")
+    if values is not None:
+        if not isinstance(values, list) or not values:
+            raise _SchemaError("its enum is no list of values")
+        found = [FormOption(_to_label(value), value) for value in values if value is not None]
+    elif alternatives := next((schema[key] for key in ("oneOf", "anyOf") if schema.get(key)), None):
+        constants = [_resolve(one, root).schema for one in alternatives]
+        if not all("const" in one for one in constants):
+            return ()
+        found = [FormOption(_to_label(one.get("title") or one["const"]), one["const"]) for one in constants]
+    else:
+        found = [FormOption(_to_label(schema["const"]), schema["const"])] if "const" in schema else []
+    if len(found) > MAX_OPTIONS:
+        raise _SchemaError(f"it has {len(found)} options, and a menu at most {MAX_OPTIONS}")
+    return tuple(found)
+
+
+def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
+    """Return a schema without references, and whether it takes null."""
+    if depth > _MAX_DEPTH:
+        raise _SchemaError("its references do not end")
+    found, is_nullable = _to_mapping(schema), False
+    if "$ref" in found:
+        target = _resolve(_find_reference(str(found["$ref"]), root), root, depth + 1)
+        others = {key: value for key, value in found.items() if key != "$ref"}
+        return _Resolved({**target.schema, **others}, target.is_nullable)
+    if isinstance(found.get("allOf"), list) and found["allOf"]:
+        for part in found.pop("allOf"):
+            resolved = _resolve(part, root, depth + 1)
+            found, is_nullable = {**resolved.schema, **found}, is_nullable or resolved.is_nullable
+    for key in ("anyOf", "oneOf"):
+        if isinstance(found.get(key), list):
+            alternatives = [one for one in found[key] if not _is_null(one)]
+            is_nullable = is_nullable or len(alternatives) < len(found[key])
+            found[key] = alternatives
+            if len(alternatives) == 1:
+                only = _resolve(alternatives[0], root, depth + 1)
+                del found[key]
+                found = {**only.schema, **found}
+    if isinstance(types := found.get("type"), list):
+        named = [one for one in types if str(one).lower() != "null"]
+        is_nullable = is_nullable or len(named) < len(types)
+        found["type"] = named[0] if len(named) == 1 else "object"
+    return _Resolved(found, is_nullable or found.get("nullable") is True)
+
+
+def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
+    target: Any = root
+    for name in reference.removeprefix("#").split("/")[1:]:
+        key = name.replace("~1", "/").replace("~0", "~")
+        if not isinstance(target, Mapping) or key not in target:
+            raise _SchemaError(f"its reference {reference[:MAX_LABEL]!r} leads nowhere")
+        target = target[key]
+    return target
+
+
+def _to_mapping(schema: Any) -> dict[str, Any]:
+    if schema is None or schema is True:
+        return {}
+    if not isinstance(schema, Mapping):
+        raise _SchemaError("it is no JSON Schema")
+    return dict(schema)
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and str(schema.get("type")).lower() == "null"
+
+
+def _get_type(schema: Mapping[str, Any]) -> str:
+    """Return the type of a resolved schema in lower case; empty if it has none and alternatives count as JSON."""
+    if "type" not in schema and (schema.get("anyOf") or schema.get("oneOf")):
+        return "object"
+    return str(schema.get("type") or "").lower()
+
+
+def _to_limit(schema: Mapping[str, Any], key: str) -> float | None:
+    value = schema.get(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if is_number else None
+
+
+def _to_label(value: Any) -> str:
+    return _to_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) or "-"
+
+
+def _to_line(text: Any) -> str:
+    return " ".join(storable_text(str(text)).split())
+
+
+def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, EntryError]]:
+    """Return the answer that a person has entered, and what is wrong with it, by field."""
+    values, errors = dict[str, Any](), dict[str, EntryError]()
+    for field_ in form.fields:
+        try:
+            entry = entries.get(field_.name, "")
+            if entry or field_.is_required:
+                values[field_.name] = check_entry(field_, entry)
+        except EntryError as error:
+            errors[field_.name] = error
+    if form.is_object:
+        return values, errors
+    return values.get(form.fields[0].name), errors
+
+
+def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
+    """Return the JSON value of what a person has entered in a field.
+
+    Raises:
+        EntryError: it does not fit.
+    """
+    if field_.kind == "choices":
+        return _find_options(field_, entry)
+    text = storable_text(entry if isinstance(entry, str) else "\n".join(entry)).strip()
+    if not text:
+        if field_.is_required and field_.min_length != 0:
+            raise EntryError("required", field_)
+        return ""
+    return _parse_entry(field_, text)
+
+
+def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
+    entered = [part for line in ([entry] if isinstance(entry, str) else entry) for part in line.split("\n")]
+    chosen = [_find_option(field_, part.strip()) for part in entered if part.strip()]
+    if not chosen and field_.is_required:
+        raise EntryError("required", field_)
+    return chosen
+
+
+def _parse_entry(field_: FormField, text: str) -> Any:
+    match field_.kind:
+        case "choice" | "boolean":
+            return _find_option(field_, text)
+        case "integer" | "number":
+            return _to_number(field_, text)
+        case "list":
+            return [line.strip() for line in text.split("\n") if line.strip()]
+        case "json":
+            return _to_json(field_, text)
+    return _check_length(field_, text)
+
+
+def parse_answer(form: QuestionForm, text: str) -> Any:
+    """Return the answer in the text of a message.
+
+    Raises:
+        EntryError: it does not fit the form, and no model reads it.
+    """
+    try:
+        if not form.is_object:
+            return check_entry(form.fields[0], text)
+        if len(form.fields) == 1:
+            return {form.fields[0].name: check_entry(form.fields[0], text)}
+        return _parse_object(form, text)
+    except EntryError:
+        if form.accepts_any_text:
+            return text
+        raise
+
+
+def _parse_object(form: QuestionForm, text: str) -> Any:
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise EntryError("form") from error
+    if not isinstance(given, dict):
+        raise EntryError("form")
+    entries = {field_.name: to_entry(field_, given[field_.name]) for field_ in form.fields if field_.name in given}
+    value, errors = check_form(form, entries)
+    if errors:
+        raise next(iter(errors.values()))
+    return value
+
+
+def to_entry(field_: FormField, value: Any) -> str | list[str]:
+    """Return a JSON value as a person would enter it."""
+    if value is None:
+        return ""
+    positions = {json.dumps(option.value): f"{OPTION_PREFIX}{i}" for i, option in enumerate(field_.options)}
+    match field_.kind:
+        case "choices":
+            return [positions.get(json.dumps(one), str(one)) for one in value] if isinstance(value, list) else []
+        case "choice" | "boolean":
+            return positions.get(json.dumps(value), str(value))
+        case "list" if isinstance(value, list):
+            return "\n".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
+    """Return the labels of the fields and what was answered, as people read them."""
+    if not form.is_object:
+        return [("", _describe_value(form.fields[0], value))]
+    given = value if isinstance(value, Mapping) else {}
+    return [(one.label, _describe_value(one, given[one.name])) for one in form.fields if one.name in given]
+
+
+def _describe_value(field_: FormField, value: Any) -> str:
+    if field_.kind == "choices" and isinstance(value, list):
+        return ", ".join(_describe_value(replace(field_, kind="choice"), one) for one in value)
+    label = next((option.label for option in field_.options if option.value == value), None)
+    if label is not None:
+        return label
+    if field_.kind == "list" and isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _find_option(field_: FormField, text: str) -> Any:
+    """Return the value of an option, by its position, label or value."""
+    position = text.removeprefix(OPTION_PREFIX)
+    if text.startswith(OPTION_PREFIX) and position.isascii() and position.isdigit():
+        if int(position) < len(field_.options):
+            return field_.options[int(position)].value
+        raise EntryError("option", field_)
+    wanted = text.casefold()
+    if field_.kind == "boolean" and wanted in _TRUE_WORDS | _FALSE_WORDS:
+        return wanted in _TRUE_WORDS
+    for option in field_.options:
+        if wanted in (option.label.casefold(), _to_label(option.value).casefold()):
+            return option.value
+    raise EntryError("option", field_)
+
+
+def _to_number(field_: FormField, text: str) -> int | float:
+    number: int | float
+    try:
+        number = int(text) if field_.kind == "integer" else float(text.replace(",", "."))
+    except ValueError as error:
+        raise EntryError("integer" if field_.kind == "integer" else "number", field_) from error
+    if not math.isfinite(number):
+        raise EntryError("number", field_)
+    if field_.minimum is not None and number < field_.minimum:
+        raise EntryError("minimum", field_, field_.minimum)
+    if field_.maximum is not None and number > field_.maximum:
+        raise EntryError("maximum", field_, field_.maximum)
+    return number
+
+
+def _to_json(field_: FormField, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if field_.name:
+            raise EntryError("json", field_) from error
+        return text
+
+
+def _check_length(field_: FormField, text: str) -> str:
+    if field_.min_length is not None and len(text) < field_.min_length:
+        raise EntryError("min_length", field_, field_.min_length)
+    longest = min(field_.max_length or MAX_ENTRY, MAX_ENTRY)
+    if len(text) > longest:
+        raise EntryError("max_length", field_, longest)
+    return text

@@ -1,0 +1,290 @@
+"""Tests of messages that answer questions: the run resumes where it waits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.context import Context
+from google.adk.apps import App
+from google.adk.events.request_input import RequestInput
+from google.adk.tools import LongRunningFunctionTool, request_input
+from google.adk.tools.get_user_choice_tool import get_user_choice_tool
+from google.adk.workflow import FunctionNode, Workflow
+from google.genai import types
+
+from core.agents.events import StreamEvent
+from core.agents.runtime import AgentRuntime
+from core.models.provider import Done, ToolCall
+from core.sessions.resume import NOT_ANSWERED, discard_run, resume_run
+from core.tools.adk_requests import Answer, MessageAnswer, QuestionRequest
+from tests.fixtures.conversation import SESSION, Conversation, Converse, ScriptedProvider, adapter
+
+
+@dataclass
+class Dialog:
+    """Conversation in which each message answers the open question of the former one, if there is one."""
+
+    talk: Conversation
+    answers: list[MessageAnswer] = field(default_factory=list)
+    question: QuestionRequest | None = None
+    runs: int = 0
+
+    async def say(self, text: str) -> str:
+        """Send a message, and return the reply or the question that it leads to."""
+        self.runs += 1
+        run = str(self.runs)
+        if self.question is None:
+            self.answers = []
+        else:
+            self.answers.append(MessageAnswer(run, self.question.run, self.question.call_id))
+        return self._read(await self.talk.events(text, run_id=run, answers=tuple(self.answers)))
+
+    async def repeat(self, text: str) -> str:
+        """Run the last message once more, as after a crash."""
+        return self._read(await self.talk.events(text, run_id=str(self.runs), answers=tuple(self.answers)))
+
+    async def choose(self, value: Any, **more: Any) -> str:
+        """Answer the open question by a button."""
+        assert self.question is not None
+        answer = Answer(self.question.call_id, self.question.tool, value, **more)
+        chain = tuple(self.answers) if self.answers and self.answers[-1].run == self.question.run else ()
+        return self._read(await self.talk.events("", run_id=self.question.run, decisions=(answer,), answers=chain))
+
+    def _read(self, events: list[StreamEvent]) -> str:
+        last = events[-1]
+        if last.error is not None:
+            raise last.error
+        self.question = last.questions[0] if last.questions else None
+        return last.text if self.question is None else str(self.question.arguments.get("message", self.question.tool))
+
+
+def shop(seen: list[Any]) -> Workflow:
+    """Return a workflow that asks for two things, and orders."""
+
+    async def size(node_input: types.Content) -> Any:
+        seen.append("size")
+        yield RequestInput(message="Which size?", response_schema=None)
+
+    async def colour(node_input: Any) -> Any:
+        seen.append(node_input)
+        yield RequestInput(message="Which colour?", response_schema=None)
+
+    async def order(node_input: Any) -> types.Content:
+        seen.append(node_input)
+        return types.ModelContent(f"Ordered in {node_input}.")
+
+    return Workflow(name="shop", edges=[("START", size, colour, order)])
+
+
+async def test_each_answer_goes_to_the_node_that_asked_for_it(converse: Converse) -> None:
+    seen: list[Any] = []
+    dialog = Dialog(await converse(root=shop(seen)))
+    replies = [await dialog.say(text) for text in ("a shirt", "XL", "red", "a hat", "S")]
+    assert replies == ["Which size?", "Which colour?", "Ordered in red.", "Which size?", "Which colour?"]
+    assert seen == ["size", "XL", "red", "size", "S"]
+
+
+async def test_buttons_and_messages_answer_the_same_workflow(converse: Converse) -> None:
+    seen: list[Any] = []
+    dialog = Dialog(await converse(root=shop(seen)))
+    assert await dialog.say("a shirt") == "Which size?"
+    assert await dialog.choose("XL") == "Which colour?"
+    assert await dialog.say("red") == "Ordered in red."
+    assert await dialog.say("a hat") == "Which size?"
+    assert await dialog.say("S") == "Which colour?"
+    assert await dialog.choose("blue") == "Ordered in blue."
+    assert seen == ["size", "XL", "red", "size", "S", "blue"]
+
+
+async def test_an_answer_that_is_run_once_more_is_given_once_more(converse: Converse) -> None:
+    seen: list[Any] = []
+    dialog = Dialog(await converse(root=shop(seen)))
+    await dialog.say("a shirt")
+    assert await dialog.say("XL") == "Which colour?"
+    assert await dialog.repeat("XL") == "Which colour?"
+    said = [event.content for event in await dialog.talk.history() if event.author == "user"]
+    assert [part.text for content in said for part in (content and content.parts) or ()] == ["a shirt", "XL"]
+
+
+async def test_a_node_that_runs_again_finds_each_answer_under_the_name_that_it_asks_by(converse: Converse) -> None:
+    async def ask(ctx: Context, node_input: Any) -> Any:
+        if "size" not in ctx.resume_inputs:
+            yield RequestInput(message="Which size?", interrupt_id="size", response_schema=None)
+        else:
+            yield types.ModelContent(f"Ordered in {ctx.resume_inputs['size']}.")
+
+    node = FunctionNode(func=ask, rerun_on_resume=True)
+    dialog = Dialog(await converse(root=Workflow(name="shop", edges=[("START", node)])))
+    replies = [await dialog.say(said) for said in ("a shirt", "XL", "a hat", "S", "a coat")]
+    assert replies == ["Which size?", "Ordered in XL.", "Which size?", "Ordered in S.", "Which size?"]
+    assert await dialog.choose("M") == "Ordered in M."
+
+
+async def test_an_answer_that_does_not_fit_fails_and_its_edit_is_taken(converse: Converse) -> None:
+    async def ask(node_input: Any) -> Any:
+        yield RequestInput(message="How many?", response_schema=int)
+
+    async def order(node_input: int) -> types.Content:
+        return types.ModelContent(f"Ordered {node_input}.")
+
+    dialog = Dialog(await converse(root=Workflow(name="shop", edges=[("START", ask, order)])))
+    await dialog.say("shirts")
+    with pytest.raises(Exception, match="integer"):
+        await dialog.say("some")
+    async with dialog.talk.database.write() as connection:  # as for a question that was edited
+        await discard_run(connection, SESSION, "2", keep_prompt=False)
+    assert await dialog.repeat("3") == "Ordered 3."
+
+
+async def test_a_run_that_broke_off_after_an_answer_resumes_from_there(converse: Converse) -> None:
+    seen = list[str]()
+
+    async def ask(node_input: Any) -> Any:
+        seen.append("asked")
+        yield RequestInput(message="Which size?", response_schema=None)
+
+    async def order(node_input: str) -> types.Content:
+        seen.append(node_input)
+        if len(seen) == 2:
+            raise OSError("the shop is closed")
+        return types.ModelContent(f"Ordered in {node_input}.")
+
+    dialog = Dialog(await converse(root=Workflow(name="shop", edges=[("START", ask, order)])))
+    await dialog.say("a shirt")
+    with pytest.raises(OSError, match="closed"):
+        await dialog.say("XL")
+    async with dialog.talk.database.write() as connection:
+        await resume_run(connection, SESSION, "2")
+    assert await dialog.repeat("XL") == "Ordered in XL."
+    assert seen == ["asked", "XL", "XL"]
+
+
+async def test_another_workflow_does_not_get_the_answer(converse: Converse) -> None:
+    talk = await converse(root=shop([]))
+    await Dialog(talk).say("a shirt")
+
+    async def desk(node_input: types.Content) -> types.Content:
+        return types.ModelContent("We are open.")
+
+    app = App(name=talk.runtime.app.name, root_agent=Workflow(name="office", edges=[("START", desk)]))
+    other = replace(talk, runtime=AgentRuntime(app, talk.sessions))
+    assert (await other.events("XL", run_id="2"))[-1].text == "We are open."
+
+
+CHOICE = [ToolCall("c1", "get_user_choice", {"options": ["S", "M"]}), Done()]
+INPUT = [ToolCall("c1", "adk_request_input", {"message": "Which size?"}), Done()]
+WAIT = [ToolCall("c1", "ask_manager", {"about": "shirts"}), Done()]
+
+
+def ask_manager(about: str) -> None:
+    """Asks the manager."""
+
+
+def asker(name: str, step: Any, *, call_id: str = "c1") -> LlmAgent:
+    """Return an agent that asks, and then says that it is ready."""
+    call, done = step
+    provider = ScriptedProvider([replace(call, id=call_id), done], *([f"{name} is ready."] * 4))
+    tools: list[Any] = [get_user_choice_tool, request_input, LongRunningFunctionTool(ask_manager)]
+    return LlmAgent(name=name, description=f"Is {name}.", model=adapter(provider), tools=tools)
+
+
+def writer(name: str, *answers: Any, **more: Any) -> LlmAgent:
+    return LlmAgent(name=name, model=adapter(ScriptedProvider(*answers, *([f"{name} is ready."] * 4))), **more)
+
+
+def single(step: Any) -> BaseAgent:
+    return asker("asker", step)
+
+
+def sequence(step: Any) -> BaseAgent:
+    return SequentialAgent(name="root", sub_agents=[writer("first"), asker("asker", step), writer("last")])
+
+
+def transfer(step: Any) -> BaseAgent:
+    handed = [ToolCall("t1", "transfer_to_agent", {"agent_name": "asker"}), Done()]
+    return writer("root", handed, sub_agents=[asker("asker", step)])
+
+
+def parallel(step: Any) -> BaseAgent:
+    return ParallelAgent(name="root", sub_agents=[asker("asker", step), writer("other")])
+
+
+def graph(step: Any) -> Workflow:
+    return Workflow(name="root", edges=[("START", asker("asker", step), writer("last"))])
+
+
+SHAPES: dict[Callable[[Any], BaseAgent | Workflow], str] = {
+    single: "asker is ready.",
+    sequence: "asker is ready.\n\nlast is ready.",
+    transfer: "asker is ready.",
+    parallel: "asker is ready.",
+    graph: "asker is ready.\n\nlast is ready.",
+}
+
+
+async def read_answers(talk: Conversation) -> list[Any]:
+    """Return the responses of questions, as the models get them."""
+    answers = [answer for event in await talk.history() for answer in event.get_function_responses()]
+    return [(answer.response or {}).get("result", answer.response) for answer in answers if answer.id == "c1"]
+
+
+@pytest.mark.parametrize("step", [CHOICE, INPUT, WAIT], ids=["choice", "input", "tool"])
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_button_answers_the_question_of_an_agent(converse: Converse, shape: Any, step: Any) -> None:
+    dialog = Dialog(await converse(root=shape(step)))
+    await dialog.say("a shirt")
+    assert dialog.question is not None
+    assert (dialog.question.tool, dialog.question.run) == (step[0].name, "1")
+    assert await dialog.talk.events("meanwhile", run_id="other") != []
+    assert await dialog.choose("M") == SHAPES[shape]
+    assert await read_answers(dialog.talk) == ["M"]
+
+
+@pytest.mark.parametrize("step", [CHOICE, INPUT], ids=["choice", "input"])
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_message_answers_the_question_of_an_agent(converse: Converse, shape: Any, step: Any) -> None:
+    dialog = Dialog(await converse(root=shape(step)))
+    await dialog.say("a shirt")
+    assert await dialog.say("m") == SHAPES[shape]
+    assert await dialog.say("thanks") != ""
+
+
+async def test_agents_that_run_in_parallel_each_get_their_answer(converse: Converse) -> None:
+    agents: list[BaseAgent] = [asker("one", CHOICE, call_id="a"), asker("two", INPUT, call_id="b")]
+    talk = await converse(root=ParallelAgent(name="root", sub_agents=agents))
+    questions = (await talk.events("go", run_id="1"))[-1].questions
+    assert [question.tool for question in questions] == ["get_user_choice", "adk_request_input"]
+    answers = [Answer(question.call_id, question.tool, f"for {question.tool}") for question in questions]
+    events = await talk.events("", run_id="1", decisions=answers)
+    assert (events[-1].type, events[-1].questions) == ("done", ())
+    assert sorted(events[-1].text.split("\n\n")) == ["one is ready.", "two is ready."]
+    given = {r.name: r.response for event in await talk.history() for r in event.get_function_responses()}
+    assert given == {name: {"result": f"for {name}"} for name in ("get_user_choice", "adk_request_input")}
+
+
+async def test_a_model_is_told_that_nobody_answered(converse: Converse) -> None:
+    dialog = Dialog(await converse(root=single(CHOICE)))
+    await dialog.say("a shirt")
+    assert await dialog.choose(None, is_expired=True) == "asker is ready."
+    assert await read_answers(dialog.talk) == [{"error": NOT_ANSWERED}]
+
+
+async def test_a_text_that_looks_like_a_number_stays_a_text(converse: Converse) -> None:
+    seen = list[Any]()
+
+    async def ask(node_input: Any) -> Any:
+        yield RequestInput(message="Which room?", response_schema=str)
+
+    async def book(node_input: Any) -> types.Content:
+        seen.append(node_input)
+        return types.ModelContent("Booked.")
+
+    dialog = Dialog(await converse(root=Workflow(name="hotel", edges=[("START", ask, book)])))
+    await dialog.say("a room")
+    assert await dialog.choose("12") == "Booked."
+    await dialog.say("another room")
+    assert await dialog.say("13") == "Booked."
+    assert seen == ["12", "13"]
