@@ -15,7 +15,7 @@ from channels.slack.interactions.responses import ResponseTarget
 from core.tools.human_requests import Question
 from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField, to_entry
 
-#: The callback id of the modal, and the prefix of the ids of its inputs.
+#: The callback id of the modal, and the prefix of the ids of its inputs and their blocks.
 ANSWER_MODAL, FIELD_PREFIX = "answer", "field-"
 
 #: Slack: the most characters of a section's text, of a hint, and of a placeholder.
@@ -23,9 +23,6 @@ _MAX_SECTION, _MAX_HINT, _MAX_PLACEHOLDER = 3000, 2000, 150
 
 #: The most characters of a text for which a field has one line.
 _MAX_LINE = 150
-
-#: The id of each input's element.
-_ELEMENT = "value"
 
 
 def answer_modal(question: Question, entries: Entries, target: ResponseTarget, say: MessageCatalog) -> dict[str, Any]:
@@ -65,7 +62,7 @@ def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the question's id and the entries of a submitted modal, by the position of the field."""
     entries = dict[str, Any]()
     for block_id, elements in view["state"]["values"].items():
-        element = elements.get(_ELEMENT)
+        element = elements.get(block_id)
         if not block_id.startswith(FIELD_PREFIX) or element is None:
             continue
         match element.get("type"):
@@ -103,7 +100,7 @@ def _input_block(position: int, field: FormField, entries: Entries, say: Message
         "block_id": f"{FIELD_PREFIX}{position}",
         "label": _plain_text(label[:_MAX_HINT]),
         "optional": not field.is_required,
-        "element": {**element, "action_id": _ELEMENT},
+        "element": {**element, "action_id": f"{FIELD_PREFIX}{position}"},
         **({"hint": _plain_text(hint[:_MAX_HINT])} if hint else {}),
     }
 

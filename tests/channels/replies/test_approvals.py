@@ -172,7 +172,9 @@ async def test_an_expired_approval_is_denied(sandbox: Any, tmp_path: Path) -> No
         await talk.bot.wait_for_turns(1)
         async with talk.bot.database.write() as connection:
             await connection.execute(sa.update(human_requests).values(expires_at=1.0))
-        watching = asyncio.create_task(talk.bot.services.approvals.run_expiry(talk.bot.services.update_request_message))
+        watching = asyncio.create_task(
+            talk.bot.services.human_requests.run_expiry(talk.bot.services.update_request_message)
+        )
         await wait_for_texts(talk, lambda found: found[-1] == "Too late." and words.EXPIRED in found[1])
         watching.cancel()
         assert till.paid == []

@@ -159,8 +159,9 @@ def test_the_result_of_a_tool_that_wants_no_more_said_about_it_is_the_answer(res
     assert told(event)[-1].text == ""
 
 
-def test_what_an_agent_asks_the_user_for_is_told_as_its_words_and_not_as_a_tool() -> None:
+def test_a_question_is_no_text_and_no_tool() -> None:
     asks = types.Part.from_function_call(name="adk_request_input", args={"message": "What is your name?"})
-    events = told(Event(author="teller", content=types.Content(role="model", parts=[asks])))
-    assert kinds(events) == ["text_delta", "done"]
-    assert events[-1].text == "What is your name?"
+    asks.function_call.id = "c1"
+    (done,) = told(Event(author="teller", content=types.Content(role="model", parts=[asks])))
+    assert (done.type, done.text) == ("done", "")
+    assert [question.arguments for question in done.questions] == [{"message": "What is your name?"}]
