@@ -1,7 +1,7 @@
 """Buttons under replies: their labels, styles and ids."""
 
 from collections.abc import Collection, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from channels.base import Button, ButtonStyle
 from channels.i18n import messages as words
@@ -101,4 +101,5 @@ def parse_button(button_id: str) -> Press | None:
     name, _, rest = button_id.partition(":")
     detail, _, target_id = rest.rpartition(":")
     action = next((action for action in _LABELS if action == name), None)
-    return Press(action, target_id, detail) if action and target_id else None
+    has_detail = action in get_args(QuestionAction)
+    return Press(action, target_id, detail) if action and target_id and has_detail == bool(detail) else None
