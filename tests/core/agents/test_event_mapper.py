@@ -160,8 +160,8 @@ def test_the_result_of_a_tool_that_wants_no_more_said_about_it_is_the_answer(res
 
 
 def test_a_question_is_no_text_and_no_tool() -> None:
-    asks = types.Part.from_function_call(name="adk_request_input", args={"message": "What is your name?"})
-    asks.function_call.id = "c1"
+    call = types.FunctionCall(id="c1", name="adk_request_input", args={"message": "What is your name?"})
+    asks = types.Part(function_call=call)
     (done,) = told(Event(author="teller", content=types.Content(role="model", parts=[asks])))
     assert (done.type, done.text) == ("done", "")
     assert [question.arguments for question in done.questions] == [{"message": "What is your name?"}]
