@@ -63,7 +63,7 @@ class DiscordSandbox(DiscordUserActions):
         """
         self._port = port
         self._activity_log = DiscordActivityLog()
-        guild = Guild(self._publish_change, self._publish_thread)
+        guild = Guild(self._publish_change, self._publish_thread, self._publish_reopened_thread)
         self.permissions = set(PERMISSIONS)
         self.privileged_intents = set(PRIVILEGED)
         self.bot_token = f"{b64encode(guild.bot.id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
@@ -290,6 +290,9 @@ class DiscordSandbox(DiscordUserActions):
 
     def _publish_thread(self, thread: GuildChannel) -> None:
         self._events.dispatch_thread_create(thread)
+
+    def _publish_reopened_thread(self, thread: GuildChannel) -> None:
+        self._events.dispatch_thread_update(thread)
 
     def _dispatch_interaction(self, data: Json, guild_id: str | None) -> bool:
         receivers = self._gateway.dispatch("INTERACTION_CREATE", 0, lambda _: data, guild_id=guild_id)

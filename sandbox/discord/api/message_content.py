@@ -8,6 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sandbox.discord.api.component_rules import (
+    IS_COMPONENTS_V2,
+    MAX_COMPONENTS,
+    check_components,
+    check_embed,
+    check_legacy_fields,
+)
 from sandbox.discord.api.requests import EMPTY_MESSAGE, REQUEST_TOO_LARGE, DiscordError, RequestBody, create_form_error
 from sandbox.discord.state.components import iterate_components
 from sandbox.discord.state.guild import DiscordAttachment, DiscordContent
@@ -15,7 +22,6 @@ from sandbox.discord.state.snowflakes import create_id
 
 MAX_TEXT_LENGTH = 2000
 MAX_EMBEDS, MAX_EMBED_DESCRIPTION_LENGTH, MAX_EMBEDS_TEXT_LENGTH = 10, 4096, 6000
-MAX_COMPONENTS = 5
 MAX_FILES, MAX_FILE_BYTES = 10, 10 * 2**20
 MAX_NONCE_LENGTH = 25
 MAX_ALLOWED_MENTIONS = 100
@@ -24,8 +30,13 @@ _MAX_EMBED_LENGTHS = {"title": 256, "description": MAX_EMBED_DESCRIPTION_LENGTH}
 _FILE_FIELD = re.compile(r"files\[(\d+)\]")
 
 
-def parse_content(body: RequestBody, form: Mapping[str, Any], current: DiscordContent | None = None) -> DiscordContent:
+def parse_content(
+    body: RequestBody, form: Mapping[str, Any], current: DiscordContent | None = None, *, flags: int = 0
+) -> DiscordContent:
     """Return the content of a request; an edit keeps the fields of `current` that it omits.
+
+    Args:
+        flags: the flags that the message has already.
 
     Raises:
         DiscordError: the content is too large, malformed or empty.
@@ -38,6 +49,10 @@ def parse_content(body: RequestBody, form: Mapping[str, Any], current: DiscordCo
         attachments=_parse_attachments(body, form, old.attachments),
         allowed_mentions=_parse_allowed_mentions(form.get("allowed_mentions")),
     )
+    flags |= int(form.get("flags") or 0)
+    if flags & IS_COMPONENTS_V2:
+        check_legacy_fields({**form, "content": content.text, "embeds": content.embeds})
+    check_components(content.components, flags, {file.name for file in content.attachments})
     if not (content.text.strip() or content.embeds or content.attachments or content.components):
         raise DiscordError(400, EMPTY_MESSAGE, "Cannot send an empty message")
     return content
@@ -72,6 +87,7 @@ def _parse_embeds(form: Mapping[str, Any]) -> list[dict[str, Any]]:
     for number, embed in enumerate(embeds):
         for field, most in _MAX_EMBED_LENGTHS.items():
             _check_length(f"embeds.{number}.{field}", str(embed.get(field) or ""), most)
+        check_embed(f"embeds.{number}", embed)
         total += sum(len(str(embed.get(field) or "")) for field in _MAX_EMBED_LENGTHS)
         total += sum(len(str(field.get(part))) for field in embed.get("fields") or () for part in ("name", "value"))
         total += len((embed.get("footer") or {}).get("text") or "") + len((embed.get("author") or {}).get("name") or "")
@@ -107,7 +123,8 @@ def _parse_attachments(
             raise DiscordError(413, REQUEST_TOO_LARGE, "Request entity too large")
         field_match = _FILE_FIELD.fullmatch(upload.field)
         entry = entries_by_id.get(field_match[1], {}) if field_match else {}
-        name = entry.get("filename") or upload.name
+        # Discord: spaces of a file name become underscores (discord-api-docs #4292).
+        name = (entry.get("filename") or upload.name).replace(" ", "_")
         new.append(DiscordAttachment(create_id(), name, upload.data, upload.content_type, entry.get("description")))
     _check_length("attachments", [*kept_files, *new], MAX_FILES)
     return [*kept_files, *new]

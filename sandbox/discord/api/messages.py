@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from sandbox.discord.api.base import DiscordRestApi
+from sandbox.discord.api.component_rules import IS_COMPONENTS_V2
 from sandbox.discord.api.message_content import parse_content, parse_nonce
 from sandbox.discord.api.requests import (
     CANNOT_EDIT_MESSAGE,
@@ -30,8 +31,9 @@ from sandbox.discord.state.payloads import Json
 #: Discord: a nonce is checked for "a few minutes".
 NONCE_LIFETIME_SECONDS = 180.0
 MAX_HISTORY_MESSAGES = 100
-#: Flags that a bot may set: SUPPRESS_EMBEDS, SUPPRESS_NOTIFICATIONS, IS_COMPONENTS_V2.
-SETTABLE_FLAGS = 1 << 2 | 1 << 12 | 1 << 15
+SUPPRESS_EMBEDS, SUPPRESS_NOTIFICATIONS = 1 << 2, 1 << 12
+#: Flags that a bot may set.
+SETTABLE_FLAGS = SUPPRESS_EMBEDS | SUPPRESS_NOTIFICATIONS | IS_COMPONENTS_V2
 
 
 class MessageRoutes:
@@ -126,7 +128,11 @@ class MessageRoutes:
             raise DiscordError(403, CANNOT_EDIT_MESSAGE, "Cannot edit a message authored by another user")
         if channel.archived:
             raise DiscordError(400, THREAD_ARCHIVED, "Thread is archived")
-        content = parse_content(request.body, request.form, message.content)
+        content = parse_content(request.body, request.form, message.content, flags=message.flags)
+        if "flags" in request.form:
+            # Discord: an edit can only set these flags, and never removes IS_COMPONENTS_V2.
+            flags = int(request.form["flags"] or 0)
+            message.flags = message.flags & ~SUPPRESS_EMBEDS | flags & (SUPPRESS_EMBEDS | IS_COMPONENTS_V2)
         self._guild.update_message(message, self.apply_permissions(content, channel))
         return ApiResponse(self._message_payload(message))
 

@@ -145,7 +145,8 @@ def _check_union(value: Any, branches: Sequence[Schema], path: tuple[str, ...]) 
                 return _check(value, about, path)
         choices = sorted({number for kind in kinds for number in kind or ()})
         return {(*path, "type"): ("BASE_TYPE_CHOICES", f"Value must be one of {tuple(choices)}.")}
-    results = [_check(value, branch, path) for branch in branches]
+    matching = [branch for branch in branches if value is None or branch.get("type") != ["null"]]
+    results = [_check(value, branch, path) for branch in matching]
     if not all(results):
         return {}
     # The alternative that fits best: its errors lie deepest.

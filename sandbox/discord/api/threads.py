@@ -3,7 +3,8 @@
 Discord: docs.discord.com/developers/topics/threads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.message_content import parse_content
@@ -20,7 +21,9 @@ from sandbox.discord.api.requests import (
 from sandbox.discord.state.guild import GuildChannel
 
 MAX_NAME_LENGTH = 100
+PUBLIC_THREAD, PRIVATE_THREAD = 11, 12
 AUTO_ARCHIVE_MINUTES = (60, 1440, 4320, 10080)
+_OWNER_FIELDS = {"name", "auto_archive_duration"}
 
 
 class ThreadRoutes:
@@ -39,19 +42,26 @@ class ThreadRoutes:
         message = self._api.get_message(request, channel)
         if message.thread is not None:
             raise DiscordError(400, THREAD_EXISTS, "A thread has already been created for this message")
-        name, auto_archive = _parse_thread(request)
+        name, auto_archive = _parse_thread(request.form)
         guild = self._api.guild
         thread = guild.start_thread(channel, name, guild.bot, first_message=message, auto_archive_minutes=auto_archive)
         return self._create_response(thread)
 
     def _start_in_channel(self, request: ApiRequest) -> ApiResponse:
-        """Start a thread without a message, or a forum post with its first message."""
+        """Start a thread without a message, or a forum post with its first message.
+
+        Discord: a thread without a type is private.
+        """
         channel = self._api.get_channel(request, "create_public_threads")
-        name, auto_archive = _parse_thread(request)
+        name, auto_archive = _parse_thread(request.form)
         guild = self._api.guild
         if channel.kind != "forum":
+            type_ = request.form.get("type", PRIVATE_THREAD)
+            if type_ not in (PUBLIC_THREAD, PRIVATE_THREAD):
+                raise DiscordError(400, INVALID_CHANNEL_TYPE, "Cannot execute action on this channel type")
+            guests = [guild.bot.id] if type_ == PRIVATE_THREAD else []
             return self._create_response(
-                guild.start_thread(channel, name, guild.bot, auto_archive_minutes=auto_archive)
+                guild.start_thread(channel, name, guild.bot, guest_ids=guests, auto_archive_minutes=auto_archive)
             )
         form = request.form.get("message")
         if not isinstance(form, dict):
@@ -63,26 +73,34 @@ class ThreadRoutes:
         return ApiResponse(self._api.payloads.channel(thread) | {"message": self._api.payloads.message(first)}, 201)
 
     def _update_thread(self, request: ApiRequest) -> ApiResponse:
-        """Archive or reopen a thread.
+        """Rename a thread, archive or reopen it, or set its auto-archive time.
 
-        Discord: anybody who may write in a thread may do so, unless it is locked.
+        Discord: anybody who may write in a thread may archive and reopen it, unless it is locked. The rest takes the
+        thread's owner, and locking a permission that the bot lacks.
         """
-        thread = self._api.get_channel(request, "send_messages_in_threads")
-        if not thread.is_thread or thread.locked:
+        thread, form = self._api.get_channel(request, "send_messages_in_threads"), request.form
+        is_owner = thread.owner_id == self._api.guild.bot.id
+        if (
+            not thread.is_thread
+            or thread.locked
+            or form.keys() - ({"archived"} | (_OWNER_FIELDS if is_owner else set()))
+        ):
             raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
-        archived = request.form.get("archived")
-        if archived is not None:
+        if "name" in form or "auto_archive_duration" in form:
+            current = {"name": thread.name, "auto_archive_duration": thread.auto_archive_minutes}
+            thread.name, thread.auto_archive_minutes = _parse_thread(current | form)
+        if (archived := form.get("archived")) is not None:
             thread.archived = bool(archived)
-            self._on_update(thread)
+        self._on_update(thread)
         return ApiResponse(self._api.payloads.channel(thread))
 
     def _create_response(self, thread: GuildChannel) -> ApiResponse:
         return ApiResponse(self._api.payloads.channel(thread), 201)
 
 
-def _parse_thread(request: ApiRequest) -> tuple[str, int]:
+def _parse_thread(form: Mapping[str, Any]) -> tuple[str, int]:
     """Return the name of a new thread and its auto-archive time in minutes."""
-    name, auto_archive = request.form.get("name"), request.form.get("auto_archive_duration") or 1440
+    name, auto_archive = form.get("name"), form.get("auto_archive_duration") or 1440
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
         raise create_form_error("name", "BASE_TYPE_BAD_LENGTH", f"Must be between 1 and {MAX_NAME_LENGTH} in length.")
     if auto_archive not in AUTO_ARCHIVE_MINUTES:

@@ -371,7 +371,9 @@ class DiscordInteractions:
         return message
 
     def _update_message(self, message: DiscordMessage, request: ApiRequest, form: Mapping[str, Any]) -> None:
-        content = self._messages.apply_permissions(parse_content(request.body, form, message.content), message.channel)
+        content = self._messages.apply_permissions(
+            parse_content(request.body, form, message.content, flags=message.flags), message.channel
+        )
         edited = not message.loading
         message.flags &= ~LOADING
         self._guild.update_message(message, content, edited=edited)

@@ -219,10 +219,16 @@ class GuildChange:
 
 
 class Guild:
-    """State of a server; calls `on_change` for each change and `on_thread` for new threads."""
+    """State of a server; calls `on_change` for each change, and the others for new and reopened threads."""
 
-    def __init__(self, on_change: Callable[[GuildChange], None], on_thread: Callable[[GuildChannel], None]) -> None:
+    def __init__(
+        self,
+        on_change: Callable[[GuildChange], None],
+        on_thread: Callable[[GuildChannel], None],
+        on_reopen: Callable[[GuildChannel], None],
+    ) -> None:
         self._on_change = on_change
+        self._on_reopen = on_reopen
         self._on_thread = on_thread
         self.id = create_id()
         self.bot = DiscordUser(create_id(), "parley", "Parley", is_bot=True)
@@ -366,7 +372,9 @@ class Guild:
         self._messages[channel.id][message.id] = message
         if channel.is_thread:
             channel.participants.add(author.id)
-            channel.archived = False
+            if channel.archived:
+                channel.archived = False
+                self._on_reopen(channel)
         self._on_change(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
         return message
 

@@ -1,0 +1,119 @@
+"""Rules for the components and embeds of a message that Discord's specification does not express.
+
+Discord: docs.discord.com/developers/components/reference. Discord publishes no list of these error codes: they are
+those that clients have reported.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from sandbox.discord.api.requests import create_form_error
+from sandbox.discord.state.components import iterate_components
+
+IS_COMPONENTS_V2 = 1 << 15
+MAX_ROWS, MAX_COMPONENTS, MAX_DISPLAY_LENGTH = 5, 40, 4000
+
+_ROW, _BUTTON, _TEXT_DISPLAY = 1, 2, 10
+_LINK, _PREMIUM = 5, 6
+
+Component = Mapping[str, Any]
+
+
+def check_components(components: Sequence[Component], flags: int, file_names: Container[str]) -> None:
+    """Check components that have valid shapes.
+
+    Args:
+        flags: the flags of the message.
+        file_names: names of the message's files, for `attachment://`.
+
+    Raises:
+        DiscordError: 50035.
+    """
+    everything = list(iterate_components(components))
+    if flags & IS_COMPONENTS_V2:
+        text = sum(len(part["content"]) for part in everything if part["type"] == _TEXT_DISPLAY)
+        if len(everything) > MAX_COMPONENTS:
+            raise create_form_error(
+                "components", "BASE_TYPE_MAX_LENGTH", f"Must be {MAX_COMPONENTS} or fewer in length."
+            )
+        if text > MAX_DISPLAY_LENGTH:
+            message = f"The combined text of the components exceeds {MAX_DISPLAY_LENGTH} characters."
+            raise create_form_error("components", "COMPONENT_DISPLAYABLE_TEXT_SIZE_EXCEEDED", message)
+    else:
+        if len(components) > MAX_ROWS:
+            raise create_form_error("components", "BASE_TYPE_MAX_LENGTH", f"Must be {MAX_ROWS} or fewer in length.")
+        for number, component in enumerate(components):
+            if component["type"] != _ROW:
+                raise create_form_error(f"components.{number}.type", "BASE_TYPE_CHOICES", "Value must be one of (1,).")
+    for path, component in _walk(components, "components"):
+        if component["type"] == _ROW:
+            _check_row(path, component["components"])
+        elif component["type"] == _BUTTON:
+            _check_button(path, component)
+    for url in _list_media_urls(everything):
+        name = url.removeprefix("attachment://")
+        if name != url and name not in file_names:
+            message = f"Reference to attachment '{name}' was not found."
+            raise create_form_error("components", "UNFURLED_MEDIA_ITEM_REFERENCED_ATTACHMENT_NOT_FOUND", message)
+
+
+def check_legacy_fields(fields: Mapping[str, Any]) -> None:
+    """Check that a message with the flag for components V2 has no other content.
+
+    Raises:
+        DiscordError: 50035.
+    """
+    for name in ("content", "embeds", "poll", "sticker_ids"):
+        if fields.get(name):
+            message = f"The '{name}' field cannot be used when using MessageFlags.IS_COMPONENTS_V2"
+            raise create_form_error(name, "MESSAGE_CANNOT_USE_LEGACY_FIELDS_WITH_COMPONENTS_V2", message)
+
+
+def check_embed(path: str, embed: Mapping[str, Any]) -> None:
+    """Check that an embed shows something, and that its fields have texts.
+
+    Raises:
+        DiscordError: 50035.
+    """
+    if not any(embed.get(name) for name in embed if name not in ("type", "color", "timestamp", "url")):
+        raise create_form_error(f"{path}.description", "BASE_TYPE_REQUIRED", "This field is required")
+    for number, field in enumerate(embed.get("fields") or ()):
+        for part in ("name", "value"):
+            if not str(field[part]).strip():
+                raise create_form_error(
+                    f"{path}.fields.{number}.{part}", "BASE_TYPE_REQUIRED", "This field is required"
+                )
+
+
+def _walk(components: Sequence[Component], path: str) -> Iterator[tuple[str, Component]]:
+    for number, component in enumerate(components):
+        place = f"{path}.{number}"
+        yield place, component
+        yield from _walk(component.get("components", ()), f"{place}.components")
+        if component.get("accessory"):
+            yield f"{place}.accessory", component["accessory"]
+
+
+def _check_row(path: str, components: Sequence[Component]) -> None:
+    if len(components) > 1 and any(component["type"] != _BUTTON for component in components):
+        message = "The specified component exceeds the maximum width"
+        raise create_form_error(f"{path}.components.1", "COMPONENT_LAYOUT_WIDTH_EXCEEDED", message)
+
+
+def _check_button(path: str, button: Component) -> None:
+    """Check a button: a link has a URL, a premium button a SKU, and any other a custom id."""
+    style = button["style"]
+    needed = {_LINK: "url", _PREMIUM: "sku_id"}.get(style, "custom_id")
+    if not button.get(needed):
+        raise create_form_error(f"{path}.{needed}", "BASE_TYPE_REQUIRED", "This field is required")
+    if button.get("custom_id") and button.get("url"):
+        message = "A custom id and url cannot both be specified"
+        raise create_form_error(path, "BUTTON_COMPONENT_CUSTOM_ID_URL_MUTUALLY_EXCLUSIVE", message)
+    if style != _PREMIUM and not button.get("label") and not button.get("emoji"):
+        raise create_form_error(f"{path}.label", "BASE_TYPE_REQUIRED", "A label or emoji is required")
+
+
+def _list_media_urls(components: Sequence[Component]) -> list[str]:
+    media = [part[name] for part in components for name in ("file", "media") if name in part]
+    media += [item["media"] for part in components for item in part.get("items", ())]
+    return [item["url"] for item in media]

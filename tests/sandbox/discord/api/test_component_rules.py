@@ -1,0 +1,151 @@
+"""Wrong components, embeds and files of messages, refused with 50035."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from sandbox.discord import DiscordSandbox
+
+Json = dict[str, Any]
+V2 = 1 << 15
+
+
+def button(**changes: Any) -> Json:
+    return {"type": 2, "style": 1, "custom_id": "a", "label": "A"} | changes
+
+
+def row(*components: Json) -> Json:
+    return {"type": 1, "components": list(components)}
+
+
+TEXT: Json = {"type": 10, "content": "text"}
+MENU: Json = {"type": 3, "custom_id": "m", "options": [{"label": "a", "value": "a"}]}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[DiscordSandbox]:
+    async with DiscordSandbox(rate_limits=False) as sandbox:
+        yield sandbox
+
+
+async def call(server: DiscordSandbox, method: str, path: str, body: Json) -> tuple[int, Any]:
+    headers = {"Authorization": f"Bot {server.bot_token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.request(method, f"{server.api_url}{path}", json=body) as response,
+    ):
+        return response.status, await response.json()
+
+
+async def post(server: DiscordSandbox, body: Json) -> tuple[int, Any]:
+    return await call(server, "POST", f"/channels/{server.channels['general'].id}/messages", body)
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"components": [row(*(button(custom_id=str(n)) for n in range(6)))]}, "components.0.components"),
+        ({"components": [row(button(label="x" * 81))]}, "components.0.components.0.label"),
+        ({"components": [row(button(style=9))]}, "components.0.components.0.style"),
+        ({"components": [row(button(label=None))]}, "components.0.components.0.label"),
+        ({"components": [row(button(style=5, custom_id=None))]}, "components.0.components.0.url"),
+        ({"components": [row(button(url="https://a.example"))]}, "components.0.components.0"),
+        ({"components": [row(button(custom_id=None))]}, "components.0.components.0.custom_id"),
+        ({"components": [row(MENU, button())]}, "components.0.components.1"),
+        ({"components": [row()]}, "components.0.components"),
+        ({"components": [button()]}, "components.0.type"),
+        ({"components": [{"type": 99}]}, "components.0.type"),
+        ({"components": [row(button(custom_id=str(n))) for n in range(6)]}, "components"),
+        ({"components": [TEXT]}, "components.0.type"),
+        ({"components": [TEXT], "content": "x", "flags": V2}, "content"),
+        ({"components": [TEXT | {"content": "x" * 2001}] * 2, "flags": V2}, "components"),
+        ({"components": [TEXT] * 41, "flags": V2}, "components"),
+        ({"components": [{"type": 13, "file": {"url": "attachment://a.txt"}}], "flags": V2}, "components"),
+        ({"embeds": [{"title": "t", "color": 0x1000000}]}, "embeds.0.color"),
+        ({"embeds": [{"title": "t", "fields": [{"name": "n", "value": "v"}] * 26}]}, "embeds.0.fields"),
+        ({"embeds": [{"footer": {"text": "x" * 2049}}]}, "embeds.0.footer.text"),
+        ({"embeds": [{"title": "t", "url": "nonsense"}]}, "embeds.0.url"),
+        ({"embeds": [{"title": "t", "fields": [{"name": "", "value": "v"}]}]}, "embeds.0.fields.0.name"),
+        ({"embeds": [{}]}, "embeds.0.description"),
+        ({"content": 1}, "content"),
+        ({"content": "x", "nonce": "n" * 26}, "nonce"),
+    ],
+)
+async def test_a_wrong_message_is_refused_at_its_field(body: Json, path: str, server: DiscordSandbox) -> None:
+    status, reply = await post(server, body)
+    assert (status, reply["code"]) == (400, 50035)
+    errors = reply["errors"]
+    for name in path.split("."):
+        errors = errors[name]
+    assert errors["_errors"][0]["code"]
+    assert server.messages("general") == []
+
+
+async def test_components_v2_return_with_ids_and_default_values(server: DiscordSandbox) -> None:
+    section = {"type": 9, "components": [TEXT], "accessory": button()}
+    container = {"type": 17, "components": [section, {"type": 14}, row(MENU)]}
+    status, message = await post(server, {"components": [container], "flags": V2})
+    assert status == 200
+    (shown,) = message["components"]
+    assert (shown["accent_color"], shown["spoiler"]) == (None, False)
+    section, separator, menu_row = shown["components"]
+    assert (separator["spacing"], separator["divider"]) == (1, True)
+    assert (menu_row["components"][0]["min_values"], menu_row["components"][0]["max_values"]) == (1, 1)
+    ids = [shown["id"], section["id"], section["components"][0]["id"], section["accessory"]["id"], separator["id"]]
+    assert len(set(ids)) == len(ids)
+    path = f"/channels/{message['channel_id']}/messages/{message['id']}"
+    status, reply = await call(server, "PATCH", path, {"content": "text", "flags": 0})
+    assert (status, reply["code"]) == (400, 50035)
+
+
+async def test_an_edit_sets_and_removes_the_flag_that_hides_embeds(server: DiscordSandbox) -> None:
+    _, message = await post(server, {"content": "x", "flags": 4})
+    path = f"/channels/{message['channel_id']}/messages/{message['id']}"
+    assert [(await call(server, "PATCH", path, {"flags": flags}))[1]["flags"] for flags in (0, 4, 4096)] == [0, 4, 0]
+
+
+async def test_spaces_in_a_file_name_become_underscores(server: DiscordSandbox) -> None:
+    form = aiohttp.FormData(quote_fields=False)
+    form.add_field("payload_json", '{"content": "x"}', content_type="application/json")
+    form.add_field("files[0]", b"data", filename="a b.txt")
+    headers = {"Authorization": f"Bot {server.bot_token}"}
+    url = f"{server.api_url}/channels/{server.channels['general'].id}/messages"
+    async with aiohttp.ClientSession(headers=headers) as session, session.post(url, data=form) as response:
+        assert [file["filename"] for file in (await response.json())["attachments"]] == ["a_b.txt"]
+
+
+async def test_a_thread_is_private_by_default_and_its_owner_renames_it(server: DiscordSandbox) -> None:
+    path = f"/channels/{server.channels['general'].id}/threads"
+    types = [(await call(server, "POST", path, {"name": "t"} | more))[1]["type"] for more in ({}, {"type": 11})]
+    assert types == [12, 11]
+    _, reply = await call(server, "POST", path, {"name": "t", "type": 10})
+    assert reply["code"] == 50024
+    thread = server.threads("general")[-1]
+    status, renamed = await call(server, "PATCH", f"/channels/{thread.id}", {"name": "new"})
+    assert (status, renamed["name"], thread.name) == (200, "new", "new")
+    for body, code in (({"locked": True}, 50013), ({"name": ""}, 50035)):
+        assert (await call(server, "PATCH", f"/channels/{thread.id}", body))[1]["code"] == code
+
+
+async def test_a_message_that_reopens_a_thread_updates_it(server: DiscordSandbox) -> None:
+    headers = {"Authorization": f"Bot {server.bot_token}"}
+    async with aiohttp.ClientSession(headers=headers) as session, session.ws_connect(server.gateway_url) as socket:
+        await socket.send_json({"op": 2, "d": {"token": server.bot_token, "intents": 1 | 1 << 9, "properties": {}}})
+        await server.wait_until_connected()
+        root = await server.post_message("ada", "general", "root")
+        thread = await server.start_thread("ada", root, "thread")
+        await server.archive_thread(thread)
+        await server.post_message("ada", thread, "again")
+    updates = [event.data["thread_metadata"]["archived"] for event in server.events if event.name == "THREAD_UPDATE"]
+    assert updates == [True, False]
+
+
+async def test_a_first_dm_names_its_channel_type(server: DiscordSandbox) -> None:
+    async with aiohttp.ClientSession() as session, session.ws_connect(server.gateway_url) as socket:
+        await socket.send_json({"op": 2, "d": {"token": server.bot_token, "intents": 1 << 12, "properties": {}}})
+        await server.wait_until_connected()
+        await server.post_message("ada", server.open_dm("ada"), "hello")
+    (created,) = [event.data for event in server.events if event.name == "MESSAGE_CREATE"]
+    assert created["channel_type"] == 1
