@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from channels.i18n import messages as words
 from core.tools.results import MAX_RESULT_CHARACTERS
@@ -222,33 +223,40 @@ root_agent = Workflow(name="shop", edges=[("START", ask, order)])
 """
 
 
-async def test_the_next_message_answers_a_workflow_question_until_a_reset(start: StartBot, tmp_path: Path) -> None:
+async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: StartBot, tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "agent.py").write_text(SHOP)
     bot = await start(AGENT=str(tmp_path / "shop"))
     here, there = ({platform: platform.start_conversation() for platform in bot.platforms} for _ in range(2))
 
+    async def ask(platform: Platform, talk: Any, text: str, count: int, user: str = "ada") -> None:
+        """Send a message, and wait until the question is shown for the `count`th time."""
+        await talk.say(text, user=user)
+        await platform.wait_for(lambda: sum("Which size?" in reply.text for reply in talk.replies()) == count)
+
     async def asked(platform: Platform) -> None:
-        await bot.ask(platform, here[platform], "a shirt, please", "Which size?")
-        await bot.ask(platform, there[platform], "a hat, please", "Which size?")
+        await ask(platform, here[platform], "a shirt, please", 1)
+        await ask(platform, there[platform], "a hat, please", 1)
         await bot.ask(platform, there[platform], "reset", words.RESET_DONE)
+        await platform.wait_for(lambda: words.ANSWER not in there[platform].button_labels())
 
     async def answered(platform: Platform) -> None:
-        said = await here[platform].say("XL")
-        await bot.wait_for_reply(platform, here[platform], lambda text: text == "Ordered in XL.")
-        await here[platform].edit(said, "L")
-        await platform.wait_for(lambda: words.ANSWER_EDITED in here[platform].button_labels())
-        assert await here[platform].press(words.ANSWER_EDITED)
-        await bot.wait_for_reply(platform, here[platform], lambda text: text == "Ordered in L.")
-        await bot.ask(platform, here[platform], "another one", "Which size?")
-        await bot.ask(platform, here[platform], "S", "Ordered in S.", user="grace")
-        await bot.ask(platform, here[platform], "one more", "Which size?")
-        await platform.wait_for(
-            lambda: words.STOP not in here[platform].button_labels()
-        )  # else the stop would end this turn
-        await bot.ask(platform, here[platform], "stop", words.STOPPING)
-        await bot.ask(platform, here[platform], "M", "Which size?")
-        await bot.ask(platform, there[platform], "M", "Which size?")
+        talk = here[platform]
+        said = await talk.say("XL")
+        await bot.wait_for_reply(platform, talk, lambda text: text == "Ordered in XL.")
+        await talk.edit(said, "L")
+        await platform.wait_for(lambda: words.ANSWER_EDITED in talk.button_labels())
+        assert await talk.press(words.ANSWER_EDITED)
+        await bot.wait_for_reply(platform, talk, lambda text: text == "Ordered in L.")
+        await ask(platform, talk, "another one", 2)
+        await ask(platform, talk, "one for me, too", 3, user="grace")  # it is no answer to the question to Ada
+        await bot.ask(platform, talk, "M", "Ordered in M.", user="grace")
+        await bot.ask(platform, talk, "S", "Ordered in S.")
+        await ask(platform, talk, "one more", 4)
+        await platform.wait_for(lambda: words.STOP not in talk.button_labels())  # else the stop would end this turn
+        await bot.ask(platform, talk, "stop", words.STOPPING)
+        await platform.wait_for(lambda: words.ANSWER not in talk.button_labels())
+        await ask(platform, talk, "yet another one", 5)
 
     await bot.run_on_all_platforms(asked)
     assert await bot.program.stop() == 0
