@@ -50,7 +50,7 @@ from core.store.turn_states import EndState
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
 from core.tools.human_request_service import HumanRequestService, MessageResult
-from core.tools.human_requests import HumanRequest, Question
+from core.tools.human_requests import HumanRequest
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 
@@ -315,6 +315,9 @@ class Answerer:
         prompt = await self._prompt_builder.build(turn, channel, runtime, recorder)
         taken = await self._human_requests.take_message(turn, prompt.authors, prompt.spoken.unattributed_text)
         self._check_message(turn, taken, reply.say)
+        if turn.is_resumed:  # the worker that took the decision may have died before it was shown
+            for request in await self._human_requests.list_decided(turn.origin):
+                self._background.add(asyncio.create_task(self._show_decided(request), name=f"request of {turn.id}"))
         events = runtime.stream(
             RunRequest(
                 user_id=turn.newest_message.place,
@@ -364,15 +367,15 @@ class Answerer:
         if taken.error is not None:
             why = entry_error_text(taken.error, say)
             raise _MessageTakenError(say(words.ANSWER_REFUSED, why=why), "it does not fit the question")
-        self._background.add(asyncio.create_task(self._show_answered(taken.question), name=f"question of {turn.id}"))
+        self._background.add(asyncio.create_task(self._show_decided(taken.question), name=f"request of {turn.id}"))
         if not taken.answers:
             raise _MessageTakenError(say(words.ANSWER_NOTED), "other questions are open")
 
-    async def _show_answered(self, question: Question) -> None:
+    async def _show_decided(self, request: HumanRequest) -> None:
         try:
-            await self.update_request_message(question)
+            await self.update_request_message(request)
         except (StoreError, SurfaceError) as error:
-            log.warning("question %s cannot be shown as answered: %s", question.id, format_error(error))
+            log.warning("request %s cannot be shown as decided: %s", request.id, format_error(error))
 
     def _get_channel(self, inbound: InboxMessage) -> Channel:
         if (channel := self._channels.get(inbound.channel)) is None:

@@ -144,6 +144,11 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
         if message := parse_message(inbound):
             texts.append(message.text)
             names.add(name_of(message))
+    c = human_requests.c
+    answered = sa.select(c.answer).where(c.session == session_id, c.decided_by == user_id, c.answer.is_not(None))
+    for answer in (await connection.execute(answered)).scalars():
+        values = answer.values() if isinstance(answer, dict) else [answer]
+        texts += [value for value in values if isinstance(value, str)]
     return Redaction(user_id, frozenset(names - {""}), [text for text in texts if text], frozenset(runs))
 
 
@@ -170,6 +175,9 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     empty_turn = {"text": None, "error": None, "run_record": None}
     await connection.execute(sa.update(turns).where(turns.c.id.in_(turn_ids)).values(empty_turn))
     await connection.execute(sa.delete(human_requests).where(human_requests.c.turn.in_(turn_ids)))
+    requests = sa.update(human_requests).where(human_requests.c.session == session_id)
+    await connection.execute(requests.values(drafts={}))
+    await connection.execute(requests.where(human_requests.c.decided_by == redaction.user_id).values(answer=None))
     await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
     calls = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
     empty_call = {"arguments": {}, "arguments_hash": "", "result": {"deleted": True}, "actions": None}

@@ -203,6 +203,17 @@ class HumanRequestService:
         async with self._database.read() as connection:
             return await select_requests(connection, human_requests.c.turn == turn_id)
 
+    async def list_decided(self, origin: str) -> list[HumanRequest]:
+        """Return the decided requests that a turn of this origin continues from.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
+        continues = human_requests.c.turn.in_(asking) | (human_requests.c.answer_run == origin)
+        async with self._database.read() as connection:
+            return await select_requests(connection, continues & human_requests.c.decision.is_not(None))
+
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
         """Return the undecided requests of a session, or of the message with an event key.
 

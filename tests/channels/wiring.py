@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from google.adk.apps import App
 from google.adk.tools.base_tool import BaseTool
+from google.adk.workflow import Workflow
 
 from channels.access import AccessPolicy, AccessRules
 from channels.answerer import Answerer
@@ -113,6 +115,7 @@ async def run_core(
     limits: SpendingLimits = SpendingLimits(),  # noqa: B008 - it is frozen
     admins: Sequence[str] = (),
     fallback_script: Any = None,
+    root: Workflow | None = None,
 ) -> AsyncIterator[CoreParts]:
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
@@ -143,6 +146,8 @@ async def run_core(
             tools=tools,
             plugins=create_plugins(ToolCallLog(database)),
         )
+        if root is not None:
+            app = App(name="parley", root_agent=root, plugins=create_plugins(ToolCallLog(database)))
         runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database))
         stack.push_async_callback(runtime.aclose)
         turns, channels, access_policy = (

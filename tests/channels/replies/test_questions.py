@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from google.adk.events.request_input import RequestInput
 from google.adk.tools import LongRunningFunctionTool, request_input
 from google.adk.tools.get_user_choice_tool import get_user_choice_tool
+from google.adk.workflow import JoinNode, Workflow
+from google.genai import types
 
 from channels.i18n import messages as words
 from core.store.schema import human_requests
@@ -152,3 +155,82 @@ async def test_a_form_shows_errors_and_is_submitted_on_slack(tmp_path: Path) -> 
         (row,) = await rows(talk)
         assert row.answer == {"name": "Ada", "count": 3, "size": "M"}
         assert [one.event_key for one in await talk.bot.inbox_rows()][1] == f"decision:{row.id}"
+
+
+async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> None:
+    pages = {f"f{i}": {"type": "integer" if i == 1 else "string", "title": f"Field {i}"} for i in range(7)}
+    schema = {"type": "object", "properties": {**pages, "size": {"enum": ["S", "M"]}}, "required": ["f1", "size"]}
+    async with (
+        run_sandbox("discord") as discord,
+        run_conversation(discord, tmp_path, ask("Please order.", schema), "Ordered.", core=ASKING) as talk,
+    ):
+
+        async def open_form(message: Any, label: str, user: str = "ada") -> Any:
+            await discord.click_button(user, message, message.buttons[label])
+            return await discord.wait_for(lambda: discord.modals(user) and discord.modals(user)[0])
+
+        def private(label: str) -> Any:
+            messages = reversed(discord.messages(discord.channels["general"]))
+            return next((m for m in messages if m.ephemeral_to and label in m.buttons), None)
+
+        await talk.say("a shirt")
+        question = await wait_for_button(talk, words.ANSWER)
+        await discord.click_button("grace", question, question.buttons[words.ANSWER])
+        await discord.wait_for(lambda: talk.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await discord.submit_modal(await open_form(question, words.ANSWER), {"field-0": "Ada", "field-1": "many"})
+        correction = await discord.wait_for(lambda: private(words.CORRECT_ANSWER))
+        assert f"Field 1: {words.ENTRY_NOT_INTEGER}" in correction.text
+        modal = await open_form(correction, words.CORRECT_ANSWER)
+        assert "Ada" in str(modal.components)
+        await discord.submit_modal(modal, {"field-1": "3"})
+        more = await discord.wait_for(lambda: private(words.CONTINUE_FORM))
+        assert more.text == words.FORM_CONTINUES.format(done=1, count=2)
+        await discord.submit_modal(await open_form(more, words.CONTINUE_FORM), {"field-7": ["option:1"]})
+        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
+        (row,) = await rows(talk)
+        assert (row.answer, row.drafts) == ({"f0": "Ada", "f1": 3, "size": "M"}, {})
+
+
+async def test_many_options_are_pages_of_a_menu(sandbox: Any, tmp_path: Path) -> None:
+    options = [f"Option {number}" for number in range(200)]
+    async with run_conversation(sandbox, tmp_path, choose(*options), "Done.", core=ASKING) as talk:
+        await talk.say("a shirt")
+        await wait_for_button(talk, words.MORE_OPTIONS)
+        size = talk.bot.channel.max_menu_options
+        await talk.press(words.MORE_OPTIONS)
+        question = await wait_for_button(talk, words.PREVIOUS_OPTIONS)
+        (row,) = await rows(talk)
+        option = f"option:{size + 1}:{row.id}"
+        if hasattr(sandbox, "select_values"):
+            await sandbox.select_values("ada", question, f"menu:{row.id}", [option])
+        else:
+            assert await sandbox.set_input("ada", question, f"menu:{row.id}", option)
+        await wait_for_texts(talk, lambda found: found[-1] == "Done.")
+        assert [row.answer for row in await rows(talk)] == [f"Option {size + 1}"]
+
+
+async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any, tmp_path: Path) -> None:
+    async def size(node_input: Any) -> Any:
+        yield RequestInput(message="Which size?", response_schema={"enum": ["S", "M"]})
+
+    async def count(node_input: Any) -> Any:
+        yield RequestInput(message="How many?", response_schema=int)
+
+    async def order(node_input: Any) -> types.Content:
+        return types.ModelContent(f"Ordered {node_input}.")
+
+    join = JoinNode(name="join")
+    edges: Any = [("START", (size, count), join, order)]
+    root = Workflow(name="shop", edges=edges)
+    async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}) as talk:
+        await talk.say("a shirt")
+        await wait_for_button(talk, "M")
+        await wait_for_button(talk, words.ANSWER)
+        await talk.press("M")
+        await talk.sandbox.wait_for(lambda: not any("M" in message.buttons for message in talk.replies()))
+        await talk.say("many")
+        await wait_for_texts(talk, lambda found: any(words.ENTRY_NOT_INTEGER in text for text in found))
+        await talk.say("2")
+        await wait_for_texts(talk, lambda found: any(words.ANSWER_NOTED.strip("_") in text for text in found))
+        await wait_for_texts(talk, lambda found: any("'M'" in text and "2" in text for text in found))
+        assert [(row.decision, row.answer) for row in await rows(talk)] == [("answered", "M"), ("answered", 2)]

@@ -1,0 +1,169 @@
+"""Tests of the forms of questions: planning, checks of entries, and answers in messages."""
+
+import json
+from contextlib import suppress
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, TypeAdapter
+
+from core.tools.question_form import (
+    MAX_FIELDS,
+    MAX_OPTIONS,
+    OPTION_PREFIX,
+    EntryError,
+    FormField,
+    QuestionForm,
+    check_entry,
+    check_form,
+    create_form,
+    describe_answer,
+    parse_answer,
+    plan_form,
+    to_entry,
+)
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
+scalars = st.one_of(names.filter(str.strip), st.integers(-1000, 1000), st.booleans())
+
+#: JSON values of any kind, as an agent may give them for a schema.
+any_json = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+keywords = st.sampled_from(
+    ["type", "enum", "properties", "required", "items", "$ref", "anyOf", "oneOf", "allOf", "const", "default", "title"]
+)
+wild_schemas = st.recursive(
+    any_json,
+    lambda inner: st.dictionaries(keywords, st.one_of(inner, st.lists(inner, max_size=3)), max_size=5),
+    max_leaves=12,
+)
+
+#: Schemas of one field, with a strategy for values that fit.
+FITTING: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
+    ({"type": "string"}, names.map(lambda text: " ".join(text.split())).filter(bool)),
+    ({"type": "integer", "minimum": -5, "maximum": 5}, st.integers(-5, 5)),
+    ({"type": "number"}, st.floats(-1e6, 1e6)),
+    ({"type": "boolean"}, st.booleans()),
+    ({"enum": ["S", "M", 3, None]}, st.sampled_from(["S", "M", 3])),
+    ({"oneOf": [{"const": 1, "title": "One"}, {"const": 2}]}, st.sampled_from([1, 2])),
+    ({"type": "array", "items": {"enum": ["a", "b"]}}, st.lists(st.sampled_from(["a", "b"]), min_size=1, unique=True)),
+    ({"type": "object"}, st.dictionaries(st.sampled_from("ab"), st.integers(), min_size=1)),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, st.integers()),
+]
+
+
+@given(wild_schemas)
+def test_any_schema_has_a_form(schema: Any) -> None:
+    form = plan_form(schema)
+    assert 1 <= len(form.fields) <= MAX_FIELDS
+    assert not form.problem or [field.kind for field in form.fields] == ["json"]
+    for field in form.fields:
+        assert len(field.options) <= MAX_OPTIONS
+        to_entry(field, field.default)
+
+
+@given(st.data())
+def test_a_value_that_fits_survives_its_entry(data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.sampled_from(FITTING), min_size=1, max_size=6))
+    properties = {f"f{i}": schema for i, (schema, _) in enumerate(chosen)}
+    value = {f"f{i}": data.draw(fitting) for i, (_, fitting) in enumerate(chosen)}
+    form = plan_form({"type": "object", "properties": properties, "required": list(properties)})
+    assert form.problem == ""
+    entries = {field.name: to_entry(field, value[field.name]) for field in form.fields}
+    assert check_form(form, entries) == (value, {})
+    assert len(describe_answer(form, value)) == len(chosen)
+
+
+@given(st.lists(scalars, min_size=1, max_size=200, unique_by=json.dumps), st.data())
+def test_each_option_is_chosen_by_its_position(options: list[Any], data: st.DataObject) -> None:
+    choice = plan_form({"enum": options}).choice
+    assert choice is not None
+    position = data.draw(st.integers(0, len(options) - 1))
+    assert check_entry(choice, f"{OPTION_PREFIX}{position}") == options[position]
+
+
+@given(st.text(max_size=30))
+def test_a_text_is_an_answer_or_has_an_error(text: str) -> None:
+    for schema, _ in FITTING:
+        with suppress(EntryError):
+            parse_answer(plan_form(schema), text)
+
+
+class Color(BaseModel):
+    name: Literal["red", "blue"] = "red"
+
+
+class Order(BaseModel):
+    count: int = Field(default=1, ge=1, le=9, description="How many")
+    note: str | None = None
+    color: Color
+    tags: list[str]
+
+
+def test_a_pydantic_model_becomes_fields_with_labels_and_defaults() -> None:
+    form = plan_form(TypeAdapter(Order).json_schema())
+    assert [(field.name, field.kind, field.label, field.is_required) for field in form.fields] == [
+        ("count", "integer", "Count", False),
+        ("note", "text", "Note", False),
+        ("color", "json", "Color", True),
+        ("tags", "list", "Tags", True),
+    ]
+    assert (form.fields[0].default, form.fields[0].description) == (1, "How many")
+    value, errors = check_form(form, {"count": "10", "color": "{}", "tags": "a\n b \n"})
+    assert value == {"color": {}, "tags": ["a", "b"]}
+    assert [(name, error.fault, error.limit) for name, error in errors.items()] == [("count", "maximum", 9)]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        7,
+        {"$ref": "#/nowhere"},
+        {"type": "string", "enum": "S"},
+        {"type": "secret"},
+        {"$ref": "#/a", "a": {"$ref": "#/a"}},
+        {"enum": list(range(MAX_OPTIONS + 1))},
+        {"type": "object", "properties": {f"f{i}": {} for i in range(MAX_FIELDS + 1)}},
+    ],
+    ids=["no schema", "reference", "enum", "type", "circle", "options", "fields"],
+)
+def test_a_schema_that_is_no_form_takes_any_text(schema: Any) -> None:
+    form = plan_form(schema)
+    assert form.problem
+    assert parse_answer(form, "two shirts") == "two shirts"
+    assert parse_answer(form, '{"shirts": 2}') == {"shirts": 2}
+
+
+@pytest.mark.parametrize(
+    ("field", "entry", "fault"),
+    [
+        (FormField("a"), " ", "required"),
+        (FormField("a", "integer"), "1.5", "integer"),
+        (FormField("a", "number"), "nan", "number"),
+        (FormField("a", "integer", minimum=2), "1", "minimum"),
+        (FormField("a", min_length=3), "ab", "min_length"),
+        (FormField("a", max_length=3), "abcd", "max_length"),
+        (FormField("a", "choice"), "XL", "option"),
+        (FormField("a", "choice"), f"{OPTION_PREFIX}5", "option"),
+        (FormField("a", "json"), "{", "json"),
+    ],
+)
+def test_an_entry_that_does_not_fit_says_why(field: FormField, entry: str, fault: str) -> None:
+    with pytest.raises(EntryError) as raised:
+        check_entry(field, entry)
+    assert raised.value.fault == fault
+
+
+def test_a_model_takes_any_message_and_a_workflow_only_one_that_fits() -> None:
+    def ask(**more: Any) -> QuestionForm:
+        return create_form("adk_request_input", {"response_schema": {"enum": ["S", "M"]}, **more})
+
+    assert parse_answer(ask(), "what is the difference?") == "what is the difference?"
+    assert parse_answer(ask(interruptId="i"), "m") == "M"
+    with pytest.raises(EntryError):
+        parse_answer(ask(interruptId="i"), "what is the difference?")
