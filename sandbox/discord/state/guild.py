@@ -372,10 +372,11 @@ class Guild:
         self._messages[channel.id][message.id] = message
         if channel.is_thread:
             channel.participants.add(author.id)
-            if channel.archived:
-                channel.archived = False
-                self._on_reopen(channel)
+        is_reopened, channel.archived = channel.archived, False
         self._on_change(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
+        if is_reopened:
+            # Discord does not document the order. A message of a thread that a client does not know yet is harder.
+            self._on_reopen(channel)
         return message
 
     def update_message(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
