@@ -298,3 +298,21 @@ async def test_an_agent_that_is_a_tool_cannot_ask_and_both_models_are_told(conve
     script: Any = payer.canonical_model
     assert "was not called: a person would have to be asked" in str(script.provider.requests[-1].messages[-1])
     assert await talk.reply("and now?") == "Hello."
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_a_tool_that_is_a_node_runs_only_if_it_is_approved(converse: Converse, is_allowed: bool) -> None:
+    till = Till()
+
+    def start(node_input: Any) -> dict[str, str]:
+        return {"to": "Ada"}
+
+    pay = FunctionTool(till.pay, require_confirmation=True)
+    edges: Any = [("START", start, pay)]
+    talk = await converse(root=Workflow(name="root", edges=edges))
+    events = await talk.events("go", run_id="run-1")
+    assert events[-1].questions == ()
+    (ask,) = asks_of(events)
+    assert (ask.tool, ask.arguments, ask.may_allow_always) == ("pay", {"to": "Ada"}, False)
+    assert asks_of(await decide(talk, ask, is_allowed=is_allowed)) == ()
+    assert till.paid == (["Ada"] if is_allowed else [])
