@@ -7,7 +7,6 @@ from contextlib import aclosing
 from functools import partial
 from types import MappingProxyType
 from typing import Any
-from weakref import WeakValueDictionary
 
 from channels.access import AccessPolicy
 from channels.base import Button, Channel, Priority
@@ -29,6 +28,7 @@ from channels.replies.question_message import entry_error_text
 from channels.replies.reply import Reply
 from channels.replies.request_message import show_request
 from channels.replies.rerender import ReplyRerenderer, load_files
+from channels.replies.sources import add_sources
 from channels.replies.tool_status import ToolStatus
 from channels.replies.turn_state import Answer, ReplyLatency, TurnState
 from channels.settings import ExtraButton, ReplySettings
@@ -115,7 +115,6 @@ class Answerer:
         self._rerenderer = ReplyRerenderer(runtime, conversations, human_requests, self._settings)
         self._turn_states = dict[str, TurnState]()  # by the ids of the turns
         self._background = BackgroundTasks()
-        self._request_locks = WeakValueDictionary[str, asyncio.Lock]()
 
     async def answer(self, turn: Turn) -> None:
         """Run a turn to its end; continue the shown reply of a turn that another worker began.
@@ -207,9 +206,7 @@ class Answerer:
             SurfaceError: the message cannot be shown.
         """
         channel = self._get_channel(request.inbox_message)
-        lock = self._request_locks.setdefault(request.id, asyncio.Lock())  # two updates might each post a message
-        async with lock:
-            await show_request(channel, self._human_requests, request, is_void=is_void, page=page)
+        await show_request(channel, self._human_requests, request, is_void=is_void, page=page)
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
         """Update the buttons of a reply that grows in this process; return whether there is one."""
@@ -274,6 +271,7 @@ class Answerer:
             async with asyncio.timeout(self._settings.time_limit):
                 done = await self._run_agent(turn, reply, recorder)
             text = add_model_note(reply.text, done.calls, reply.say)
+            text = add_sources(text, done.sources, reply.say)
             files = await load_files(self._runtime, turn.session_id, turn.origin)
             requests: list[ConfirmationRequest | QuestionRequest] = [*done.confirmations, *done.questions]
             if requests:
@@ -283,7 +281,7 @@ class Answerer:
                     turn, text, turn.meter.to_json(), requests, recorder.run_record
                 )
             else:
-                text = text if text.strip() else reply.say(words.NO_ANSWER)
+                text = text if text.strip() else reply.say(words.ONLY_FILES if files else words.NO_ANSWER)
                 asked = []
                 await self._turns.save_answer(turn, text, turn.meter.to_json(), recorder.run_record)
         except SessionResetError:

@@ -11,8 +11,8 @@ from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnRepor
 from core.usage.meter import ModelCall
 from core.usage.prices import format_dollars
 
-#: The most models, tool calls, files and approvals in a report, and the most characters of each.
-MAX_MODELS, MAX_TOOLS, MAX_FILES, MAX_APPROVALS = 3, 6, 4, 3
+#: The most models, tool calls, files, approvals and sources in a report, and the most characters of each.
+MAX_MODELS, MAX_TOOLS, MAX_FILES, MAX_APPROVALS, MAX_SOURCES = 3, 6, 4, 3, 8
 MAX_ARGUMENTS, MAX_ERROR, MAX_NAME = 110, 100, 50
 
 #: The size of a report in UTF-16 code units. Discord: a message has at most 2,000.
@@ -174,6 +174,10 @@ def _inputs(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> Iter
             if file.omission_reason
             else say(words.WHY_FILE, name=name)
         )
+    if receipt.sources:
+        more = [f"+{len(receipt.sources) - MAX_SOURCES}"] if len(receipt.sources) > MAX_SOURCES else []
+        links = [f"`{_code(url, MAX_ARGUMENTS)}`" for url in receipt.sources[:MAX_SOURCES]]
+        yield say(words.SOURCES, links=" · ".join([*links, *more]))
 
 
 def _time(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> str:

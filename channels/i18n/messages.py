@@ -12,13 +12,15 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-from core.models.finish_reasons import CUT_OFF, WITHHELD
+from core.models.finish_reasons import CUT_OFF, FILE_TOO_LARGE, WITHHELD
 
 #: The text of a reply without text; the same in each language.
 PLACEHOLDER = "…"
 
 # in a reply
 NO_ANSWER = "I have no answer to this."
+ONLY_FILES = "Here you are:"
+SOURCES = "Sources: {links}"
 STOPPED_BY_RESET = "_Stopped because the conversation was reset._"
 STOPPED = "_Stopped._"
 STOPPED_BY_DELETION = "_Stopped because the message was deleted._"
@@ -250,8 +252,8 @@ class MessageCatalog:
         return self(USING_TOOL, tool=tool.replace("_", " "))
 
     def translate_ending(self, text: str) -> str:
-        """Translate the note at the end of an answer that broke off, and return the answer."""
-        for sentence in (CUT_OFF, WITHHELD):
+        """Translate the notes of an answer that broke off or lacks a file, and return the answer."""
+        for sentence in (CUT_OFF, WITHHELD, FILE_TOO_LARGE):
             text = text.replace(sentence, self(sentence))
         return text
 

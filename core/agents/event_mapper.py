@@ -5,6 +5,7 @@ is the texts of the steps, joined by a blank line.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError, ProviderError
 from core.models.adapter import NO_CONTENT
 from core.models.finish_reasons import BLOCKED_REASONS, with_ending_note
+from core.models.grounding import Source, find_sources, is_web_address
 from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import fence_code, part_text
 from core.sessions.resume import INPUT_CALL
@@ -40,6 +42,7 @@ class EventMapper:
         self._error_code = ""  # of the newest step, if it has no text
         self._confirmations: dict[str, ConfirmationRequest] = {}
         self._call_events: list[Event] = []
+        self._sources: dict[str, Source] = {}
 
     def map_event(self, event: Event) -> Iterator[StreamEvent]:
         """Yield the stream events of an ADK event."""
@@ -62,10 +65,14 @@ class EventMapper:
         self._confirmations |= {request.call_id: request for request in confirmations_in(event)}
         if event.get_function_calls() or event.get_function_responses():
             self._call_events.append(event)
+        if event.author != "user":
+            for source in find_sources(event):
+                self._sources.setdefault(source.url, source)
         yield from self._map_tools(event)
         for name, version in event.actions.artifact_delta.items():
             yield StreamEvent("file", data={"name": name, "version": version})
-        self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
+        has_answer = event.actions.artifact_delta or _visible_text(event).strip()
+        self._error_code = "" if has_answer else event.error_code or ""
 
     def replay_events(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
         """Yield the stream events of an earlier attempt's stored events, and of the calls to make now."""
@@ -90,8 +97,13 @@ class EventMapper:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
-        confirmations, questions = tuple(self._confirmations.values()), tuple(find_questions(self._call_events))
-        return StreamEvent("done", text=self.text, confirmations=confirmations, questions=questions)
+        return StreamEvent(
+            "done",
+            text=self.text,
+            confirmations=tuple(self._confirmations.values()),
+            questions=tuple(find_questions(self._call_events)),
+            sources=tuple(self._sources.values()),
+        )
 
     @property
     def text(self) -> str:
@@ -147,8 +159,31 @@ def _visible_text(event: Event) -> str:
     if event.content.role == "user":
         return ""
     parts = [part for part in event.content.parts or [] if not part.thought]
-    text = "".join(map(part_text, parts))
+    text = "".join(_join_parts(parts))
     return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text
+
+
+def _join_parts(parts: Sequence[types.Part]) -> Iterator[str]:
+    """Yield the texts of parts, the addresses of files, and the names of files that text follows."""
+    has_text = False
+    pieces = list[str]()
+    for part in reversed(parts):
+        if (blob := part.inline_data) is not None:
+            piece = f"\n\n📎 `{blob.display_name}`\n\n" if has_text and blob.display_name else ""
+        elif (file := part.file_data) is not None:
+            piece = _format_address(file)
+        else:
+            piece = part_text(part)
+        has_text = has_text or bool(piece.strip())
+        pieces.append(piece)
+    yield from reversed(pieces)
+
+
+def _format_address(file: types.FileData) -> str:
+    """Return the address of a file, which is a link if people can open it."""
+    uri = file.file_uri or ""
+    name = re.sub(r"[\\`\[\]<>()*_~|]", "", file.display_name or "") or "file"
+    return f"\n\n📎 {name}: <{uri}>\n\n" if is_web_address(uri) else f"\n\n📎 {name}: `{uri.replace('`', '')}`\n\n"
 
 
 def _result_text(response: types.FunctionResponse) -> str:

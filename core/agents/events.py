@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from core.models.grounding import Source
 from core.sessions.history import HistoryWindow
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
@@ -32,6 +33,7 @@ class StreamEvent:
             this is the last event.
             `done`: the run succeeded; `text` is the whole reply. The last event. With `confirmations` or
             `questions`, the run goes on when people have decided and answered them.
+        sources: of the last event: the web pages that the reply is based on.
         seconds: duration of the tool call; None if unknown.
         calls: of the last event: all model calls of the run, with failed ones, those of agents that ran as tools, and
             those of earlier attempts. `usage` is their sum.
@@ -46,6 +48,7 @@ class StreamEvent:
     usage: Usage = field(default_factory=Usage)
     confirmations: tuple[ConfirmationRequest, ...] = ()
     questions: tuple[QuestionRequest, ...] = ()
+    sources: tuple[Source, ...] = ()
     calls: tuple[ModelCall, ...] = field(default=(), compare=False)
     seconds: float | None = field(default=None, compare=False)
     history: HistoryWindow | None = None

@@ -17,6 +17,7 @@ from core.agents.config import (
     TOOL_TIMEOUT_SECONDS,
     AgentConfig,
 )
+from core.agents.media import MediaPlugin
 from core.agents.plugins import GuardPlugin, MeterPlugin
 from core.errors import SettingsError
 from core.models.selection import AgentRunConfig, ModelSelectionPlugin
@@ -61,4 +62,4 @@ def create_plugins(
         call_log: log of the tool calls in stored sessions; it prevents a second call.
         tool_seconds: time limit of a tool call.
     """
-    return [GuardPlugin(call_log, tool_seconds=tool_seconds), ModelSelectionPlugin(), MeterPlugin()]
+    return [GuardPlugin(call_log, tool_seconds=tool_seconds), ModelSelectionPlugin(), MeterPlugin(), MediaPlugin()]

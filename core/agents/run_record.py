@@ -17,8 +17,8 @@ from core.inbox_message import storable_text
 from core.secret_redaction import mask_json, redact_secrets
 from core.sessions.history import HistoryWindow
 
-#: Limits of a run record: tool calls, files, and characters of their texts.
-MAX_TOOLS, MAX_FILES = 50, 20
+#: Limits of a run record: tool calls, files, sources, and characters of their texts.
+MAX_TOOLS, MAX_FILES, MAX_SOURCES = 50, 20, 20
 MAX_ARGUMENTS_CHARACTERS, MAX_ERROR_LINE_CHARACTERS, MAX_NAME_CHARACTERS = 600, 300, 120
 
 #: `waiting` needs an approval; `open` had not ended at the end of the turn.
@@ -80,6 +80,7 @@ class RunRecord:
     Attributes:
         tool_calls: the calls in the order of their begin.
         omitted_tool_calls: number of calls over `MAX_TOOLS`.
+        sources: addresses of the web pages that the answer is based on.
         first_text_seconds: seconds from the start of the run to its first text; None without text.
         seconds: duration of the run.
     """
@@ -89,6 +90,7 @@ class RunRecord:
     history: HistoryWindow | None = None
     context: ContextRecord = ContextRecord()
     files: tuple[FileRecord, ...] = ()
+    sources: tuple[str, ...] = ()
     first_text_seconds: float | None = None
     seconds: float = 0.0
 
@@ -118,6 +120,7 @@ class RunRecorder:
         self._history: HistoryWindow | None = None
         self.context = ContextRecord()
         self._files: tuple[FileRecord, ...] = ()
+        self._sources: tuple[str, ...] = ()
 
     def set_files(self, files: Sequence[FileRecord]) -> None:
         """Record the attachments of the messages."""
@@ -145,6 +148,7 @@ class RunRecorder:
             case "tool_end":
                 self._end_tool_call(event.call_id or event.tool, "done", event)
             case "done":
+                self._sources = tuple(storable_text(source.url) for source in event.sources[:MAX_SOURCES])
                 for request in event.confirmations:
                     self._end_tool_call(request.tool_call_id, "waiting", event)
 
@@ -157,6 +161,7 @@ class RunRecorder:
             history=self._history,
             context=self.context,
             files=self._files,
+            sources=self._sources,
             first_text_seconds=_round(self._first_text_seconds),
             seconds=round(monotonic() - self._begun_at, 3),
         ).to_json()

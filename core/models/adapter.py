@@ -24,11 +24,13 @@ from core.errors import (
     ProviderTimeoutError,
 )
 from core.models.finish_reasons import BLOCKED_REASONS
+from core.models.grounding import READ_URLS_KEY, merge_grounding
 from core.models.media import drop_files, drop_unsupported_files, shorten_history
 from core.models.messages import clean_json, clean_text, convert_messages
 from core.models.provider import (
     Done,
     Failed,
+    Grounding,
     Media,
     ModelHandle,
     ModelMessage,
@@ -65,9 +67,10 @@ class ModelAdapter(BaseLlm):
 
     One instance serves any number of concurrent calls. Each call ends in exactly one of these:
 
-    - one response with `partial=False` that has the whole text, the thoughts and the tool calls. `finish_reason` is
-      the model's; anything but `STOP` beside text means that the text breaks off there.
-    - the same with `error_code` if there is neither text nor a call: `NO_CONTENT`, or else the finish reason
+    - one response with `partial=False` that has the whole text, the thoughts, the files and the tool calls.
+      `finish_reason` is the model's; anything but `STOP` beside text means that the text breaks off there.
+      `grounding_metadata` has the pages of the answer, and `custom_metadata` those that the model read as a whole.
+    - the same with `error_code` if there is neither text nor a file nor a call: `NO_CONTENT`, or else the finish reason
       (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
     - an error of `core.errors`: the provider's, `ContentBlockedError` if the safety rules left nothing,
       `ProviderTimeoutError` after `idle_seconds` without an event, or `ProviderStreamError` if the stream ends early.
@@ -153,7 +156,8 @@ class ModelAdapter(BaseLlm):
                     else:
                         last = response
         if last is not None:
-            last.model_version, last.custom_metadata = name, meter.answer_metadata(call.usage)
+            last.model_version = name
+            last.custom_metadata = {**(last.custom_metadata or {}), **meter.answer_metadata(call.usage)}
             yield last
 
     async def _stream_responses(
@@ -169,7 +173,7 @@ class ModelAdapter(BaseLlm):
                 if isinstance(event, Failed):
                     raise event.error
                 answer.add(event)
-                if stream and not isinstance(event, ToolCall) and event.text:
+                if stream and isinstance(event, Text | Thought) and event.text:
                     yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
         request.report_usage(event.usage)
         yield _final_response(answer, event)
@@ -221,6 +225,8 @@ def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
     usage = done.usage
     response = _response(answer.parts(), partial=False)
     response.turn_complete = True
+    response.grounding_metadata = answer.grounding
+    response.custom_metadata = {READ_URLS_KEY: answer.read_urls} if answer.read_urls else None
     response.finish_reason = done.finish_reason
     response.usage_metadata = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=usage.input,
@@ -244,20 +250,26 @@ class _AnswerBuilder:
 
     def __init__(self, messages: Iterable[ModelMessage], provider: str) -> None:
         self.provider = provider
-        self._pieces: list[Text | Thought | ToolCall] = []
+        self._pieces: list[Text | Thought | Media | ToolCall] = []
+        self.grounding: types.GroundingMetadata | None = None
+        self.read_urls: list[str] = []
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
-    def add(self, piece: Text | Thought | ToolCall) -> None:
+    def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
         """Append a piece of the answer, joined to the last one of its kind if neither is signed.
 
         A thought without text is the signature of the thought before it.
         """
+        if isinstance(piece, Grounding):
+            self.grounding = merge_grounding(self.grounding, piece.metadata)
+            self.read_urls += [url for url in piece.read_urls if url not in self.read_urls]
+            return
         last = self._pieces[-1] if self._pieces else None
         if (joined := join_text(last, piece)) is not None:
             self._pieces[-1] = joined
         elif isinstance(last, Thought) and last.signature is None and isinstance(piece, Thought) and not piece.text:
             self._pieces[-1] = replace(last, signature=piece.signature)
-        elif isinstance(piece, ToolCall) or piece.text or piece.signature is not None:
+        elif isinstance(piece, ToolCall | Media) or piece.text or piece.signature is not None:
             self._pieces.append(piece)
 
     @property
@@ -271,14 +283,17 @@ class _AnswerBuilder:
     @property
     def has_content(self) -> bool:
         return any(
-            isinstance(piece, ToolCall) or (isinstance(piece, Text) and piece.text.strip()) for piece in self._pieces
+            isinstance(piece, ToolCall | Media) or (isinstance(piece, Text) and piece.text.strip())
+            for piece in self._pieces
         )
 
     def parts(self) -> list[types.Part]:
         return [self._part(piece) for piece in self._pieces]
 
-    def _part(self, piece: Text | Thought | ToolCall) -> types.Part:
+    def _part(self, piece: Text | Thought | Media | ToolCall) -> types.Part:
         signature = mark_signature(piece.signature, self.provider)
+        if isinstance(piece, Media):
+            return _media_part(piece, signature)
         if isinstance(piece, ToolCall):
             # random, because other branches and the older history may have calls that this request lacks
             call_id = piece.id or f"call_{piece.name}_{token_hex(4)}"
@@ -293,6 +308,15 @@ class _AnswerBuilder:
 
 def _text_part(text: str, thought: bool, signature: bytes | None = None) -> types.Part:
     return types.Part(text=clean_text(text), thought=thought or None, thought_signature=signature)
+
+
+def _media_part(file: Media, signature: bytes | None) -> types.Part:
+    name = clean_text(file.name) or None
+    if file.data is not None:
+        blob = types.Blob(mime_type=file.mime_type, data=file.data, display_name=name)
+        return types.Part(inline_data=blob, thought_signature=signature)
+    address = types.FileData(mime_type=file.mime_type, file_uri=file.uri, display_name=name)
+    return types.Part(file_data=address, thought_signature=signature)
 
 
 def _response(parts: list[types.Part], *, partial: bool) -> LlmResponse:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import wave
 from collections.abc import Sequence
 from dataclasses import replace
 from mimetypes import guess_type
@@ -79,8 +81,15 @@ _TEXT_TYPES = frozenset(
 #: `mimetypes` takes TypeScript for MPEG video.
 _CODE_SUFFIXES = (".ts", ".mts", ".cts")
 
+#: MIME type of bytes of an unknown type.
+UNKNOWN_TYPE = "application/octet-stream"
+
 #: MIME types that tell nothing.
-_UNKNOWN_TYPES = {"", "application/octet-stream", "binary/octet-stream"}
+_UNKNOWN_TYPES = {"", UNKNOWN_TYPE, "binary/octet-stream"}
+
+#: Samples of sound without a header: Gemini's `audio/L16;codec=pcm;rate=24000`, OpenAI's `pcm16`.
+_RAW_SOUND = re.compile(r"audio/(?:l16|pcm)\b.*?(?:rate=(\d+)|$)", re.IGNORECASE)
+_DEFAULT_SAMPLE_RATE = 24_000
 
 #: Encodings of older texts, besides UTF-8 and UTF-16 with a byte order mark: Korean and western.
 _LEGACY_ENCODINGS = ("euc_kr", "cp1252")
@@ -160,6 +169,19 @@ def make_part(mime_type: str, data: bytes) -> types.Part:
     return types.Part(inline_data=types.Blob(mime_type=mime_type, data=data))
 
 
+def to_playable(file: Media) -> Media:
+    """Return a file with a WAV header if it is raw sound (16 bits, one channel), which no player opens."""
+    if file.data is None or (match := _RAW_SOUND.match(file.mime_type)) is None:
+        return file
+    sound = io.BytesIO()
+    with wave.open(sound, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(int(match[1] or _DEFAULT_SAMPLE_RATE))
+        writer.writeframes(file.data)
+    return replace(file, mime_type="audio/wav", data=sound.getvalue())
+
+
 def format_size(byte_count: int) -> str:
     """Return a size for people, such as `3 kB`."""
     if byte_count < 1024:
@@ -225,4 +247,29 @@ def _fit_part(part: Part, budget: _FileBudget) -> Part:
 
 
 def _describe(file: Media) -> str:
-    return f"[a file that is not shown to you: {file.mime_type}, {format_size(len(file.data or b''))}]"
+    name = f"{file.name}, " if file.name else ""
+    return f"[a file that is not shown to you: {name}{file.mime_type}, {format_size(len(file.data or b''))}]"
+
+
+def move_files_to_user(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages with a model's own files in the next message of a user, and their names in their place.
+
+    Anthropic and OpenAI accept files only from users. A file without a later user message is only named.
+    """
+    moved, pending = list[ModelMessage](), list[Part]()
+    for message in messages:
+        if message.role == "assistant" and any(isinstance(part, Media) for part in message.parts):
+            pending += [part for part in message.parts if isinstance(part, Media)]
+            parts = (Text(f"[my file: {_name(part)}]") if isinstance(part, Media) else part for part in message.parts)
+            moved.append(replace(message, parts=tuple(parts)))
+        elif message.role == "user" and pending:
+            names = ", ".join(_name(file) for file in pending if isinstance(file, Media))
+            moved.append(replace(message, parts=(Text(f"[your files: {names}]"), *pending, *message.parts)))
+            pending = []
+        else:
+            moved.append(message)
+    return moved
+
+
+def _name(file: Media) -> str:
+    return file.name or file.uri or file.mime_type

@@ -159,9 +159,19 @@ def _list_texts(instruction: types.ContentUnion | None) -> Iterable[str]:
 def _convert_part(part: types.Part) -> Part | None:
     signature = part.thought_signature
     if part.inline_data is not None:
-        return Media(part.inline_data.mime_type or "application/octet-stream", data=part.inline_data.data)
+        return Media(
+            part.inline_data.mime_type or "application/octet-stream",
+            data=part.inline_data.data,
+            name=part.inline_data.display_name or "",
+            signature=signature,
+        )
     if part.file_data is not None:
-        return Media(part.file_data.mime_type or "application/octet-stream", uri=part.file_data.file_uri)
+        return Media(
+            part.file_data.mime_type or "application/octet-stream",
+            uri=part.file_data.file_uri,
+            name=part.file_data.display_name or "",
+            signature=signature,
+        )
     text = part_text(part)
     if not text and signature is None:
         return None

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
-from google.genai.types import FinishReason, GenerateContentConfig
+from google.genai.types import FinishReason, GenerateContentConfig, GroundingMetadata
 
 from core.usage.meter import Usage
 
@@ -41,11 +41,18 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """File for a model: its bytes, or an address that the provider can read."""
+    """File for a model or of a model: its bytes, or an address.
+
+    Attributes:
+        name: file name, if one is known.
+        signature: see `Text`; only files of models have one.
+    """
 
     mime_type: str
     data: bytes | None = None
     uri: str | None = None
+    name: str = ""
+    signature: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,19 @@ DEFAULT_FILES = SupportedFiles(dict.fromkeys((*IMAGE_TYPES, PDF_TYPE), 3_900_000
 
 
 @dataclass(frozen=True, slots=True)
+class Grounding:
+    """Web pages that an answer is based on.
+
+    Attributes:
+        metadata: the pages as Gemini names them; other vendors' are converted.
+        read_urls: pages that the model read as a whole.
+    """
+
+    metadata: GroundingMetadata | None = None
+    read_urls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """Last event of a complete stream."""
 
@@ -148,7 +168,7 @@ class Failed:
     error: Exception
 
 
-ProviderEvent = Text | Thought | ToolCall | Done | Failed
+ProviderEvent = Text | Thought | Media | ToolCall | Grounding | Done | Failed
 
 
 def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text | Thought | None:

@@ -137,6 +137,7 @@ class AgentRunConfig(RunConfig):
     bot_name: str = ""
     _tool_timer: ToolTimer = PrivateAttr(default_factory=ToolTimer)
     _call_ids: set[str] = PrivateAttr(default_factory=set)
+    _file_names: list[str] = PrivateAttr(default_factory=list)
 
     @property
     def tool_timer(self) -> ToolTimer:
@@ -147,6 +148,11 @@ class AgentRunConfig(RunConfig):
     def call_ids(self) -> set[str]:
         """Ids of the run's tool calls so far, of all agents and branches."""
         return self._call_ids
+
+    @property
+    def file_names(self) -> list[str]:
+        """Names of the files in the run's events so far, of all agents and branches."""
+        return self._file_names
 
 
 class ModelSelectionPlugin(BasePlugin):

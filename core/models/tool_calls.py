@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from google.genai import types
 
-from core.models.provider import ModelMessage, Part, Text, Thought, ToolCall
+from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall
 
 #: Prefix of a call's name if its arguments are no JSON object. No such tool exists, so nothing runs, and the model sees
 #: its mistake.
@@ -66,7 +66,7 @@ def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list
 
 
 def _own_part(part: Part, provider: str) -> Iterable[Part]:
-    if not isinstance(part, Text | Thought | ToolCall):
+    if not isinstance(part, Text | Thought | Media | ToolCall):
         return (part,)
     signature = _own_signature(part.signature, provider)
     if signature is None and (isinstance(part, Thought) or (isinstance(part, Text) and not part.text)):

@@ -158,6 +158,7 @@ class _MarkdownWriter:
             given = (call for call in message.calls if "output" in call)
             yield from (f"*`{call['name']}` gave:* {_code(call['output'] or '{}')}" for call in given)
             yield from (f"*File:* {_file(file)}" for file in message.files)
+            yield from (f"*Source:* <{url}>" for url in message.sources)
         yield from (f"*Made the file:* {_file(file)}" for file in run.files)
         for asked in run.decisions:
             by = asked.get("decided_by_name") or asked.get("decided_by")
@@ -222,6 +223,7 @@ def _as_json(message: TranscriptMessage) -> dict[str, Any]:
         "calls": [_call(call) for call in message.calls if "output" not in call],
         "results": [_call(call) for call in message.calls if "output" in call],
         "files": [file.to_json() for file in message.files],
+        "sources": list(message.sources),
     }
     return {name: value for name, value in told.items() if value}
 

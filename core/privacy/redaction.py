@@ -17,6 +17,7 @@ from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxOutcome
+from core.models.grounding import READ_URLS_KEY
 from core.models.tokens import estimate_tokens
 from core.privacy.known_users import name_of, sessions_that_name
 from core.sessions import state as scopes
@@ -278,6 +279,8 @@ def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: 
     delta = {} if is_theirs else redaction.redact_json(event.actions.state_delta)
     update: dict[str, Any] = {"content": content, "actions": event.actions.model_copy(update={"state_delta": delta})}
     if is_theirs:
+        metadata = {key: value for key, value in (event.custom_metadata or {}).items() if key != READ_URLS_KEY}
+        update |= {"custom_metadata": metadata or None}
         update |= {"grounding_metadata": None, "citation_metadata": None, "error_message": None}
     return event.model_copy(update=update)
 

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.identity import current_author
+from core.models.grounding import SOURCE_KEYS, find_sources
 from core.privacy.export_attachments import ExportedFile, list_message_files, list_tool_files
 from core.sessions.codec import parse_event
 from core.sessions.prompt_text import AttributedPrompt
@@ -27,6 +28,7 @@ class TranscriptMessage:
     """A message of a run: text, tool calls or tool results.
 
     Attributes:
+        sources: addresses of the web pages that an answer is based on.
         parts: of what people said, who said each part of it (id and name; empty for what stood around it), if known.
     """
 
@@ -37,6 +39,7 @@ class TranscriptMessage:
     parts: Sequence[tuple[str, str, str]] = ()
     calls: Sequence[Mapping[str, str]] = ()
     files: Sequence[ExportedFile] = ()
+    sources: Sequence[str] = ()
 
     @property
     def heading(self) -> str:
@@ -189,7 +192,16 @@ def _message(row: sa.Row[Any]) -> TranscriptMessage:
     parts = [(who, spoken.names.get(who, ""), words) for who, words in spoken.parts] if spoken else []
     text = row.content.strip() if row.role in ("user", "assistant") else ""
     author, calls = current_author(row.author), row.tool_calls or ()
-    return TranscriptMessage(row.created_at, row.role, author, text, parts, calls, list_message_files(row))
+    return TranscriptMessage(
+        row.created_at, row.role, author, text, parts, calls, list_message_files(row), _list_sources(row)
+    )
+
+
+def _list_sources(row: sa.Row[Any]) -> list[str]:
+    if row.role != "assistant" or not any(key in (row.event or "") for key in SOURCE_KEYS):
+        return []
+    event = parse_event(row.event, row.id)
+    return [source.url for source in find_sources(event)] if event is not None else []
 
 
 def _turn_values(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """ADK's artifact service on our database: the files that tools make."""
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,9 @@ from core.workers.fencing import FencingToken, lock_session
 
 #: ADK: prefix of the names of artifacts that belong to the user instead of the session.
 _USER_PREFIX = "user:"
+
+#: Key of an artifact's custom metadata, if an event has the same bytes: a file that a model or a tool returned.
+FROM_EVENT = "parley_from_event"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class ArtifactService(BaseArtifactService):
         return replace(self, run_id=run_id, generation=generation, fence=fence)
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
-        """Return the files of an origin's turns: the newest of each name, in the order of saving.
+        """Return the files of an origin's turns: the newest of each name, in the order of saving, each content once.
 
         The files of a turn that asked for an approval belong to that turn's reply, not to the turn that follows it.
         """
@@ -71,7 +75,9 @@ class ArtifactService(BaseArtifactService):
 
         rows = await retry_store(read, what=f"what turn {origin} has made")
         newest = {row.name: row for row in rows}
-        return [_to_generated_file(row) for row in rows if row is newest[row.name] and row.data is not None]
+        current = [row for row in rows if row is newest[row.name] and row.data is not None]
+        contents = {hashlib.sha256(row.data).digest(): row for row in reversed(current)}  # a tool saves and returns it
+        return [_to_generated_file(row) for row in current if row in contents.values()]
 
     async def save_artifact(
         self,

@@ -11,6 +11,7 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.models.tokens import estimate_tokens
+from core.sessions.artifacts import FROM_EVENT
 from core.sessions.codec import measure_event, parse_event, to_columns, to_row
 from core.sessions.history import INTERRUPTED, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
@@ -57,6 +58,7 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
     query = sa.select(messages).where(messages.c.session == session_id, messages.c.invocation_id.in_(runs))
     stored = [_RunMessage.from_row(row) for row in await connection.execute(query.order_by(messages.c.id))]
     kept = _select_rows(stored)
+    await _delete_files(connection, session_id, runs, kept)
     if not any(row.role == "user" for row in kept):
         return
     journal = _RunCallLog(connection, session_id, runs)
@@ -65,6 +67,18 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
     kept = await _add_outcomes(kept, journal, restarts=restarts)
     await connection.execute(sa.delete(messages).where(messages.c.id.in_([row.id for row in stored])))
     await connection.execute(sa.insert(messages), [row.columns for row in kept])
+
+
+async def _delete_files(
+    connection: AsyncConnection, session_id: str, runs: Sequence[str], kept: Sequence[_RunMessage]
+) -> None:
+    """Delete the artifacts of events that are not kept, and of those that were never stored."""
+    names = {name for row in kept for name in row.event.actions.artifact_delta}
+    query = sa.select(artifacts.c.id, artifacts.c.name, artifacts.c.custom_metadata)
+    rows = await connection.execute(query.where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
+    ids = [row.id for row in rows if row.name not in names and (row.custom_metadata or {}).get(FROM_EVENT)]
+    if ids:
+        await connection.execute(sa.delete(artifacts).where(artifacts.c.id.in_(ids)))
 
 
 async def discard_run(connection: AsyncConnection, session_id: str, invocation_id: str, *, keep_prompt: bool) -> None:

@@ -5,6 +5,7 @@ from sandbox.models.gemini import ScriptedGemini
 from sandbox.models.openai import ScriptedOpenAI
 from sandbox.models.script import (
     CallTool,
+    Cite,
     CorruptChunk,
     DropConnection,
     EndStream,
@@ -15,6 +16,7 @@ from sandbox.models.script import (
     ReceivedRequest,
     Say,
     Script,
+    SendFile,
     Stall,
     Step,
     Think,
@@ -24,6 +26,7 @@ from sandbox.models.script import (
 
 __all__ = [
     "CallTool",
+    "Cite",
     "CorruptChunk",
     "DropConnection",
     "EndStream",
@@ -37,6 +40,7 @@ __all__ = [
     "ScriptedAnthropic",
     "ScriptedGemini",
     "ScriptedOpenAI",
+    "SendFile",
     "Stall",
     "Step",
     "Think",

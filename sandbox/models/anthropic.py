@@ -11,6 +11,7 @@ from aiohttp import web
 
 from sandbox.models.script import (
     CallTool,
+    Cite,
     Fail,
     Finish,
     RawChunk,
@@ -112,6 +113,12 @@ class _AnthropicWireFormat(WireFormat):
                     yield from self._stop_block()
             case CallTool():
                 yield from self._add_tool_call(step)
+            case Cite(url, title):
+                if not self._has_open_block or self._blocks[-1]["type"] != "text":
+                    yield from self._start_block({"type": "text", "text": ""})
+                page = {"type": "web_search_result_location", "url": url, "title": title}
+                citation = {**page, "cited_text": "", "encrypted_index": ""}
+                yield self._delta("citations_delta", citation=citation)
             case Finish():
                 yield from self._end_message(step)
             case RawChunk(chunk):
@@ -159,7 +166,7 @@ class _AnthropicWireFormat(WireFormat):
         self._has_open_block = True
         yield {"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block}
 
-    def _delta(self, kind: str, **fields: str) -> Chunk:
+    def _delta(self, kind: str, **fields: Any) -> Chunk:
         if kind == "signature_delta":
             self._blocks[-1]["signature"] = fields["signature"]
         return {"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": {"type": kind, **fields}}

@@ -9,7 +9,19 @@ from typing import Any
 
 from aiohttp import web
 
-from sandbox.models.script import CallTool, Fail, Finish, RawChunk, ReceivedRequest, Say, Step, Think, ToolOutcome
+from sandbox.models.script import (
+    CallTool,
+    Cite,
+    Fail,
+    Finish,
+    RawChunk,
+    ReceivedRequest,
+    Say,
+    SendFile,
+    Step,
+    Think,
+    ToolOutcome,
+)
 from sandbox.models.server import Chunk, ScriptedServer, WireFormat
 
 _ERROR_STATUSES = {
@@ -86,6 +98,7 @@ class _GeminiWireFormat(WireFormat):
     def __init__(self, model: str) -> None:
         self._model = model
         self._parts: list[Chunk] = []
+        self._pages: list[Chunk] = []
         self._finish = Finish()
 
     def to_chunks(self, step: Step) -> Iterable[Chunk]:
@@ -99,16 +112,26 @@ class _GeminiWireFormat(WireFormat):
                 if step.id is not None:
                     call["id"] = step.id
                 yield self._part({"functionCall": call}, step.signature)
+            case SendFile(mime_type, data):
+                blob = {"mimeType": mime_type, "data": base64.b64encode(data).decode()}
+                yield self._part({"inlineData": blob}, step.signature)
+            case Cite(url, title):
+                self._pages.append({"web": {"uri": url, "title": title}})
             case Finish():
                 self._finish = step
-                yield self._candidate([{"text": ""}], finishReason=step.reason or "STOP")
+                yield self._candidate([{"text": ""}], finishReason=step.reason or "STOP", **self._grounding)
             case RawChunk(chunk):
                 yield chunk
             case _:
                 return
 
     def body(self) -> Chunk:
-        return self._candidate(self._parts, finishReason=self._finish.reason or "STOP")
+        return self._candidate(self._parts, finishReason=self._finish.reason or "STOP", **self._grounding)
+
+    @property
+    def _grounding(self) -> Chunk:
+        """Grounding metadata, which comes with the last chunk."""
+        return {"groundingMetadata": {"groundingChunks": self._pages}} if self._pages else {}
 
     def _part(self, part: dict[str, Any], signature: bytes | None) -> Chunk:
         if signature is not None:

@@ -3,6 +3,7 @@
 OpenAI: https://platform.openai.com/docs/api-reference/chat
 """
 
+import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,11 +12,13 @@ from aiohttp import web
 
 from sandbox.models.script import (
     CallTool,
+    Cite,
     Fail,
     Finish,
     RawChunk,
     ReceivedRequest,
     Say,
+    SendFile,
     Step,
     Think,
     ToolOutcome,
@@ -92,6 +95,16 @@ class _OpenAIWireFormat(WireFormat):
                 yield self._delta({"reasoning_content": text})
             case CallTool():
                 yield from self._tool_call_chunks(step)
+            case SendFile(mime_type, data):
+                encoded = base64.b64encode(data).decode()
+                if mime_type.startswith("audio/"):
+                    yield self._delta({"audio": {"id": "audio_scripted", "data": encoded}})
+                else:
+                    image = {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{encoded}"}}
+                    yield self._delta({"images": [image]})
+            case Cite(url, title):
+                page = {"url": url, "title": title, "start_index": 0, "end_index": len(self._text)}
+                yield self._delta({"annotations": [{"type": "url_citation", "url_citation": page}]})
             case Finish():
                 self._finish = step
                 yield self._delta({}, self._reason)

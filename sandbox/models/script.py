@@ -54,6 +54,23 @@ class CallTool:
 
 
 @dataclass(frozen=True, slots=True)
+class SendFile:
+    """File of the model: an image, or sound. Anthropic's models send none."""
+
+    mime_type: str
+    data: bytes
+    signature: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cite:
+    """Web page that the answer is based on."""
+
+    url: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Pause for some seconds, or until an event is set."""
 
@@ -123,7 +140,21 @@ class Stall:
     """Open connection without further data."""
 
 
-Step = Say | Think | CallTool | Pause | Finish | Fail | RawChunk | CorruptChunk | DropConnection | EndStream | Stall
+Step = (
+    Say
+    | Think
+    | CallTool
+    | SendFile
+    | Cite
+    | Pause
+    | Finish
+    | Fail
+    | RawChunk
+    | CorruptChunk
+    | DropConnection
+    | EndStream
+    | Stall
+)
 Turn = str | Step | Sequence[Step]
 
 

@@ -12,6 +12,7 @@ import anthropic
 import httpx2
 from anthropic import transform_schema
 from anthropic.types import (
+    CitationsDelta,
     InputJSONDelta,
     MessageDeltaUsage,
     RawContentBlockDeltaEvent,
@@ -39,11 +40,14 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.errors import parse_errors, retry_after, status_error, with_failure_event
+from core.models.grounding import Source, make_grounding
+from core.models.media import move_files_to_user
 from core.models.messages import clean_tool_name
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
     Done,
+    Grounding,
     Media,
     ModelMessage,
     ModelRequest,
@@ -56,7 +60,7 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from core.models.schemas import answer_schema
+from core.models.schemas import answer_schema, wants_search
 from core.models.tool_calls import parse_call
 from core.usage.meter import Usage
 
@@ -104,6 +108,9 @@ _MIN_THINKING_TOKENS = 1024
 _THINKING = ("thinking", "redacted_thinking")
 
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
+
+#: Anthropic's search, which its servers run: https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool
+_WEB_SEARCH: Block = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 
 #: Mark of the end of a cached part of the prompt. The cache lives for five minutes after its last use.
 _CACHE_CONTROL: Block = {"type": "ephemeral"}
@@ -231,6 +238,10 @@ def _parse_delta(delta: Any) -> ProviderEvent | None:
             return Thought(thinking)
         case SignatureDelta(type="signature_delta", signature=signature):
             return Thought("", signature.encode())
+        case CitationsDelta(type="citations_delta", citation=citation):
+            # of a web page `url`, of a search result `source`; a document has no address
+            url = getattr(citation, "url", None) or getattr(citation, "source", None) or ""
+            return Grounding(make_grounding([Source(url, getattr(citation, "title", None) or "")]))
     return None
 
 
@@ -262,7 +273,7 @@ def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderE
 def build_body(request: ModelRequest) -> dict[str, Any]:
     """Return the arguments of `messages.create`, without `stream`."""
     config = request.config
-    messages = _format_messages(request.messages)
+    messages = _format_messages(move_files_to_user(request.messages))
     limit = config.max_output_tokens or DEFAULT_MAX_TOKENS
     thinking = _thinking(config.thinking_config) if _can_think(messages) else None
     if thinking is not None and "budget_tokens" in thinking:
@@ -346,8 +357,9 @@ def _format_tools(request: ModelRequest) -> dict[str, Any]:
 
     Anthropic: calls in the history require declared tools, even if the tools no longer exist.
     """
-    if request.tools:
-        return {"tools": [_format_tool(spec) for spec in request.tools]}
+    search = [_WEB_SEARCH] if wants_search(request.config) else []
+    if request.tools or search:
+        return {"tools": [*search, *(_format_tool(spec) for spec in request.tools)]}
     called = sorted({clean_tool_name(call.name) for message in request.messages for call in message.tool_calls})
     if not called:
         return {}

@@ -23,11 +23,13 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.errors import parse_errors, status_error, with_failure_event
+from core.models.media import UNKNOWN_TYPE, to_playable
 from core.models.messages import clean_tool_name
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
     Done,
+    Grounding,
     Media,
     ModelMessage,
     ModelRequest,
@@ -123,6 +125,8 @@ class GeminiProvider:
                     for part in (candidate.content and candidate.content.parts) or ():
                         for event in _parse_part(part):
                             yield event
+                    if (grounding := _parse_grounding(candidate)) is not None:
+                        yield grounding
             if finish is None:
                 raise ProviderStreamError("gemini ended its stream without saying that it was done")
             yield Done(finish, usage)
@@ -212,9 +216,11 @@ def _format_part(part: Part) -> types.Part:
         case Thought(text, signature):
             return types.Part(text=text, thought=True, thought_signature=signature)
         case Media(mime_type, bytes(data)):
-            return types.Part(inline_data=types.Blob(mime_type=mime_type, data=data))
+            blob = types.Blob(mime_type=mime_type, data=data)
+            return types.Part(inline_data=blob, thought_signature=part.signature)
         case Media(mime_type, _, uri):
-            return types.Part(file_data=types.FileData(mime_type=mime_type, file_uri=uri))
+            file = types.FileData(mime_type=mime_type, file_uri=uri)
+            return types.Part(file_data=file, thought_signature=part.signature)
         case ToolCall(id_, name, arguments, signature):
             call = types.FunctionCall(id=id_, name=clean_tool_name(name, ".:"), args=dict(arguments))
             return types.Part(function_call=call, thought_signature=signature)
@@ -239,9 +245,31 @@ def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
     if (call := part.function_call) is not None:
         yield ToolCall(call.id or "", call.name or "", call.args or {}, signature)
         return
+    if part.thought and (part.inline_data or part.file_data):
+        return  # Gemini: a draft of the image that follows
+    if (blob := part.inline_data) is not None:
+        yield to_playable(
+            Media(blob.mime_type or UNKNOWN_TYPE, blob.data or b"", None, blob.display_name or "", signature)
+        )
+        return
+    if (file := part.file_data) is not None:
+        yield Media(file.mime_type or UNKNOWN_TYPE, None, file.file_uri, file.display_name or "", signature)
+        return
     text = part_text(part)
     if text or signature is not None:
         yield Thought(text, signature) if part.thought else Text(text, signature)
+
+
+def _parse_grounding(candidate: types.Candidate) -> Grounding | None:
+    """Return the pages of a search, and those that the model read through their addresses."""
+    context = candidate.url_context_metadata
+    read_urls = tuple(
+        page.retrieved_url
+        for page in (context and context.url_metadata) or ()
+        if page.retrieved_url and page.url_retrieval_status is types.UrlRetrievalStatus.URL_RETRIEVAL_STATUS_SUCCESS
+    )
+    metadata = candidate.grounding_metadata
+    return Grounding(metadata, read_urls) if metadata is not None or read_urls else None
 
 
 def _usage(usage: types.GenerateContentResponseUsageMetadata) -> Usage:

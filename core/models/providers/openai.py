@@ -24,11 +24,14 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.errors import parse_errors, retry_after, status_error, unknown_model, with_failure_event
+from core.models.grounding import Source, make_grounding
+from core.models.media import UNKNOWN_TYPE, move_files_to_user, to_playable
 from core.models.messages import clean_tool_name
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
     Done,
+    Grounding,
     Media,
     ModelMessage,
     ModelRequest,
@@ -41,7 +44,7 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from core.models.schemas import answer_schema
+from core.models.schemas import answer_schema, wants_search
 from core.models.tool_calls import parse_call
 from core.usage.meter import Usage
 
@@ -75,6 +78,9 @@ _SUPPORTED_FILES = SupportedFiles(
 
 #: Additional files of audio models.
 _AUDIO_FILES = {"audio/wav": _MAX_REQUEST_BYTES, "audio/mpeg": _MAX_REQUEST_BYTES}
+
+#: OpenAI: a stream has sound as 16-bit samples, 24,000 a second. It needs a voice.
+_SOUND_TYPE, _DEFAULT_VOICE = "audio/L16;rate=24000", "alloy"
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -129,7 +135,7 @@ class OpenAIProvider:
             stream_options={"include_usage": True},
             extra_body=self._extra_body,
         )
-        calls = _CallBuilder()
+        calls, sound = _CallBuilder(), bytearray()
         finish: str | None = None
         usage = Usage()
         async with parse_errors(self.name), chunks:
@@ -148,10 +154,12 @@ class OpenAIProvider:
                     request.report_usage(usage)
                 for choice in (chunk.choices or ())[:1]:
                     finish = choice.finish_reason or finish
-                    for event in _parse_delta(choice.delta, calls):
+                    for event in _parse_delta(choice.delta, calls, sound):
                         yield event
         if finish is None:
             raise ProviderStreamError(f"{self.name} ended its stream without saying that it was done")
+        if sound:
+            yield to_playable(Media(_SOUND_TYPE, bytes(sound)))
         for call in calls.build(is_truncated=finish == "length"):
             yield call
         yield Done(_FINISH_REASONS.get(finish, types.FinishReason.OTHER), usage)
@@ -245,8 +253,8 @@ class _CallBuilder:
         return None
 
 
-def _parse_delta(delta: Any, calls: _CallBuilder) -> list[ProviderEvent]:
-    """Return the events of a delta, and add its tool calls to `calls`."""
+def _parse_delta(delta: Any, calls: _CallBuilder, sound: bytearray) -> list[ProviderEvent]:
+    """Return the events of a delta, and add its tool calls to `calls` and its samples to `sound`."""
     if delta is None:
         return []
     events: list[ProviderEvent] = []
@@ -258,7 +266,25 @@ def _parse_delta(delta: Any, calls: _CallBuilder) -> list[ProviderEvent]:
         events.append(Text(text))
     for piece in delta.tool_calls or ():
         calls.add_delta(piece)
+    if (audio := delta.audio) is not None:
+        sound += base64.b64decode(audio.data or "")
+        if audio.transcript:
+            events.append(Text(audio.transcript))
+    # Extension of OpenRouter and LiteLLM.
+    events += [_parse_image(image["image_url"]["url"]) for image in getattr(delta, "images", None) or ()]
+    cited = [note["url_citation"] for note in getattr(delta, "annotations", None) or () if "url_citation" in note]
+    if cited:
+        sources = [Source(page.get("url") or "", page.get("title") or "") for page in cited]
+        events.append(Grounding(make_grounding(sources)))
     return events
+
+
+def _parse_image(url: str) -> Media:
+    """Return an image of an answer: a data URL, or an address."""
+    head, comma, data = url.partition(",")
+    if not (comma and head.startswith("data:")):
+        return Media("image/png", uri=url)
+    return Media(head.removeprefix("data:").partition(";")[0] or UNKNOWN_TYPE, base64.b64decode(data))
 
 
 def _usage(usage: CompletionUsage) -> Usage:
@@ -291,12 +317,27 @@ def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
         "frequency_penalty": config.frequency_penalty,
         "tools": [_format_tool(spec) for spec in request.tools] or None,
         "response_format": _response_format(request),
+        "web_search_options": {} if is_openai and wants_search(config) else None,
+        **_modalities(config),
     }
     return {
         "model": request.model,
-        "messages": [row for message in request.messages for row in _format_message(message)],
+        "messages": [row for message in move_files_to_user(request.messages) for row in _format_message(message)],
         **{name: value for name, value in options.items() if value is not None},
     }
+
+
+def _modalities(config: types.GenerateContentConfig) -> dict[str, Any]:
+    """Return the options for answers with sound or images."""
+    wanted = {str(kind).rpartition(".")[2].lower() for kind in config.response_modalities or ()} - {"text"}
+    if not wanted:
+        return {}
+    options: dict[str, Any] = {"modalities": ["text", *sorted(wanted)]}
+    if "audio" in wanted:
+        speech = config.speech_config if isinstance(config.speech_config, types.SpeechConfig) else None
+        prebuilt = speech and speech.voice_config and speech.voice_config.prebuilt_voice_config
+        options["audio"] = {"voice": (prebuilt and prebuilt.voice_name) or _DEFAULT_VOICE, "format": "pcm16"}
+    return options
 
 
 def _format_tool(spec: ToolSpec) -> dict[str, Any]:

@@ -250,9 +250,10 @@ async def test_each_type_of_file_has_its_block(anthropic_wire: ConnectedProvider
     ]
 
 
-async def test_an_image_by_the_model_becomes_a_placeholder(anthropic_wire: ConnectedProvider) -> None:
+async def test_an_image_by_the_model_goes_back_as_the_users(anthropic_wire: ConnectedProvider) -> None:
     body = await send(anthropic_wire, user("Draw."), assistant(Media("image/png", b"png")), user("Again."))
-    assert body["messages"][1]["content"] == [{"type": "text", "text": "[attachment: image/png]"}]
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "[my file: image/png]"}]
+    assert [block["type"] for block in body["messages"][2]["content"]] == ["text", "image", "text"]
 
 
 async def test_a_tool_result_may_have_an_image_and_an_error(anthropic_wire: ConnectedProvider) -> None:

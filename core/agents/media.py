@@ -1,0 +1,115 @@
+"""Files in the events of a run: they become artifacts, and with these, files of the reply."""
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from mimetypes import guess_extension
+
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events.event import Event
+from google.adk.plugins import BasePlugin
+from google.genai import types
+
+from core.models.finish_reasons import FILE_TOO_LARGE
+from core.models.media import UNKNOWN_TYPE, format_size
+from core.models.selection import AgentRunConfig
+from core.sessions.artifacts import FROM_EVENT
+
+log = logging.getLogger(__name__)
+
+#: Maximum size of a file of a model or a tool. The database holds it twice, and no vendor takes more back.
+MAX_FILE_BYTES = 20 * 2**20
+
+_MAX_NAME_CHARACTERS = 80
+
+_NAMES = {"image": "image", "audio": "audio", "video": "video"}
+
+_Blob = types.Blob | types.FunctionResponseBlob
+
+
+class MediaPlugin(BasePlugin):
+    """Saver of the files in events, before the event is stored.
+
+    The name of a file depends on its position in the run alone. So an attempt after a crash saves the next version of
+    the same artifact, and the reply shows the newest version of each name.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="parley_media")
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+        """Save the files of an event, and replace those that are too large by a sentence."""
+        service = invocation_context.artifact_service
+        if event.partial or event.author == "user" or event.content is None or service is None:
+            return
+        _replace_large_files(event)
+        for blob in _list_blobs(event):
+            name = _choose_name(blob, invocation_context)
+            session = invocation_context.session
+            version = await service.save_artifact(
+                app_name=invocation_context.app_name,
+                user_id=invocation_context.user_id,
+                session_id=session.id,
+                filename=name,
+                artifact=types.Part(inline_data=types.Blob(mime_type=blob.mime_type, data=blob.data)),
+                custom_metadata={FROM_EVENT: True},
+            )
+            blob.display_name = name
+            event.actions.artifact_delta[name] = version
+
+
+def _list_blobs(event: Event) -> Iterator[_Blob]:
+    """Yield the files of an event with their bytes, those of thoughts excepted."""
+    for part in (event.content and event.content.parts) or ():
+        if part.thought:
+            continue
+        if part.inline_data is not None and part.inline_data.data:
+            yield part.inline_data
+        for item in (part.function_response and part.function_response.parts) or ():
+            if item.inline_data is not None and item.inline_data.data:
+                yield item.inline_data
+
+
+def _replace_large_files(event: Event) -> None:
+    assert event.content is not None
+    for part in event.content.parts or ():
+        if (blob := part.inline_data) is not None and len(blob.data or b"") > MAX_FILE_BYTES:
+            log.warning("a model sent a file of %s, which is left out", format_size(len(blob.data or b"")))
+            part.inline_data, part.thought_signature = None, None
+            part.text = f"\n\n{FILE_TOO_LARGE}\n\n"
+        if (response := part.function_response) is not None and response.parts:
+            small = [item for item in response.parts if _size(item) <= MAX_FILE_BYTES]
+            if len(small) < len(response.parts):
+                response.parts = small
+                response.response = {**(response.response or {}), "left_out": FILE_TOO_LARGE}
+
+
+def _size(item: types.FunctionResponsePart) -> int:
+    return len((item.inline_data and item.inline_data.data) or b"")
+
+
+def _choose_name(blob: _Blob, context: InvocationContext) -> str:
+    """Return the file's own name, or one of its kind and its number in the run."""
+    run = context.run_config
+    names = run.file_names if isinstance(run, AgentRunConfig) else _list_names(context)
+    names.extend(name for name in _list_names(context) if name not in names)
+    kind = blob.mime_type or UNKNOWN_TYPE
+    suffix = ".md" if kind == "text/markdown" else guess_extension(kind) or ".bin"
+    stem = _NAMES.get(kind.partition("/")[0], "file")
+    number = sum(name.startswith(f"{stem}-") for name in names) + 1
+    own = re.sub(r"[^\w.() -]", "_", (blob.display_name or "").replace("\\", "/").rpartition("/")[2]).strip(". ")
+    name = own[-_MAX_NAME_CHARACTERS:] if own and own not in names else f"{stem}-{number}{suffix}"
+    names.append(name)
+    return name
+
+
+def _list_names(context: InvocationContext) -> list[str]:
+    """Return the names of the files in the run's stored events."""
+    events: Sequence[Event] = context.session.events
+    return [
+        blob.display_name
+        for event in events
+        if event.invocation_id == context.invocation_id and event.author != "user"
+        for blob in _list_blobs(event)
+        if blob.display_name
+    ]

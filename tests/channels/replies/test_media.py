@@ -1,0 +1,164 @@
+"""Files and sources of models, on both platforms."""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from channels.i18n import messages as words
+from channels.replies.sources import MAX_LINKS, add_sources
+from core.errors import StoreError, TurnLostError
+from core.models.finish_reasons import FILE_TOO_LARGE
+from core.models.grounding import Source
+from core.tools.tool import to_adk_tool
+from core.turns.store import TurnStore
+from sandbox.models import CallTool, Cite, DropConnection, Say, SendFile
+from tests.channels.platforms import (
+    PLATFORMS,
+    run_conversation,
+    run_sandbox,
+    texts,
+    wait_for_answer,
+    wait_for_texts,
+)
+from tests.channels.replies.test_files import kept
+from tests.channels.replies.test_reply_end import dies, ended
+from tests.channels.slack.conftest import quick_pings
+from tests.channels.wiring import wait_until
+
+__all__ = ["quick_pings"]
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 500
+OTHER_PNG = PNG + b"bluer"
+GEMINI: dict[str, Any] = {"core": {"vendor": "gemini"}}
+SAY = words.messages_for("en")
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with run_sandbox(request.param) as sandbox:
+        yield sandbox
+
+
+def screenshot() -> types.Part:
+    """Take a picture."""
+    return types.Part.from_bytes(data=PNG, mime_type="image/png")
+
+
+async def test_an_image_of_a_model_is_a_file_of_its_reply(sandbox: Any, tmp_path: Path) -> None:
+    drawing = [Say("Here:"), SendFile("image/png", PNG), Say("Bluer?")]
+    async with run_conversation(sandbox, tmp_path, drawing, SendFile("image/png", OTHER_PNG), **GEMINI) as talk:
+        await talk.say("draw")
+        await wait_for_texts(talk, lambda found: found and "Bluer?" in found[-1])
+        await ended(talk)
+        assert texts(talk) == ["Here:\n\n📎 `image-1.png`\n\nBluer?"]
+        assert talk.files() == [("image-1.png", PNG)]
+        await talk.say("yes, draw it bluer")
+        await wait_for_texts(talk, lambda found: found and found[-1] == words.ONLY_FILES)
+        await ended(talk, 2)
+        assert [data for _, data in talk.files()] == [PNG, OTHER_PNG]
+        parts = talk.bot.model.requests[1]["contents"][1]["parts"]
+        assert ["inlineData" in part for part in parts] == [False, True, False]
+        await talk.say("reset")
+        await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
+        assert await kept(talk) == 0
+
+
+@pytest.mark.parametrize("moment", ["before the answer is stored", "before it is shown as done"])
+async def test_an_image_is_posted_once_despite_a_crash(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    drawing = [Say("Two:"), SendFile("image/png", PNG), SendFile("image/png", OTHER_PNG)]
+    method = "save_answer" if moment == "before the answer is stored" else "end"
+    async with run_conversation(sandbox, tmp_path, drawing, **GEMINI) as talk:
+
+        async def die(*_values: Any) -> None:
+            with suppress(StoreError):
+                await dies(talk)()
+            raise TurnLostError("the process died here")
+
+        with monkeypatch.context() as death:
+            death.setattr(TurnStore, method, die)
+            await talk.say("draw")
+            await wait_until(talk.bot.worker._stopping.is_set)
+            await talk.bot.worker.stop(5)
+    async with run_conversation(sandbox, tmp_path, [Say("One:"), SendFile("image/png", PNG)], **GEMINI) as talk:
+        assert (await ended(talk))[0].state == "done"
+        is_generated_again = method == "save_answer"
+        assert texts(talk) == ["One:" if is_generated_again else "Two:"]
+        assert [data for _, data in talk.files()] == ([PNG] if is_generated_again else [PNG, OTHER_PNG])
+        assert await kept(talk) == len(talk.files())
+
+
+async def test_a_provider_that_fails_amid_an_image_loses_nothing(sandbox: Any, tmp_path: Path) -> None:
+    broken = [Say("Here"), SendFile("image/png", PNG), DropConnection()]
+    async with run_conversation(
+        sandbox, tmp_path, broken, [Say("Here:"), SendFile("image/png", PNG)], **GEMINI
+    ) as talk:
+        await talk.say("draw")
+        await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
+        await talk.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in talk.replies()))
+        assert not talk.files()
+        await talk.press(words.RETRY)
+        await wait_for_answer(talk, "Here:")
+        await ended(talk, 2)
+        assert talk.files() == [("image-1.png", PNG)]
+
+
+async def test_a_file_of_30_mb_ends_in_a_sentence(sandbox: Any, tmp_path: Path) -> None:
+    huge = [Say("Here:"), SendFile("image/png", PNG + bytes(30 * 2**20))]
+    async with run_conversation(sandbox, tmp_path, huge, **GEMINI) as talk:
+        await talk.say("draw")
+        await wait_for_answer(talk, f"Here:\n\n{FILE_TOO_LARGE}")
+        await ended(talk)
+        assert not talk.files()
+
+
+async def test_a_picture_that_a_tool_returns_is_posted_once_and_shown_to_the_model(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    tools = {"tools": [to_adk_tool(screenshot)]}
+    async with run_conversation(sandbox, tmp_path, CallTool("screenshot"), "Here you see it.", core=tools) as talk:
+        await talk.say("take a picture")
+        await wait_for_answer(talk, "Here you see it.")
+        await ended(talk)
+        assert [data for _, data in talk.files()] == [PNG]
+        assert talk.bot.model.requests[1]["messages"][-1]["content"][0]["type"] == "image_url"
+
+
+@pytest.mark.parametrize("vendor", ["openai", "gemini", "anthropic"])
+async def test_sources_are_numbered_links_below_the_answer(sandbox: Any, tmp_path: Path, vendor: str) -> None:
+    answer = [Say("It rains."), Cite("https://weather.example/today?a=1", "W](x) @everyone"), Cite("javascript:x", "X")]
+    async with run_conversation(sandbox, tmp_path, answer, core={"vendor": vendor}) as talk:
+        await talk.say("rain?")
+        shown = (await wait_for_texts(talk, lambda found: found and "Sources" in found[-1]))[-1]
+        await ended(talk)
+        assert "weather.example" in shown
+        assert "everyone" not in shown
+        assert "javascript" not in shown
+        assert shown.endswith("Sources: [1 weather.example](https://weather.example/today?a=1)")
+        [row] = await talk.bot.turn_rows()
+        assert row.run_record["sources"] == ["https://weather.example/today?a=1"]
+
+
+def test_a_link_of_a_source_shows_the_host_that_it_leads_to() -> None:
+    google = "https://vertexaisearch.cloud.google.com/grounding-api-redirect/abc"
+    cases = {
+        Source("https://a.example/(b)_[c]", "Wikipedia.org"): "[1 a.example](https://a.example/%28b%29_[c])",
+        Source(google, "en.wikipedia.org"): f"[1]({google}) `en.wikipedia.org` (Google)",
+        Source(google, "free money.example"): f"[1 vertexaisearch.cloud.google.com]({google})",
+        Source("https://\u0430pple.example/", "apple"): "[1 xn--pple-43d.example](https://%D0%B0pple.example/)",
+    }
+    for source, link in cases.items():
+        assert add_sources("So.", [source], SAY) == f"So.\n\nSources: {link}"
+
+
+def test_at_most_eight_sources_are_shown_and_the_others_counted() -> None:
+    sources = [Source(f"https://{number}.example/") for number in range(MAX_LINKS + 3)]
+    line = add_sources("So.", sources, SAY)
+    assert line.count("](") == MAX_LINKS
+    assert line.endswith(" · +3")
+    assert add_sources("", sources, SAY) == ""
