@@ -23,7 +23,7 @@ from core.errors import ToolError
 from core.identity import ANONYMOUS, USER_STATE_KEY, User
 from core.identity import to_user_state as told_of
 from core.models.adapter import ModelAdapter
-from core.models.schemas import parameter_schema
+from core.models.messages import parameter_schema
 from core.models.selection import AgentRunConfig
 from core.models.tool_calls import unique_id
 from core.secret_redaction import redact_secrets

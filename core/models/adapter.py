@@ -26,7 +26,7 @@ from core.errors import (
 from core.models.finish_reasons import BLOCKED_REASONS
 from core.models.grounding import READ_URLS_KEY, merge_grounding
 from core.models.media import drop_files, drop_unsupported_files, shorten_history
-from core.models.messages import clean_json, clean_text, convert_messages
+from core.models.messages import clean_json, clean_text, convert_messages, list_tools
 from core.models.provider import (
     Done,
     Failed,
@@ -44,7 +44,6 @@ from core.models.provider import (
     join_text,
 )
 from core.models.retries_and_fallbacks import Fallbacks
-from core.models.schemas import list_tools
 from core.models.tokens import estimate_tokens
 from core.models.tool_calls import keep_own_signatures, mark_signature, unique_id
 from core.usage import meter as metering

@@ -1,4 +1,4 @@
-"""Conversion of ADK's contents to messages that every provider accepts.
+"""Conversion of ADK's requests to the messages, tools and schemas that every provider accepts.
 
 In the result each call has a unique id and its result directly after its message, every result has a call, and all
 text is valid Unicode.
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
+from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from core.models.provider import Media, ModelMessage, Part, Role, Text, Thought, ToolCall, ToolResult
+from core.models.provider import Media, ModelMessage, Part, Role, Text, Thought, ToolCall, ToolResult, ToolSpec
 from core.models.tool_calls import MAX_ID_LENGTH, part_text, unique_id
 
 #: Result of a call without a stored result.
@@ -185,3 +186,47 @@ def _list_media(response: types.FunctionResponse) -> Iterable[Media]:
             yield Media(part.inline_data.mime_type or "", data=part.inline_data.data)
         elif part.file_data is not None:
             yield Media(part.file_data.mime_type or "", uri=part.file_data.file_uri)
+
+
+def wants_search(config: types.GenerateContentConfig) -> bool:
+    """Return whether a request has Gemini's search tool, for vendors with a search of their own."""
+    return any(isinstance(tool, types.Tool) and tool.google_search is not None for tool in config.tools or ())
+
+
+def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
+    """Return the functions that the model may call."""
+    return [
+        ToolSpec(declaration.name or "", declaration.description or "", parameter_schema(declaration))
+        for declaration in _list_declarations(config)
+    ]
+
+
+def answer_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
+    """Return the JSON Schema of the answer, if there is one."""
+    if config.response_json_schema is not None:
+        return _to_json_schema(config.response_json_schema)
+    if config.response_schema is not None:
+        return _to_json_schema(config.response_schema)
+    return None
+
+
+def _list_declarations(config: types.GenerateContentConfig) -> Iterable[types.FunctionDeclaration]:
+    for tool in config.tools or ():
+        if isinstance(tool, types.Tool):
+            yield from tool.function_declarations or ()
+
+
+def parameter_schema(declaration: types.FunctionDeclaration) -> dict[str, Any]:
+    """Return the JSON Schema of a function's arguments."""
+    schema = declaration.parameters_json_schema or declaration.parameters
+    return _to_json_schema(schema) if schema else {"type": "object", "properties": {}}
+
+
+def _to_json_schema(schema: Any) -> dict[str, Any]:
+    if isinstance(schema, dict) and str(schema.get("type", "")).isupper():
+        schema = types.Schema.model_validate(schema)  # Gemini's dialect of JSON Schema
+    if isinstance(schema, types.Schema):
+        return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(schema, dict):
+        return schema
+    return TypeAdapter(schema).json_schema()

@@ -26,7 +26,7 @@ from core.errors import (
 from core.models.errors import parse_errors, retry_after, status_error, unknown_model, with_failure_event
 from core.models.grounding import Source, make_grounding
 from core.models.media import UNKNOWN_TYPE, move_files_to_user, to_playable
-from core.models.messages import clean_tool_name
+from core.models.messages import answer_schema, clean_tool_name, wants_search
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
@@ -44,7 +44,6 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from core.models.schemas import answer_schema, wants_search
 from core.models.tool_calls import parse_call
 from core.usage.meter import Usage
 

@@ -28,7 +28,7 @@ def test_the_agent_is_what_its_configuration_says() -> None:
     assert isinstance(agent, LlmAgent)
     assert (app.name, agent.name, agent.description) == ("helper", "helper", "Helps.")
     assert [getattr(tool, "name", "") for tool in agent.tools] == ["current_time"]
-    assert [plugin.name for plugin in app.plugins] == ["parley_guard", "parley_choice", "parley_meter"]
+    assert [plugin.name for plugin in app.plugins] == ["parley_guard", "parley_choice", "parley_meter", "parley_media"]
 
 
 @pytest.mark.parametrize("name", ["", "user", "_x", "7", "x-y", "x y", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x\n"])

@@ -5,7 +5,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 from pydantic import BaseModel
 
-from core.models.schemas import answer_schema, list_tools
+from core.models.messages import answer_schema, list_tools
 
 PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 GEMINI = {"type": "OBJECT", "properties": {"name": {"type": "STRING"}}, "required": ["name"]}
