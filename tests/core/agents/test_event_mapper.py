@@ -165,3 +165,16 @@ def test_a_question_is_no_text_and_no_tool() -> None:
     (done,) = told(Event(author="teller", content=types.Content(role="model", parts=[asks])))
     assert (done.type, done.text) == ("done", "")
     assert [question.arguments for question in done.questions] == [{"message": "What is your name?"}]
+
+
+def test_the_address_of_a_file_is_shown_in_its_place_and_links_only_to_the_web() -> None:
+    parts = [
+        types.Part(text="Here:"),
+        types.Part.from_uri(file_uri="https://files.example/a.png", mime_type="image/png"),
+        types.Part(file_data=types.FileData(file_uri="gs://bucket/`b`", display_name="[b](c)", mime_type="image/png")),
+    ]
+    mapper = EventMapper()
+    list(mapper.map_event(Event(author="parley", content=types.Content(role="model", parts=parts))))
+    text = "Here:\n\n📎 file: <https://files.example/a.png>\n\n\n\n📎 bc: `gs://bucket/b`"
+    done = mapper.create_last_event()
+    assert done.text.strip() == text
