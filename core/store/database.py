@@ -111,6 +111,12 @@ class Database:
             ):
                 return await prepared.fetch(connection, values)
 
+    async def update(self, statement: sa.Update) -> int:
+        """Run one update as a transaction of its own, and return the number of rows that it changed."""
+        with store_errors():
+            async with self._write_lock, self._connect(self._autocommit) as connection:
+                return (await connection.execute(statement)).rowcount
+
     async def ping(self) -> None:
         """Write one row.
 

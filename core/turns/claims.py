@@ -74,28 +74,42 @@ async def claim_turns(
 ) -> list[Turn]:
     """Claim turns: see `TurnStore.claim`.
 
+    A read comes first: without anything to claim, no transaction waits for the lock on writes.
+
     Args:
         served: people by when they were served, in any ascending numbers.
 
     Raises:
         IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
     """
+    waiting = inbox.alias("waiting")
+    has_abandoned = sa.exists().where(_is_abandoned(lease, running)).label("has_abandoned")
+    has_waiting = sa.exists().where(is_waiting(waiting), is_idle(waiting.c.session)).label("has_waiting")
+    async with database.read() as connection:
+        found = (await connection.execute(sa.select(has_abandoned, has_waiting))).one()
+    if not (found.has_abandoned or found.has_waiting):
+        return []
     async with database.write() as connection:
-        resumed = await _claim_abandoned(connection, lease, limit, running)
+        resumed = await _claim_abandoned(connection, lease, limit, running) if found.has_abandoned else []
         return [*resumed, *await _claim_waiting(connection, lease.worker_id, agents, limit - len(resumed), served)]
+
+
+def _is_abandoned(lease: Lease, running: Collection[str]) -> sa.ColumnElement[bool]:
+    """Return whether a turn is active, and no live worker runs it.
+
+    A turn that this worker runs is not abandoned, even if its lease ended while the process was held up.
+    """
+    has_no_runner = (turns.c.owner == lease.worker_id) | lease.has_no_live_worker(turns.c.owner)
+    return is_active(turns) & turns.c.id.not_in(running) & has_no_runner
 
 
 async def _claim_abandoned(
     connection: AsyncConnection, lease: Lease, limit: int, running: Collection[str]
 ) -> list[Turn]:
-    """Claim active turns that no live worker runs."""
-    # a turn that this worker runs is not abandoned, even if its lease ended while the process was held up
-    is_abandoned = turns.c.id.not_in(running) & (
-        (turns.c.owner == lease.worker_id) | lease.has_no_live_worker(turns.c.owner)
-    )
+    """Claim abandoned turns, the oldest first."""
     query = (
         sa.select(turns)
-        .where(is_active(turns), is_abandoned)
+        .where(_is_abandoned(lease, running))
         .order_by(turns.c.created_at)
         .limit(limit)
         .with_for_update(skip_locked=True)

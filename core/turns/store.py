@@ -258,8 +258,7 @@ class TurnStore:
         update = sa.update(turns).where(fence.owns_turn, turns.c.state.in_(states)).values(values)
 
         async def work() -> None:
-            async with self._database.write() as connection:
-                if not (await connection.execute(update)).rowcount:
-                    raise fence.lost_error
+            if not await self._database.update(update):
+                raise fence.lost_error
 
         await retry_store(work, what=f"turn {turn.id}")

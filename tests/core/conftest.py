@@ -34,7 +34,7 @@ MODELS = ("gemini-default", "openai/other")
 
 
 class Faulty(Database):
-    """A database that fails as often as it is told to, where it is written to, or also where single statements read."""
+    """A database that fails a number of times: its writes, or its reads too."""
 
     failures = 0
     fails_reads = False
@@ -52,6 +52,20 @@ class Faulty(Database):
             raise StoreError("out of reach")
         async with super().write() as connection:
             yield connection
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        if self.failures and self.fails_reads:
+            async with self.write():
+                pass
+        async with super().read() as connection:
+            yield connection
+
+    async def update(self, statement: sa.Update) -> int:
+        if self.failures:
+            async with self.write():
+                pass
+        return await super().update(statement)
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         if self.failures and (self.fails_reads or statement.prepared(self.engine.dialect).writes):

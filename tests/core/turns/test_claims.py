@@ -160,3 +160,21 @@ async def test_messages_that_are_never_answered_slow_no_claim_down(
             plans += [row.detail for row in explained]
     assert any("ix_inbox_waiting" in plan for plan in plans)
     assert not [plan for plan in plans if "SCAN inbox" in plan or "ix_inbox_turn" in plan], plans
+
+
+async def test_a_claim_opens_a_transaction_only_for_a_turn_to_claim(
+    inbox: InboxStore, turns: TurnStore, database: Faulty
+) -> None:
+    def begin() -> None:
+        raise AssertionError("nothing waits")
+
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await inbox.accept(inbound())  # waits for the turn of its session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "write", begin)
+        assert await turns.claim(1, running=[turn.id]) == []
+        with pytest.raises(AssertionError, match="nothing waits"):
+            await turns.claim(1)  # as after a restart: the turn has no runner
+    (resumed,) = await turns.claim(1)
+    assert resumed.id == turn.id
