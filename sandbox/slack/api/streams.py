@@ -11,12 +11,12 @@ from time import monotonic
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.block_kit import check_blocks
 from sandbox.slack.api.limits import (
     MAX_MARKDOWN_CHARS,
     MAX_STREAM_BYTES,
     MAX_TASK_CHARS,
     STREAM_LIFETIME_SECONDS,
-    check_blocks,
 )
 from sandbox.slack.api.messages import parse_metadata, parse_thread_ts
 from sandbox.slack.api.requests import Arguments, SlackError

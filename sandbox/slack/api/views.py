@@ -4,25 +4,19 @@ Slack: docs.slack.dev/surfaces/modals and the pages of the methods. An interacti
 within three seconds.
 """
 
-import json
 import secrets
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.limits import check_blocks
+from sandbox.slack.api.block_kit import check_view
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.inputs import Json
 from sandbox.slack.state.views import MAX_STACK_VIEWS, OpenViews, SlackView
 from sandbox.slack.state.workspace import WorkspaceUser
 
 TRIGGER_LIFETIME_SECONDS = 3.0
-
-MAX_LABEL_CHARS, MAX_METADATA_CHARS, MAX_ID_CHARS = 24, 3_000, 255
-
-MAX_VIEW_BLOCKS = 100
-MAX_VIEW_BYTES = 250_000
 
 
 @dataclass(eq=False, slots=True)
@@ -112,7 +106,7 @@ class ViewMethods:
         """Return the view if Slack would accept it as a `modal` or `home`.
 
         Raises:
-            SlackError: `invalid_arguments`, `view_too_large`, `duplicate_external_id`, or an error of the blocks.
+            SlackError: `invalid_arguments`, `view_too_large` or `duplicate_external_id`.
         """
         content = check_view(view, kind)
         external_id = str(content.get("external_id") or "")
@@ -141,40 +135,3 @@ class ViewMethods:
 
     def _to_response(self, view: SlackView) -> dict[str, Any]:
         return {"view": self.open_views.to_payload(view)}
-
-
-def check_view(view: object, kind: str) -> Json:
-    """Return the view if Slack would accept it as a `modal` or `home`.
-
-    Raises:
-        SlackError: `invalid_arguments`, `view_too_large`, or an error of the blocks.
-    """
-    if not isinstance(view, dict) or view.get("type") != kind or not isinstance(view.get("blocks"), list):
-        raise SlackError("invalid_arguments", messages=[f"[ERROR] must be a {kind} [json-pointer:/view]"])
-    if len(json.dumps(view, ensure_ascii=False).encode()) > MAX_VIEW_BYTES:
-        raise SlackError("view_too_large")
-    errors = []
-    if kind == "modal":
-        errors += [
-            f"[ERROR] must have 1 to {MAX_LABEL_CHARS} characters [json-pointer:/view/{name}/text]"
-            for name in ("title", "submit", "close")
-            if not 0 < len(_label_text(view, name)) <= MAX_LABEL_CHARS and (name == "title" or view.get(name))
-        ]
-        if any(block.get("type") == "input" for block in view["blocks"]) and not view.get("submit"):
-            errors.append("[ERROR] missing required field: submit [json-pointer:/view]")
-    limits = {"private_metadata": MAX_METADATA_CHARS, "callback_id": MAX_ID_CHARS, "external_id": MAX_ID_CHARS}
-    errors += [
-        f"[ERROR] must be less than {max_chars + 1} characters [json-pointer:/view/{name}]"
-        for name, max_chars in limits.items()
-        if len(view.get(name) or "") > max_chars
-    ]
-    if len(view["blocks"]) > MAX_VIEW_BLOCKS:
-        errors.append(f"[ERROR] no more than {MAX_VIEW_BLOCKS} items allowed [json-pointer:/view/blocks]")
-    if errors:
-        raise SlackError("invalid_arguments", messages=errors)
-    check_blocks([block for block in view["blocks"] if block.get("type") != "input"])
-    return view
-
-
-def _label_text(view: Json, name: str) -> str:
-    return str((view.get(name) or {}).get("text", ""))

@@ -1,12 +1,9 @@
 """Rate limit windows and size limits of blocks."""
 
-from typing import Any
-
 import pytest
 
 from sandbox.slack.api import limits
-from sandbox.slack.api.limits import RATES, SlackRateLimits, check_blocks
-from sandbox.slack.api.requests import SlackError
+from sandbox.slack.api.limits import RATES, SlackRateLimits
 
 
 @pytest.fixture
@@ -51,33 +48,3 @@ def test_a_method_without_a_published_limit_is_unlimited() -> None:
     windows = SlackRateLimits(speed=1)
     assert "response_url" not in RATES
     assert all(windows.acquire("response_url", "") is None for _ in range(1000))
-
-
-@pytest.mark.parametrize(
-    "blocks",
-    [
-        [{"type": "section", "text": {"type": "mrkdwn", "text": "a" * 3_000}}],
-        [{"type": "markdown", "text": "a" * 12_000}],
-        [{"type": "divider"}] * 50,
-        [{"type": "section", "fields": [{"type": "mrkdwn", "text": "a"}]}],
-    ],
-)
-def test_blocks_at_the_size_limits_are_accepted(blocks: list[dict[str, Any]]) -> None:
-    assert check_blocks(blocks) == blocks
-
-
-@pytest.mark.parametrize(
-    ("blocks", "error"),
-    [
-        ([{"type": "section", "text": {"type": "mrkdwn", "text": "a" * 3_001}}], "invalid_blocks"),
-        ([{"type": "section"}], "invalid_blocks"),
-        ([{"type": "header", "text": {"type": "plain_text", "text": "a" * 151}}], "invalid_blocks"),
-        ([{"type": "section", "text": {"type": "mrkdwn", "text": "a" * 2_999}}] * 5, "msg_blocks_too_long"),
-        ([{"text": "a"}], "invalid_blocks_format"),
-        ("blocks", "invalid_blocks_format"),
-    ],
-)
-def test_invalid_blocks_are_rejected(blocks: object, error: str) -> None:
-    with pytest.raises(SlackError) as refused:
-        check_blocks(blocks)
-    assert refused.value.code == error

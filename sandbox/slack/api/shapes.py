@@ -1,0 +1,116 @@
+"""Checks of JSON structures, with the errors of Slack.
+
+A check takes a value and its JSON pointer and yields the errors of the value. The texts of the errors are Slack's, as
+users report them: "invalid additional property: emoji [json-pointer:/blocks/0/text]" (grafana/oncall #702).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+Check = Callable[[Any, str], Iterator[str]]
+
+
+def _error(text: str, path: str) -> str:
+    return f"{text} [json-pointer:{path}]"
+
+
+def anything(_: Any, __: str) -> Iterator[str]:
+    """Accept every value."""
+    return iter(())
+
+
+def string(max_chars: int | None = None, *, min_chars: int = 0, choices: Collection[str] = ()) -> Check:
+    """Return a check for a string: its length, or one of `choices`."""
+
+    def check(value: Any, path: str) -> Iterator[str]:
+        if not isinstance(value, str):
+            yield _error("must provide a string", path)
+        elif choices and value not in choices:
+            yield _error(f"must be one of {', '.join(choices)}", path)
+        elif len(value) < min_chars:
+            yield _error(f"must be more than {min_chars - 1} characters", path)
+        elif max_chars is not None and len(value) > max_chars:
+            yield _error(f"must be less than {max_chars + 1} characters", path)
+
+    return check
+
+
+def boolean(value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, bool):
+        yield _error("must provide a boolean", path)
+
+
+def integer(low: int | None = None, high: int | None = None) -> Check:
+    """Return a check for an integer between `low` and `high`."""
+
+    def check(value: Any, path: str) -> Iterator[str]:
+        if not isinstance(value, int) or isinstance(value, bool):
+            yield _error("must provide an integer", path)
+        elif (low is not None and value < low) or (high is not None and value > high):
+            yield _error(f"must be between {low} and {high}", path)
+
+    return check
+
+
+def items(check_item: Check, low: int = 0, high: int | None = None) -> Check:
+    """Return a check for an array with `low` to `high` items."""
+
+    def check(value: Any, path: str) -> Iterator[str]:
+        if not isinstance(value, list):
+            yield _error("must provide an array", path)
+            return
+        if len(value) < low:
+            yield _error(f"no fewer than {low} items allowed", path)
+        if high is not None and len(value) > high:
+            yield _error(f"no more than {high} items allowed", path)
+        for index, item in enumerate(value):
+            yield from check_item(item, f"{path}/{index}")
+
+    return check
+
+
+def shape(
+    required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, one_of: Collection[str] = ()
+) -> Check:
+    """Return a check for an object with these fields and no others; null counts as absent.
+
+    Args:
+        required: fields that must be there.
+        optional: fields that may be there.
+        one_of: optional fields of which at least one must be there.
+    """
+    fields = {**required, **(optional or {})}
+
+    def check(value: Any, path: str) -> Iterator[str]:
+        if not isinstance(value, Mapping):
+            yield _error("must provide an object", path)
+            return
+        present = {name: inner for name, inner in value.items() if inner is not None}
+        for name in required.keys() - present.keys():
+            yield _error(f"missing required field: {name}", path)
+        if one_of and not present.keys() & set(one_of):
+            yield _error("must define either " + " or ".join(f"`{name}`" for name in one_of), path)
+        for name, inner in present.items():
+            if name in fields:
+                yield from fields[name](inner, f"{path}/{name}")
+            else:
+                yield _error(f"invalid additional property: {name}", path)
+
+    return check
+
+
+def variants(checks: Mapping[str, Check]) -> Check:
+    """Return a check for an object whose `type` names one of the checks."""
+
+    def check(value: Any, path: str) -> Iterator[str]:
+        kind = value.get("type") if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping):
+            yield _error("must provide an object", path)
+        elif kind is None:
+            yield _error("missing required field: type", path)
+        elif kind not in checks:
+            yield _error(f"unsupported type: {kind}", f"{path}/type")
+        else:
+            yield from checks[kind](value, path)
+
+    return check
