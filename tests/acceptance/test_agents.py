@@ -60,7 +60,7 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
         await bot.ask(platform, talk, "agent weather", say(words.AGENT_CHANGED, agent="weather"))
         await bot.ask(platform, talk, "Who is it?", "I am the sky, and heard the desk.")
         await bot.ask(platform, talk, "And now?", "I am the sky, and heard the desk, the sky.")
-        await talk.say("status")
+        await talk.say("info")
         await bot.wait_for_reply(platform, talk, lambda text: "Agent: `weather`" in text)
         for wrong in ("payroll", "../sky", "nobody"):
             await talk.say(f"agent {wrong}")

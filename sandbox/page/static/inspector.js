@@ -195,7 +195,7 @@ function entry(role, parts) {
 }
 
 function turnLabel(turn) {
-  return { retry: "Retry", regenerate: "Regenerate", revise: "Edited question", approval: "Approval decision" }[turn.kind] ?? "…";
+  return { retry: "Retry", regenerate: "Regenerate", revise: "Edited question", decision: "Decision" }[turn.kind] ?? "…";
 }
 
 function formatCost(turn) {

@@ -171,7 +171,7 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
     await expect(page.locator("#discord .messages")).to_contain_text("It is paid back.")
     await expect(asks.locator(".buttons button")).to_have_count(0)
     await page.click("#tab-turns")
-    decided = page.locator(".inspector .turn", has_text="approval")
+    decided = page.locator(".inspector .turn", has_text="decision")
     await decided.locator("summary").first.click()
     tool = decided.locator(".tool-call", has_text="refund")
     await expect(tool.locator("pre").first).to_have_text('{"amount": 120}')
