@@ -7,6 +7,7 @@ from contextlib import aclosing
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from channels.access import AccessPolicy
 from channels.base import Button, Channel, Priority
@@ -115,6 +116,7 @@ class Answerer:
         self._rerenderer = ReplyRerenderer(runtime, conversations, human_requests, self._settings)
         self._turn_states = dict[str, TurnState]()  # by the ids of the turns
         self._background = BackgroundTasks()
+        self._request_locks = WeakValueDictionary[str, asyncio.Lock]()
 
     async def answer(self, turn: Turn) -> None:
         """Run a turn to its end; continue the shown reply of a turn that another worker began.
@@ -206,7 +208,9 @@ class Answerer:
             SurfaceError: the message cannot be shown.
         """
         channel = self._get_channel(request.inbox_message)
-        await show_request(channel, self._human_requests, request, is_void=is_void, page=page)
+        lock = self._request_locks.setdefault(request.id, asyncio.Lock())  # two updates might each post a message
+        async with lock:
+            await show_request(channel, self._human_requests, request, is_void=is_void, page=page)
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
         """Update the buttons of a reply that grows in this process; return whether there is one."""

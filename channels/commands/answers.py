@@ -1,6 +1,7 @@
 """Answers to questions: chosen options, and submitted forms."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from channels.commands.handlers import RunInBackground
@@ -8,8 +9,9 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.question_message import entry_error_text
 from channels.services import ChannelServices
+from core.errors import SurfaceError
 from core.identity import User
-from core.tools.human_requests import Question
+from core.tools.human_requests import HumanRequest, Question
 from core.tools.question_form import OPTION_PREFIX, Entries, EntryError, check_form
 
 
@@ -28,6 +30,16 @@ class FormResult:
     question_id: str = ""
     page: int = 0
     is_correction: bool = False
+
+
+async def save_message(services: ChannelServices, request: HumanRequest) -> None:
+    """Save the ids of a request's message, if the worker that posted it died before.
+
+    The reply after the decision refers to that message, and a message without buttons is not found again.
+    """
+    if request.verdict is None and not request.message_ids:
+        with suppress(SurfaceError):  # the decision counts, wherever the reply is shown
+            await services.update_request_message(request)
 
 
 class AnswerHandler:
@@ -137,6 +149,7 @@ class AnswerHandler:
         return "\n".join([say(words.FORM_INVALID), *lines])
 
     async def _answer(self, question: Question, user: User, value: object, say: MessageCatalog) -> str:
+        await save_message(self._services, question)
         decided = await self._services.human_requests.answer(question.id, user, value)
         if decided.request is None:
             return say(words.ALREADY_ENDED)

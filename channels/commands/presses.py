@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from channels.commands.answers import AnswerHandler
+from channels.commands.answers import AnswerHandler, save_message
 from channels.commands.handlers import RunInBackground, question_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -115,6 +115,8 @@ class PressHandler:
 
     async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
         """Decide on an approval and update its message; a late press updates it too, if the decider's process died."""
+        if (approval := await self._services.human_requests.get(approval_id)) is not None:
+            await save_message(self._services, approval)
         decided = await self._services.human_requests.decide(approval_id, user, verdict)
         request = decided.request
         if request is None:

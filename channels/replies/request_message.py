@@ -15,6 +15,7 @@ async def show_request(
     channel: Channel, requests: HumanRequestService, request: HumanRequest, *, is_void: bool = False, page: int = 0
 ) -> None:
     """Show a request in its message: see `Answerer.update_request_message`."""
+    request = await requests.get(request.id) or request  # it may have been shown or decided since
     address = request.inbox_message.address
 
     async def save_ids(ids: Sequence[str]) -> None:
@@ -23,6 +24,8 @@ async def show_request(
     surface = channel.create_surface(channel.side_message_address(address, request.id), turn_id=request.id)
     say = words.messages_for(await words.resolve_locale(channel.get_locale(request.inbox_message)))
     known_ids = tuple(await surface.find_message_ids(request.message_ids))
+    if known_ids and known_ids != request.message_ids:  # the worker that posted them died before it saved them
+        await save_ids(known_ids)
     match request:
         case Approval():
             text = approval_text(request, say, is_void=is_void)
