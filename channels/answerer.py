@@ -155,6 +155,7 @@ class Answerer:
                 say=say,
                 buttons=growing_buttons(turn.id, say, is_revised=state.is_revised),
                 on_shown=state.latency.record_shown,
+                has_placeholder=turn.is_addressed,
             ) as reply:
                 state.reply = reply
                 await self._answer_in_reply(turn, reply)
@@ -247,6 +248,8 @@ class Answerer:
             await post_as_file(reply, turn.id, text, (), words.TOO_MANY_ATTEMPTS)
             cause = f"{self._settings.max_attempts} workers did not live to show it"
             return await self._turns.end(turn, "failed", error=cause)
+        if not text:  # the agent declined to answer
+            return await self._end_without_answer(turn, reply)
         reply.replace(text)
         try:
             files = await load_files(self._runtime, turn.session_id, turn.origin)
@@ -274,10 +277,13 @@ class Answerer:
         try:
             async with asyncio.timeout(self._settings.time_limit):
                 done = await self._run_agent(turn, reply, recorder)
-            text = add_model_note(reply.text, done.calls, reply.say)
-            text = add_sources(text, done.sources, reply.say)
             files = await load_files(self._runtime, turn.session_id, turn.origin)
             requests: list[ConfirmationRequest | QuestionRequest] = [*done.confirmations, *done.questions]
+            if not (turn.is_addressed or reply.text.strip() or files or requests):
+                await self._turns.save_answer(turn, "", turn.meter.to_json(), recorder.run_record)
+                return await self._end_without_answer(turn, reply)
+            text = add_model_note(reply.text, done.calls, reply.say)
+            text = add_sources(text, done.sources, reply.say)
             if requests:
                 empty = words.NEEDS_APPROVAL if done.confirmations else words.HAS_QUESTION
                 text = text if text.strip() else reply.say(empty)
@@ -333,6 +339,7 @@ class Answerer:
                 media=prompt.media,
                 speaker=prompt.speaker,
                 bot_name=prompt.bot_name,
+                is_addressed=turn.is_addressed,
                 model=turn.model,
                 run_id=turn.run or turn.origin,
                 generation=turn.generation,
@@ -434,6 +441,11 @@ class Answerer:
         for request in requests:
             await self._turns.check_owned(turn)
             await self.update_request_message(request)
+        await self._turns.end(turn, "done")
+
+    async def _end_without_answer(self, turn: Turn, reply: Reply) -> None:
+        """End a turn whose messages were not addressed to the bot, and leave nothing behind."""
+        await reply.discard()
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:

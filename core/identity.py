@@ -12,6 +12,9 @@ BOT_PREFIX = "bot:"
 #: Key of the author in ADK's state. ADK: `temp:` keys belong to one run and are not stored.
 USER_STATE_KEY = "temp:speaker"
 
+#: Key of whether the message is addressed to the bot, in ADK's state.
+ADDRESSED_STATE_KEY = "temp:is_addressed"
+
 #: Words of rules beside ids of users and roles: those who run the bot, and everybody.
 ADMINS, EVERYONE = "admins", "everyone"
 

@@ -82,6 +82,8 @@ class InboxMessage:
             question about (JSON): see `channels.intake.context.about`.
         visitor: the author with roles; see `who`.
         spot: the location of the message.
+        is_addressed: whether it mentions the bot, replies to it, or is a direct message. An agent may leave other
+            messages without an answer.
     """
 
     event_key: str
@@ -96,6 +98,7 @@ class InboxMessage:
     brings: tuple[Mapping[str, Any], ...] = ()
     visitor: Actor | None = None
     spot: Location = UNKNOWN_LOCATION
+    is_addressed: bool = True
 
     @property
     def who(self) -> Actor:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -174,7 +174,7 @@ class MessageHandler:
             await self._run_command(*message.command, message)
             return
         message = await self._choose_address(message)
-        accepted = await self._services.inbox.accept(message.inbound)
+        accepted = await self._services.inbox.accept(replace(message.inbound, is_addressed=message.is_mention))
         if isinstance(accepted, RateLimited):
             if message.deny_privately or await self._should_notify(message.inbound.who, "rate", until=accepted.until):
                 self.run_in_background(

@@ -72,6 +72,7 @@ class Reply:
         say: the language of the bot's own messages.
         buttons: the buttons under the growing reply.
         on_shown: called whenever something is shown.
+        has_placeholder: whether something is shown before the first text.
 
     Attributes:
         orphaned_ids: the ids of messages that were posted after another process had claimed the turn.
@@ -88,9 +89,11 @@ class Reply:
         say: MessageCatalog = words.ENGLISH,
         buttons: Sequence[Button] = (),
         on_shown: OnShown = lambda _: None,
+        has_placeholder: bool = True,
     ) -> None:
         self._surface = surface
         self._on_shown = on_shown
+        self._has_placeholder = has_placeholder
         self._known_ids = list(known_ids)
         self._save_ids = save_ids
         self._check_owned = check_owned
@@ -147,6 +150,20 @@ class Reply:
         await drain_tasks([self._writer], ABANDON_TIMEOUT)
         if self._writer.done() and not self._writer.cancelled():
             self._writer.exception()  # marks it as retrieved: `close` has raised it
+
+    async def discard(self) -> None:
+        """Delete what is shown, and show nothing more.
+
+        Raises:
+            SurfaceError: the messages cannot be deleted.
+        """
+        await self.abandon()
+        await self._surface.remove_queued_reaction()
+        if self._known_ids:
+            await self._check_owned()
+            await self._surface.delete_messages(self._known_ids)
+            self._known_ids.clear()
+            await self._save_ids(self._known_ids)
 
     def feed(self, delta: str) -> None:
         self._planner.feed(delta)
@@ -229,6 +246,8 @@ class Reply:
         if not self._has_text:
             self._has_text = True
             self._reprioritize()
+            if not self._has_placeholder:
+                self._urgent.set()  # nothing was shown until now
 
     def _on_activity(self) -> None:
         self._last_activity_at = event_loop.now()
@@ -256,7 +275,7 @@ class Reply:
                 await self._planner.catch_up()
                 next_call = self._get_next_call(is_first)
                 if next_call is None:
-                    if is_first:
+                    if is_first and self._has_placeholder:
                         self._surface.add_queued_reaction()
                     await self._wait_for_change(self._urgent)
                     continue
@@ -323,7 +342,7 @@ class Reply:
         is_new = len(self._known_ids) <= self._final_count
         if self._final_priority is not None:
             return _NextCall(self._final_priority, is_post=is_new, is_last_edit=True)
-        if self._is_refused:
+        if self._is_refused or not (self._has_placeholder or self._planner.text):
             return None
         full_count, priority = self._planner.full_count, Priority.PROGRESS if is_first else Priority.STREAM_UPDATE
         if full_count > self._final_count:

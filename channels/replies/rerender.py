@@ -57,7 +57,7 @@ class ReplyRerenderer:
             SurfaceError: the reply cannot be shown.
         """
         latest = await self._wait_until_ended(turn)
-        if latest is None or latest.state != "done" or latest.text is None:
+        if latest is None or latest.state != "done" or not latest.text:
             return
         surface = channel.create_surface(latest.inbound.address, turn_id=latest.origin)
         if tuple(await surface.find_message_ids(latest.chunks)) != latest.chunks:

@@ -32,7 +32,7 @@ from core.agents.loader import has_memory_tool, list_llm_agents
 from core.agents.runner import ResumableRunner, RunCorrectedError
 from core.agents.tool_progress import BUILTIN_PROGRESS_TEXTS, get_progress_texts
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
-from core.identity import USER_STATE_KEY, User, to_user_state
+from core.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.provider import DEFAULT_FILES, SupportedFiles
 from core.models.selection import AgentRunConfig
@@ -79,6 +79,7 @@ class RunRequest:
         media: files of the message, as `core.models.media.part` makes them.
         speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
         bot_name: the bot's name on the platform, for the agent's instruction.
+        is_addressed: whether the message is addressed to the bot (`temp:is_addressed` of the state).
         model: full name of the chosen model, None for the default. It takes a `ModelSelectionPlugin`.
         run_id: the events of the run are stored under it, and under its `correction_run_id`. A run with stored events
             does not store `text` again, and its reply begins with the stored text.
@@ -99,6 +100,7 @@ class RunRequest:
     media: Sequence[types.Part] = ()
     speaker: User | None = None
     bot_name: str = ""
+    is_addressed: bool = True
     streaming: bool = True
     model: str | None = None
     run_id: str | None = None
@@ -262,7 +264,8 @@ class AgentRuntime:
                 request.meter.add_stored_answers(stored)
                 for replayed in mapper.replay_events(stored):
                     yield replayed
-            state = {USER_STATE_KEY: to_user_state(request.speaker)} if request.speaker else None
+            speaker = {USER_STATE_KEY: to_user_state(request.speaker)} if request.speaker else {}
+            state = {**speaker, ADDRESSED_STATE_KEY: request.is_addressed}
             run = _run_messages(
                 runner,
                 messages,

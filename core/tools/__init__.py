@@ -3,6 +3,16 @@
 from core.tools.builtin.make_file import make_file
 from core.tools.builtin.read_page import read_page
 from core.tools.builtin.search_history import search_history
+from core.tools.builtin.stay_silent import stay_silent
 from core.tools.tool import Tool, current_time, idempotent, restrict_to
 
-__all__ = ["Tool", "current_time", "idempotent", "make_file", "read_page", "restrict_to", "search_history"]
+__all__ = [
+    "Tool",
+    "current_time",
+    "idempotent",
+    "make_file",
+    "read_page",
+    "restrict_to",
+    "search_history",
+    "stay_silent",
+]

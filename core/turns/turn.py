@@ -74,6 +74,11 @@ class Turn:
         self.meter.turn = self.id
 
     @property
+    def is_addressed(self) -> bool:
+        """Whether a message of the turn is addressed to the bot."""
+        return any(message.is_addressed for message in self.messages)
+
+    @property
     def newest_message(self) -> InboxMessage:
         """The message that the reply answers."""
         return self.messages[-1]

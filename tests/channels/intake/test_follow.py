@@ -8,8 +8,14 @@ import pytest
 
 from core.inbox_message import ReplyWithoutMention
 from core.sessions.prompt_text import QUOTE_END
+from core.tools import stay_silent
+from core.tools.tool import to_adk_tool
+from core.turns.store import TurnStore
+from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_answer
+from tests.channels.replies.test_reply_end import dies
+from tests.channels.wiring import wait_until
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -49,6 +55,41 @@ async def test_in_a_followed_thread_the_setting_selects_the_answered_messages(
             await sandbox.post_message(user, place, f"{called}{text}", **where)
             await sandbox.wait_for(lambda expected=expected: texts() == expected)
         assert texts() == [f"heard {one}" for one in answered]
+
+
+async def test_an_agent_leaves_a_message_to_others_without_a_trace(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_slack = isinstance(sandbox, SlackSandbox)
+    tools = {"tools": [to_adk_tool(stay_silent)]}
+    script = ["heard one", CallTool("stay_silent"), CallTool("stay_silent"), "heard three"]
+    async with run_conversation(sandbox, tmp_path, *script, follow="author", core=tools) as talk:
+        root = await sandbox.post_message("ada", "general", "numbers")
+        place = "general" if is_slack else await sandbox.start_thread("ada", root, "numbers")
+        where = {"thread_ts": root.ts} if is_slack else {}
+
+        def texts() -> list[str]:
+            bot = sandbox.bot_user_id if is_slack else sandbox.bot_id
+            return [m.text for m in sandbox.messages(place) if (m.user if is_slack else m.author.id) == bot]
+
+        await sandbox.post_message("ada", place, f"{talk.bot.mention} one", **where)
+        await sandbox.wait_for(lambda: texts() == ["heard one"])
+        await talk.bot.wait_for_turns(1)
+        calls = len(sandbox.calls)
+        with monkeypatch.context() as death:  # the process dies before the turn has ended
+            death.setattr(TurnStore, "end", dies(talk))
+            await sandbox.post_message("ada", place, "two", **where)
+            await wait_until(talk.bot.worker._stopping.is_set)
+            await talk.bot.worker.stop(5)
+        posts = [call for call in sandbox.calls[calls:] if str(call).find(talk.calls["post"]) >= 0]
+        assert posts == []
+    async with run_conversation(sandbox, tmp_path, *script[2:], follow="author", core=tools) as talk:
+        rows = await talk.bot.wait_for_turns(2)
+        assert (rows[-1].state, rows[-1].text, rows[-1].chunks) == ("done", "", [])
+        assert texts() == ["heard one"]
+        await sandbox.post_message("ada", place, f"{talk.bot.mention} three", **where)
+        await sandbox.wait_for(lambda: texts() == ["heard one", "heard three"])
+        assert "addressed to you" in str(talk.bot.model.received[-1].tool_results)
 
 
 async def test_a_message_cannot_pretend_to_be_a_message_of_another(sandbox: Any, tmp_path: Path) -> None:
