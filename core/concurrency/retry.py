@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def backoff(max_seconds: float) -> wait_base:
-    """Return pauses that begin with 0.1 s and double up to a maximum."""
+    """Return a wait strategy of tenacity: 0.1 s, doubled up to `max_seconds`."""
     return wait_exponential(multiplier=0.1, max=max_seconds)
 
 

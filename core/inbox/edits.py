@@ -150,13 +150,13 @@ async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.
 
 
 async def _list_other_messages(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
-    """Return the other messages of its turn, without deleted ones."""
+    """Return the other undeleted messages of the turn that claimed a message."""
     said = await get_inbox_rows(connection, row.turn) if row.turn is not None else ()
     return [other for other in said if other.id != row.id and other.outcome is None]
 
 
 async def _list_reruns(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
-    """Return the rerun messages that copy a message."""
+    """Return the rows of requests to answer a message again, which copy its text."""
     of_it = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
     query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(of_it))
     return (await connection.execute(query)).all()

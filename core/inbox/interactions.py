@@ -27,7 +27,10 @@ MAX_AGE_SECONDS = 1_800.0
 
 
 class InteractionQueue:
-    """The `interactions` table: a row is an interaction that a worker has accepted and not processed yet."""
+    """Queue of accepted interactions, in the `interactions` table.
+
+    A row is an interaction that a worker has accepted and not processed yet.
+    """
 
     def __init__(self, database: Database, lease: Lease) -> None:
         self._database = database

@@ -274,7 +274,7 @@ class InboxStore:
         parent: str | None = None,
         outcome: InboxOutcome | None = None,
     ) -> AcceptResult:
-        """Store a message as a part of a transaction."""
+        """Insert a message into the inbox, within the caller's transaction."""
         values = {**self._values(inbound), "kind": kind, "parent": parent, "outcome": outcome}
         first, *more = _inserts(connection.dialect.name)
         rows = (await connection.execute(first, values)).all()
@@ -283,7 +283,7 @@ class InboxStore:
         return _to_result(rows)
 
     def _values(self, inbound: InboxMessage) -> dict[str, Any]:
-        """Return the parameters of `_inserts`."""
+        """Return the parameters of the statement of `_inserts` for a message."""
         return {
             "event_key": inbound.event_key,
             "session": inbound.session_id,
@@ -323,7 +323,7 @@ class InboxStore:
 
 
 def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
-    """Return what `_inserts` did, by the rows that it returned."""
+    """Return the result of accepting a message, from the rows of `_inserts`."""
     if not rows:
         return AcceptResult.DUPLICATE
     return AcceptResult.WAITING if rows[0][0] else AcceptResult.NEXT

@@ -37,7 +37,7 @@ class Watermarks:
         self._database = database
 
     async def get_watermark(self, channel: str) -> float | None:
-        """Return until when all messages are stored (seconds since the epoch); None for a new channel.
+        """Return a channel's watermark (seconds since the epoch); None for a new channel.
 
         A shard of another division (`NAME:PART/COUNT`) gets the watermark of the shards that were there before.
 
@@ -59,7 +59,7 @@ class Watermarks:
         return min(max(divided.values(), key=max))
 
     async def save_watermark(self, channel: str, at: float) -> None:
-        """Store until when all messages of a channel are stored.
+        """Store the time until which all messages of a channel are stored.
 
         Raises:
             StoreError: it could not be stored.
@@ -113,7 +113,7 @@ class Watermarks:
     async def get_cancellation_times(
         self, session_ids: Collection[str]
     ) -> tuple[Mapping[str, float], Mapping[tuple[str, str], float]]:
-        """Return the times of the last resets, by session, and of the last `stop` commands, by session and author.
+        """Return the last reset by session, and the last `stop` by session and author.
 
         Raises:
             StoreError: the database cannot be read.

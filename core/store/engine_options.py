@@ -38,7 +38,7 @@ _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
 
 
 class _SqliteConnection(sqlite3.Connection):
-    """Connection that rolls back when it is closed within a transaction.
+    """SQLite connection that rolls back an open transaction when it is closed.
 
     `sqlite3` only marks a connection as closed while a cursor has not read all of its rows: that of a cancelled task
     keeps the file locked until its traceback is freed.

@@ -18,7 +18,7 @@ BuiltStatement = sa.Select[Any] | sa.CompoundSelect[Any] | sa.UpdateBase
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement in the words of a driver."""
+    """SQL text for one driver, with the order of its parameters."""
 
     sql: str
     _defaults: Mapping[str, Any]
@@ -26,7 +26,7 @@ class Step:
     _binders: Mapping[str, Callable[[Any], Any]]
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
-        """Return the parameters in the order of `sql`."""
+        """Return the parameter values in the order in which `sql` uses them."""
         known = {**self._defaults, **values}
         for name, bind in self._binders.items():
             known[name] = bind(known[name])
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement in the words of one driver.
+    """A `Statement` compiled for one driver.
 
     Attributes:
         writes: whether it changes the database.
@@ -72,7 +72,9 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A statement in one or several databases' dialects. Its rows are as the driver returns them: JSON is text.
+    """A statement that is compiled once per database and run by the driver itself.
+
+    Rows are as the driver returns them: JSON is text.
 
     Attributes:
         make: builds the statement for a dialect's name. For SQLite it may build several that write.

@@ -16,7 +16,7 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 async def migrate(database: Database) -> list[str]:
-    """Apply what is missing, all or nothing. Safe to run from several processes at once.
+    """Apply all missing migrations or none; several processes may do so at once.
 
     Returns:
         The revisions that were applied, oldest first.
@@ -46,7 +46,7 @@ async def verify(database: Database) -> None:
 
 
 def _missing(connection: sa.Connection) -> list[str]:
-    """Return the missing tables and columns."""
+    """Return the names of the missing tables and columns."""
     found = sa.inspect(connection)
     there = set(found.get_table_names())
     columns = {name: {column["name"] for column in found.get_columns(name)} for name in there & metadata.tables.keys()}

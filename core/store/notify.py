@@ -51,7 +51,7 @@ class NotificationBus:
             log.warning("the other workers are not notified: %s", format_error(error))
 
     async def listen(self, on_notification: Callable[[str], None]) -> None:
-        """Call `heard` with each text; with an empty one, whenever some may have been missed. Until cancelled."""
+        """Call `on_notification` with each text until cancelled; "" if some may be lost."""
         if not self._database.is_sqlite:
             await run_every(
                 RECONNECT_SECONDS,

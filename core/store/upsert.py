@@ -8,13 +8,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 async def insert_new(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
-    """Insert the rows whose key is not there yet; the others stay as they are."""
+    """Insert the rows whose key is new; stored rows do not change."""
     if rows:
         await connection.execute(build_insert(connection.dialect.name, table).on_conflict_do_nothing(), rows)
 
 
 async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
-    """Insert rows; where a primary key is there already, the other columns are overwritten."""
+    """Insert rows; overwrite the columns of rows whose primary key is stored."""
     if not rows:
         return
     insert = build_insert(connection.dialect.name, table)

@@ -35,7 +35,7 @@ class StopTurnResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """Result of a stop in a session; false if it cancelled nothing.
+    """Result of stopping a session; false if the stop cancelled nothing.
 
     Attributes:
         turn_id: the turn that ran.

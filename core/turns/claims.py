@@ -57,7 +57,7 @@ MAX_MESSAGES = 20
 
 
 class _QueuedMessage(NamedTuple):
-    """A message that waits: its row, and the message in it."""
+    """An inbox row that no turn has claimed, with its parsed message."""
 
     row: sa.Row[Any]
     message: InboxMessage
@@ -136,7 +136,7 @@ async def _claim_abandoned(
 
 
 async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[Any]) -> Turn:
-    """Return the turn of a row, which is as it was before the claim.
+    """Return an abandoned turn as its next attempt, from its row before the claim.
 
     Raises:
         ValueError: its messages cannot be read.
@@ -202,7 +202,7 @@ _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).values
 
 
 async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
-    """Lock idle sessions in which messages wait, and return them in the order in which they get their turns.
+    """Lock idle sessions with waiting messages, and return their rows in turn order.
 
     That is a round robin over people: the first session of each person goes before the second one of any, and among
     those the person who was served longest ago goes first. A session is that of the author of its oldest message.
@@ -236,7 +236,7 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
 
 
 def _items(dialect: str, parameter: str) -> sa.TableValuedAlias:
-    """Return the items of a JSON object, given as a parameter, as `key` and `value`."""
+    """Return a table of the `key` and `value` of each item of a JSON parameter."""
     each = sa.func.json_each_text if dialect == "postgresql" else sa.func.json_each
     items = each(sa.bindparam(parameter, type_=sa.JSON))
     return items.table_valued("key", sa.column("value", sa.Text), name=parameter)
@@ -264,7 +264,7 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
 
 
 async def _drop_messages(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
-    """Answer no message of these that waits: it, or its session, cannot be read."""
+    """Mark the waiting messages that match a condition as unreadable."""
     dropped = (
         sa.update(inbox).where(which, is_waiting(inbox)).values(outcome=InboxOutcome.UNREADABLE).returning(inbox.c.id)
     )
@@ -272,7 +272,7 @@ async def _drop_messages(connection: AsyncConnection, which: sa.ColumnElement[bo
 
 
 def _answered_together(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
-    """Return the oldest message, and those after it up to the next rerun, which gets a turn of its own."""
+    """Return the messages that the next turn answers: the oldest ones up to a rerun."""
     first, *others = waiting
     if first.row.parent is not None:
         return [first]
@@ -282,7 +282,7 @@ def _answered_together(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
 async def _next_turn(
     connection: AsyncConnection, session: sa.Row[Any], batch: Sequence[_QueuedMessage], agents: AgentRouter
 ) -> Turn | None:
-    """Return the turn that answers these messages; None if a rerun has nothing to answer."""
+    """Return the turn that answers a batch; None if a rerun has nothing to answer."""
     first, messages = batch[0].row, tuple(queued.message for queued in batch)
     turn_id, agent = new_turn_id(), agents.resolve_agent(session.agent, messages[-1].spots)
     turn = Turn(
@@ -312,7 +312,7 @@ async def _next_turn(
 
 
 async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
-    """Return the turn as the one that repeats its parent, or continues the run that needed approvals."""
+    """Return a new turn with the kind, run and messages of the turn that it repeats."""
     if kind == "decision":
         return replace(turn, kind="decision", run=await get_requesting_run(connection, parent), agent=parent.agent)
     kind = await prepare_rerun(connection, parent, kind)
@@ -330,7 +330,7 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
 async def _read_each(
     connection: AsyncConnection, query: sa.Select[Any], key: sa.Column[Any]
 ) -> tuple[Sequence[sa.Row[Any]], set[Any]]:
-    """Return the rows of a query, and the keys of those that cannot be decoded.
+    """Return the readable rows of a query, and the keys of the unreadable ones.
 
     SQLite: a text that is not UTF-8 fails the whole query, so that its rows are then read one by one.
     """

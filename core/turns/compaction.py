@@ -72,7 +72,7 @@ class _HistoryPart:
 
 
 class HistoryCompactor:
-    """Summarizes histories.
+    """Background service that replaces old messages of a session by a summary.
 
     Args:
         wake: lets this worker claim again: a claim skips a session whose row is locked.
@@ -111,7 +111,7 @@ class HistoryCompactor:
         self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, RETRY_SECONDS)
 
     async def run_turn(self, turn: Turn, answer: TurnRunner) -> None:
-        """Run a turn to its end without a summary meanwhile, and schedule one after it."""
+        """Run a turn while its session is not summarized, and schedule a summary after it."""
         self.cancel(turn.session_id)
         await answer(turn)
         self.schedule(turn)
@@ -165,7 +165,7 @@ class HistoryCompactor:
         return begun >= self._turn_limit * START_FRACTION or tokens >= self._room * START_FRACTION
 
     async def _mark(self, turn: Turn) -> sa.Row[Any] | None:
-        """Mark the session as one that this worker summarizes, and return it; None if it was reset or deleted.
+        """Mark the session as being summarized and return its row; None if it is gone.
 
         Another worker that begins, a deletion and a redaction overwrite the mark: the summary is then not stored.
         """
@@ -187,7 +187,7 @@ class HistoryCompactor:
                 log.info("session %s: a summary tells of its messages up to %d", turn.session_id, piece.rows[-1].id)
 
     async def _lock_marked_session(self, connection: AsyncConnection, taken: sa.Row[Any]) -> bool:
-        """Return whether the mark is still there and no turn runs; lock the session."""
+        """Lock the session, and return whether its mark stands and no turn runs there."""
         c = sessions.c
         same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
         held = sa.select(c.id).where(same, c.summarizing_worker == self._turns.worker_id).with_for_update()
@@ -215,7 +215,7 @@ class HistoryCompactor:
         await connection.execute(sa.insert(messages).values(row))
 
     async def _read_part(self, turn: Turn) -> _HistoryPart:
-        """Return the oldest turns without a summary, as many as one request takes, but not the newest."""
+        """Return the oldest turns without a summary that fit in one model request."""
         c = messages.c
         of_life = is_in_session(turn.session_id) & (c.generation == turn.generation)
         async with self._database.read() as connection:
@@ -270,7 +270,7 @@ SINCE = Statement(_since)
 
 
 def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
-    """Return the id of the first message that is not summarized; 0 if there is none.
+    """Return the row id of the first message that stays unsummarized; 0 if none.
 
     A turn begins there, and each tool response that follows has its call.
 

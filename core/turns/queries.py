@@ -20,23 +20,23 @@ RerunKind = Literal["retry", "regenerate", "revise"]
 
 
 def is_active(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return whether a turn has not ended, in the terms of the index on such turns."""
+    """Return the condition that a turn has not ended, as `ix_turns_one_active` has it."""
     return table.c.state.in_([sa.literal_column(f"'{state}'") for state in ACTIVE_STATES])
 
 
 def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return whether no turn has taken a message yet."""
+    """Return the condition that a message has neither a turn nor an outcome."""
     return table.c.turn.is_(None) & table.c.outcome.is_(None)
 
 
 def is_idle(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return whether a session has no active turn."""
+    """Return the condition that a session has no active turn."""
     busy = turns.alias("busy")
     return ~sa.exists().where(busy.c.session == session, is_active(busy))
 
 
 def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
-    """Return the columns of a message in the inbox, without its text."""
+    """Return the inbox columns of a message by name, without those of its text."""
     return {
         "event_key": inbound.event_key,
         "session": inbound.session_id,
@@ -74,7 +74,7 @@ def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:
 
 
 def parse_message(said: object) -> InboxMessage | None:
-    """Return the message of a row; None if it cannot be parsed."""
+    """Return the message in a JSON value of the inbox; None if it cannot be parsed."""
     try:
         return InboxMessage.from_json(said)
     except ValueError:
@@ -84,7 +84,7 @@ def parse_message(said: object) -> InboxMessage | None:
 async def get_messages_of_turns(
     connection: AsyncConnection, turn_ids: Collection[str]
 ) -> dict[str, tuple[InboxMessage, ...]]:
-    """Return the messages that turns answer, without deleted ones unless there are no others."""
+    """Return messages by turn id, without deleted ones unless a turn has no others."""
     query = (
         sa.select(inbox.c.turn, inbox.c.message, inbox.c.outcome)
         .where(inbox.c.turn.in_(turn_ids))
@@ -100,7 +100,7 @@ async def get_messages_of_turns(
 
 
 async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
-    """Return the rows of the messages that the turns of an origin answer."""
+    """Return the inbox rows that a first turn and its reruns answer, oldest first."""
     query = sa.select(inbox).where(inbox.c.turn == origin).order_by(inbox.c.sent_at, inbox.c.id)
     return (await connection.execute(query)).all()
 
@@ -111,7 +111,7 @@ async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any]
 
 
 async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[InboxMessage]:
-    """Return the messages that a turn answers, and those of the turns that it continues."""
+    """Return the messages of a turn and of its parents, the newest turn first."""
     found, of = list[InboxMessage](), sa.select(turns)
     turn = (await connection.execute(of.where(turns.c.id == turn_id))).one_or_none()
     while turn is not None:

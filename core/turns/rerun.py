@@ -70,7 +70,7 @@ async def _has_approvals(connection: AsyncConnection, turn_id: str) -> bool:
 
 
 def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
-    """Return whether the state of a turn permits this kind of rerun."""
+    """Return whether a turn in its state may be run again in this way."""
     is_stopped = turn.cancel_reason == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:
         case "retry":
@@ -82,7 +82,7 @@ def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bo
 
 
 async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
-    """Return whether newer messages or turns follow in the session."""
+    """Return whether the session has newer messages or turns than a turn."""
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))
     follows = sa.exists().where(newer.c.session == turn.session, newer.c.created_at > turn.created_at)
@@ -90,7 +90,7 @@ async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool
 
 
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
-    """Return whether the message of this key has ended; None if there is none."""
+    """Return whether the rerun of an event key has ended; None if there is none."""
     query = (
         sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED_STATES))
         .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)

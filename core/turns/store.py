@@ -68,7 +68,7 @@ class TurnStore:
         return self._lease.worker_id
 
     def fencing_token(self, turn: Turn) -> FencingToken:
-        """Return the token with which a run of the turn writes while this worker owns it."""
+        """Return the token that makes this run's writes fail after another claim."""
         return FencingToken(turn.id, self._lease.worker_id, turn.claim_number)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
@@ -184,7 +184,7 @@ class TurnStore:
     async def listen(
         self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, CancelReason], None]
     ) -> None:
-        """Call back for notifications of workers, until cancelled.
+        """Call callbacks for the workers' notifications until cancelled.
 
         Args:
             on_waiting: another worker has stored a message.
@@ -253,7 +253,7 @@ class TurnStore:
         return await retry_store(work, what=f"turn {turn.id}")
 
     async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
-        """Write columns of a turn that is this worker's and in one of the states."""
+        """Write columns of a turn, if this worker owns it and it has one of the states."""
         fence = self.fencing_token(turn)
         update = sa.update(turns).where(fence.owns_turn, turns.c.state.in_(states)).values(values)
 

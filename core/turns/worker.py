@@ -52,7 +52,7 @@ class _Run:
 
 
 class Worker:
-    """Claims turns and runs them.
+    """Loop that claims turns, and runs each in its own task.
 
     Args:
         answer: runs one turn. Its cancel message is a `CancelReason`. For `SHUTDOWN` it hands the turn back, for
@@ -92,7 +92,7 @@ class Worker:
         return len(self._running)
 
     def wake(self) -> None:
-        """Claim as soon as possible."""
+        """Make the loop claim turns now instead of at its next poll."""
         self._wake.set()
 
     def cancel(self, turn_id: str, reason: CancelReason) -> None:
@@ -101,7 +101,7 @@ class Worker:
             run.cancel(reason)
 
     def cancel_and_wake(self, turn_id: str | None, reason: CancelReason) -> None:
-        """Cancel a turn, if there is one, and claim."""
+        """Cancel a turn, if one is given, and make the loop claim turns now."""
         if turn_id is not None:
             self.cancel(turn_id, reason)
         self.wake()

@@ -92,7 +92,7 @@ class ModelCall:
 
 @dataclass(slots=True)
 class RunningCall:
-    """Token count of a running model call.
+    """Token counts of a model call that has not ended.
 
     Attributes:
         usage: the provider's latest count.

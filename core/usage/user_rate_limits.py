@@ -53,7 +53,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class RateLimited:
-    """Result of a message or command over the limit.
+    """User rate limit that is reached, with the time until which it is.
 
     Attributes:
         until: time of the next accepted one (seconds since the epoch).
@@ -63,7 +63,7 @@ class RateLimited:
 
     @property
     def minutes(self) -> int:
-        """Minutes until then, at least 1."""
+        """Minutes until the next message is allowed, at least 1."""
         return max(1, ceil((self.until - time.time()) / 60))
 
 
@@ -72,7 +72,7 @@ COMMAND_RATE = RateLimit(60, 60.0)
 
 
 class CommandLimiter:
-    """Fixed window counter of each person's commands to this worker.
+    """Counter of each person's commands to this worker in fixed windows.
 
     It counts in memory: slash commands have no row in the inbox, and a refused command must cost less than an accepted
     one.

@@ -27,7 +27,7 @@ OWNS_TURN = _is(
 
 @dataclass(frozen=True, slots=True)
 class FencingToken:
-    """The claim with which a run began. After another claim, nothing with this token is written.
+    """Claim of a turn by a worker; writes with its token fail after another claim.
 
     Attributes:
         turn: its id.

@@ -94,16 +94,22 @@ class Lease:
         return self.is_valid and event_loop.now() >= self._sure_from
 
     def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-        """Return whether the owner is null, or a worker whose lease has ended, as far as this worker may judge."""
+        """Return the condition that a row has no owner, or one whose lease has ended.
+
+        While `is_trustworthy` is false, no lease counts as ended.
+        """
         live = sa.select(workers.c.id).where(workers.c.lease_expires_at > self._database.now)
         return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
     def _distrust_leases(self) -> None:
-        """Judge no other worker for a while: all may have been unable to renew."""
+        """Take over no turns for two leases: all workers may have failed to renew."""
         self._sure_from = event_loop.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> float:
-        """Renew the row, and return when that began (the loop's time); it holds once it is committed."""
+        """Renew this worker's row, and return the loop's time at which that began.
+
+        The lease counts from then, once the caller has committed.
+        """
         began = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker_id).values(lease_expires_at=until)

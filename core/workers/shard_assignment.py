@@ -24,7 +24,7 @@ UNFIT_SECONDS = 600.0
 
 
 class ShardAssignment:
-    """The shards of a channel that this worker hears.
+    """Division of a channel's gateway shards among the live workers.
 
     A worker holds a shard from when it writes itself into the row until it releases it, or its lease ends. A worker
     that holds more than its quota disconnects the rest, and then releases it. So no shard has two connections, but for
@@ -62,7 +62,7 @@ class ShardAssignment:
         return max(counts, default=None)
 
     async def watch(self, count: int = 1) -> AsyncGenerator[frozenset[int], None]:
-        """Yield the shards of this worker: at once, and then whenever they change.
+        """Yield the numbers of this worker's shards: now, and after each change.
 
         Asking for the next change releases the shards that this one lacks: they have to be disconnected by then.
 
@@ -89,12 +89,15 @@ class ShardAssignment:
         await self._release(self._is_ours())
 
     async def report_failure(self, shards: Collection[int], count: int) -> None:
-        """Release shards, of so many, that this worker cannot connect, and leave all of them to others for a while."""
+        """Release shards that cannot be connected, and take none for `UNFIT_SECONDS`."""
         self._assigned = (self._assigned or frozenset()).difference(shards)  # one that comes back is tried anew
         await self._release(self._are(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
 
     async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
-        """Wait until no worker has had the slot of this part for so many seconds, or the database cannot tell."""
+        """Take the slot of a part for `seconds`, shared by all workers, once it is free.
+
+        A database error ends the wait.
+        """
         this = channels.c.name == self.row_name(part, count)
         try:
             while True:
@@ -109,7 +112,7 @@ class ShardAssignment:
             log.warning("%s: it cannot be seen whose turn it is: %s", self._name, format_error(error))
 
     async def _assign(self, count: int) -> frozenset[int]:
-        """Take what is free and within this worker's quota; return what it holds within that."""
+        """Take free shards up to this worker's quota, and return those that it holds."""
         me = self._lease.worker_id
         leaders, candidates = await self._read(count)
         held = Counter(leaders)
@@ -122,7 +125,7 @@ class ShardAssignment:
         return frozenset(mine[:quota]) | await self._take(free[: max(0, quota - len(mine))], count)
 
     async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
-        """Return the worker that holds each shard, and those that may hold some: all, if none could connect."""
+        """Return the holder of each shard, and the live workers that may hold shards."""
         me, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
         # nobody has taken over this worker's own: its lease may have been lengthened late
@@ -143,7 +146,7 @@ class ShardAssignment:
         return [leaders.get(name) for name in names], fit or [worker for worker, _ in fitness]
 
     async def _take(self, shards: Collection[int], count: int) -> frozenset[int]:
-        """Take shards that nobody holds; return those that this worker has got."""
+        """Take shards without a holder, and return those that this worker holds now."""
         taken = set[int]()
         if shards:
             async with self._database.write() as connection:
@@ -156,7 +159,7 @@ class ShardAssignment:
         return frozenset(taken)
 
     async def _release(self, rows: sa.ColumnElement[bool], **values: sa.ColumnElement[float]) -> None:
-        """Release what this worker holds of these rows, and write values into its own row."""
+        """Release this worker's rows among the given ones, and write values to its own."""
         me = self._lease.worker_id
         try:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
