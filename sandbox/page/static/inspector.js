@@ -2,7 +2,7 @@
 
 import { h, keep, show } from "./dom.js";
 import { icon } from "./icons.js";
-import { act as send, store } from "./line.js";
+import { act as send, store } from "./connection.js";
 
 const TABS = [["turns", "Turns"], ["calls", "API calls"], ["faults", "Faults"]];
 
@@ -12,7 +12,7 @@ export class Inspector {
     this.toast = toast;
     this.tab = "turns";
     this.prompts = new Map(); // loaded prompts by the id of their model call; a prompt does not change
-    this.tabs = h("div", { class: "pane-head tabs", role: "tablist", "aria-label": "Inspector" });
+    this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Inspector" });
     this.body = h("div", { class: "panel", role: "tabpanel", tabindex: "0" });
     this.rooms = Object.fromEntries(TABS.map(([key]) => [key, h("div", { class: `room ${key}` })]));
     this.budgets = h("div", { class: "budgets" });

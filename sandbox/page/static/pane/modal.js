@@ -1,6 +1,6 @@
 // A Slack modal.
 
-import { h } from "./dom.js";
+import { h } from "../dom.js";
 
 export function modal(open, act) {
   if (!open) return h("div");

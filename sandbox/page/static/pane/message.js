@@ -1,14 +1,14 @@
 // A message, as its platform shows it.
 
-import { h } from "./dom.js";
-import { icon } from "./icons.js";
+import { h } from "../dom.js";
+import { icon } from "../icons.js";
 
 const QUICK = { slack: [["+1", "👍"], ["eyes", "👀"], ["tada", "🎉"], ["heart", "❤️"]], discord: ["👍", "👀", "🎉", "❤️"].map((e) => [e, e]) };
 
 const TASK = { pending: "○", in_progress: "◐", complete: "✓", error: "✕" };
 
-// Creates a message; `act` sends an action for this platform, `edit` opens the message for editing.
-export function message(platform, said, { act, edit, menu, isReply = false }) {
+// Creates a message. `act` sends an action for this platform; `edit` and `openThread` open the message or its thread.
+export function message(platform, said, { act, edit, openThread, menu, isReply = false }) {
   const id = said.id;
   const classes = ["message"];
   if (said.ephemeral) classes.push("ephemeral");
@@ -24,7 +24,7 @@ export function message(platform, said, { act, edit, menu, isReply = false }) {
       "data-focus": id,
     },
     said.to ? quoted(said.to) : null,
-    face(said),
+    said.bot ? h("img", { class: "face bot", src: "/static/icon.svg", alt: "" }) : face(said.author),
     h(
       "div",
       { class: "body" },
@@ -45,10 +45,10 @@ export function message(platform, said, { act, edit, menu, isReply = false }) {
       said.buttons.length ? h("div", { class: "buttons" }, said.buttons.map((one) => button(one, id, act))) : null,
       said.reactions.length ? h("div", { class: "reactions" }, said.reactions.map((one) => reaction(one, id, act))) : null,
       said.ephemeral ? h("p", { class: "only" }, icon("eye"), "Only visible to you") : null,
-      said.replies ? replies(platform, said, { act, edit, menu }) : null,
-      said.thread ? thread(said.thread, id, act) : null,
+      said.replies ? replies(platform, said, { act, edit, openThread, menu }) : null,
+      said.thread ? thread(said, openThread) : null,
     ),
-    said.gone || said.system ? null : tools(platform, said, { act, edit, menu, isReply }),
+    said.gone || said.system ? null : tools(platform, said, { act, edit, openThread, menu, isReply }),
   );
 }
 
@@ -60,9 +60,10 @@ function text(said) {
   return room;
 }
 
-function face(said) {
-  if (said.bot) return h("img", { class: "face bot", src: "/static/icon.svg", alt: "" });
-  return h("div", { class: `face c${hue(said.author)}`, "aria-hidden": "true" }, said.author.slice(0, 1).toUpperCase());
+// The picture of a person: the first letter in a colour of its own.
+export function face(name, size = "") {
+  const hue = [...name].reduce((sum, letter) => sum + letter.codePointAt(0), 0) % 6;
+  return h("span", { class: `face c${hue} ${size}`, "aria-hidden": "true" }, name.slice(0, 1).toUpperCase());
 }
 
 function quoted(to) {
@@ -124,8 +125,8 @@ function replies(platform, said, tools) {
     { class: "replies" },
     h(
       "button",
-      { class: "open", type: "button", "data-focus": `${said.id} open`, onclick: () => tools.act("open_thread", { message: said.id }) },
-      h("span", { class: "faces", "aria-hidden": "true" }, people.map((name) => h("span", { class: `face small c${hue(name)}` }, name.slice(0, 1).toUpperCase()))),
+      { class: "open", type: "button", "data-focus": `${said.id} open`, onclick: () => tools.openThread(said) },
+      h("span", { class: "faces", "aria-hidden": "true" }, people.map((name) => face(name, "small"))),
       h("b", {}, count === 1 ? "1 reply" : `${count} replies`),
       h("span", { class: "go" }, "View thread ›"),
     ),
@@ -133,17 +134,18 @@ function replies(platform, said, tools) {
   );
 }
 
-function thread(one, id, act) {
+function thread(said, openThread) {
+  const { name, count } = said.thread;
   return h(
     "button",
-    { class: "thread", type: "button", "data-focus": `${id} open`, onclick: () => act("open_thread", { message: id }) },
-    h("b", {}, one.name),
-    h("span", {}, one.count === 1 ? "1 message ›" : `${one.count} messages ›`),
+    { class: "thread", type: "button", "data-focus": `${said.id} open`, onclick: () => openThread(said) },
+    h("b", {}, name),
+    h("span", {}, count === 1 ? "1 message ›" : `${count} messages ›`),
   );
 }
 
 // The toolbar of a message, shown on hover and on focus.
-function tools(platform, said, { act, edit, menu, isReply }) {
+function tools(platform, said, { act, edit, openThread, menu, isReply }) {
   const id = said.id;
   const tool = (label, sign, action, name) => h("button", { type: "button", class: "tool", "aria-label": label, title: label, "data-focus": `${id} t ${name || label}`, onclick: action }, sign);
   const entries = menu();
@@ -151,7 +153,7 @@ function tools(platform, said, { act, edit, menu, isReply }) {
     "div",
     { class: "tools", role: "group", "aria-label": "Message actions" },
     QUICK[platform].slice(0, isReply ? 2 : 4).map(([name, sign]) => tool(`React with ${name}`, sign, () => act("toggle_reaction", { message: id, emoji: name }))),
-    said.ephemeral || isReply ? null : tool(platform === "slack" ? "Reply in thread" : "Create thread", icon("thread"), () => act("open_thread", { message: id }), "thread"),
+    said.ephemeral || isReply ? null : tool(platform === "slack" ? "Reply in thread" : "Create thread", icon("thread"), () => openThread(said), "thread"),
     said.own ? tool("Edit", icon("edit"), () => edit(said)) : null,
     said.own ? tool("Delete", icon("remove"), () => act("delete_message", { message: id })) : null,
     entries.length && !said.ephemeral ? more(entries, id, act) : null,
@@ -185,8 +187,4 @@ function more(entries, id, act) {
 
 export function dots() {
   return h("span", { class: "dots", "aria-hidden": "true" }, h("i"), h("i"), h("i"));
-}
-
-export function hue(name) {
-  return [...name].reduce((sum, letter) => sum + letter.codePointAt(0), 0) % 6;
 }

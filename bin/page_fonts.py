@@ -1,0 +1,99 @@
+"""Make the fonts of the sandbox's page from published packages: `make page-fonts`."""
+
+import base64
+import hashlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from fontTools.subset import Options, Subsetter
+from fontTools.ttLib import TTFont
+from fontTools.ttLib.tables._g_l_y_f import Glyph
+
+FONTS = Path(__file__).parents[1] / "sandbox/page/static/fonts"
+
+#: npm packages and the hashes of their archives.
+PACKAGES = {
+    "@fontsource/lato@5.3.0": "LATO_HASH",
+    "@fontsource-variable/noto-sans@5.3.0": "NOTO_HASH",
+    "twemoji-colr-font@15.0.3": "UsK4JUpaczeVoMGeYMnKaMTxKt7fujg1nQOk4NaC0teZmdOo+uAai0DIuaSzsMkShtG4J75F0OEsVdGJ+Q1pHQ==",
+}
+
+LATIN = {
+    "lato-400.woff2": "lato-latin-400-normal.woff2",
+    "lato-400-italic.woff2": "lato-latin-400-italic.woff2",
+    "lato-700.woff2": "lato-latin-700-normal.woff2",
+    "lato-900.woff2": "lato-latin-900-normal.woff2",
+    "noto-sans.woff2": "noto-sans-latin-wght-normal.woff2",
+}
+
+SKIN_TONES = range(0x1F3FB, 0x1F400)
+
+#: Left out to keep the file small: what text fonts have, flags, and signs that chats rarely use.
+LEFT_OUT = (
+    (range(0x2190, 0x2200), "arrows"),
+    (range(0x2648, 0x2654), "zodiac"),
+    (range(0x3030, 0x329A), "CJK signs"),
+    (range(0x1F004, 0x1F005), "mahjong"),
+    (range(0x1F0CF, 0x1F0D0), "playing card"),
+    (range(0x1F170, 0x1F180), "blood types"),
+    (range(0x1F1E6, 0x1F200), "flags"),
+    (range(0x1F201, 0x1F266), "squared CJK words"),
+    (range(0x1F311, 0x1F31F), "moon phases"),
+    (range(0x1F3D4, 0x1F3F1), "landscapes and buildings"),
+    (range(0x1F464, 0x1F488), "people"),
+    (range(0x1F550, 0x1F568), "clocks"),
+    (range(0x1F681, 0x1F6A4), "vehicles"),
+    (range(0x1F9D1, 0x1F9E0), "fantasy"),
+    (range(0x1FA70, 0x1FAE0), "recent objects"),
+    (range(0xE0000, 0xE0080), "tags"),
+)
+
+
+def unpack(folder: Path, package: str, digest: str) -> Path:
+    """Fetch a package, check its hash and return the folder with its files."""
+    command = ["npm", "pack", "--silent", package]
+    archive = folder / subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:
+        sys.exit(f"{package} is not the package that was expected.")
+    target = folder / archive.stem
+    with tarfile.open(archive) as files:
+        files.extractall(target, filter="data")
+    return target / "package"
+
+
+def make_emoji_font(source: Path, target: Path) -> None:
+    """Write the font of single emoji; skin tones are blank, so that 👍🏽 is 👍."""
+    font = TTFont(source, recalcTimestamp=False)
+    left_out = {code for codes, _ in LEFT_OUT for code in codes}
+    codes = [code for code in font.getBestCmap() if code > 0x2000 and code != 0x200D and code not in left_out]
+    options = Options(layout_features=[], name_IDs=["*"], flavor="woff2", recalc_timestamp=False)
+    options.drop_tables += ["FFTM", "GSUB", "GPOS", "GDEF"]
+    subsetter = Subsetter(options)
+    subsetter.populate(unicodes=codes)
+    subsetter.subset(font)
+    for code in SKIN_TONES:
+        name = font.getBestCmap()[code]
+        font["COLR"].ColorLayers.pop(name, None)
+        font["glyf"][name] = Glyph()
+        font["hmtx"][name] = (0, 0)
+    font.flavor = "woff2"
+    font.save(target)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        lato, noto, emoji = (unpack(Path(folder), package, digest) for package, digest in PACKAGES.items())
+        for target, source in LATIN.items():
+            package = noto if target.startswith("noto") else lato
+            (FONTS / target).write_bytes((package / "files" / source).read_bytes())
+        licenses = {"Lato": lato, "Noto Sans": noto, "Twemoji (emoji.woff2)": emoji}
+        texts = [f"{name}\n\n{(package / 'LICENSE').read_text().strip()}" for name, package in licenses.items()]
+        (FONTS / "LICENSE").write_text(f"\n\n{'-' * 80}\n\n".join(texts) + "\n")
+        make_emoji_font(emoji / "twemoji.woff2", FONTS / "emoji.woff2")
+
+
+if __name__ == "__main__":
+    main()

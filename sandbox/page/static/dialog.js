@@ -1,0 +1,28 @@
+// A dialog of the page that asks for one text.
+
+import { h } from "./dom.js";
+
+// Resolves to the text, or to "" if the user cancels.
+export function askText(title, label, placeholder) {
+  return new Promise((resolve) => {
+    const field = h("input", { id: "dialog-field", type: "text", required: true, placeholder, autocomplete: "off", spellcheck: "false" });
+    const dialog = h(
+      "dialog",
+      { class: "dialog", "aria-labelledby": "dialog-title" },
+      h(
+        "form",
+        { onsubmit: (event) => { event.preventDefault(); dialog.close(field.value.trim()); } },
+        h("h2", { id: "dialog-title" }, title),
+        h("label", { for: "dialog-field" }, label),
+        field,
+        h("footer", {}, h("button", { type: "button", class: "button plain", onclick: () => dialog.close("") }, "Cancel"), h("button", { type: "submit", class: "button primary" }, "OK")),
+      ),
+    );
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
