@@ -89,6 +89,10 @@ chaos: .venv/ready  ## Kill the bot at each await of the test scenario.
 words: .venv/ready  ## Update the Korean catalogue.
 	@.venv/bin/python -m tests.channels.i18n.catalogue
 
+# Builds the fonts of the sandbox's page from published packages; needs npm.
+page-fonts:
+	@$(UV) run --no-project --with 'fonttools[woff]==4.68.0' python bin/page_fonts.py
+
 # A broken link, anchor or page fails the build (with --quiet, nothing would).
 docs: .venv/docs  ## Build the docs as a site.
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict

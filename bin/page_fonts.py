@@ -16,9 +16,9 @@ FONTS = Path(__file__).parents[1] / "sandbox/page/static/fonts"
 
 #: npm packages and the hashes of their archives.
 PACKAGES = {
-    "@fontsource/lato@5.3.0": "LATO_HASH",
-    "@fontsource-variable/noto-sans@5.3.0": "NOTO_HASH",
-    "twemoji-colr-font@15.0.3": "UsK4JUpaczeVoMGeYMnKaMTxKt7fujg1nQOk4NaC0teZmdOo+uAai0DIuaSzsMkShtG4J75F0OEsVdGJ+Q1pHQ==",
+    "@fontsource/lato@5.3.0": "0WhF/4rhrw+ErIyneKvhHn2YAl+xf8GDtllgOgOzDmeaSlLQtjpChXaQOpWhG2BchQW0WJy2zLV12Hdg0ndOMw==",  # noqa: E501
+    "@fontsource-variable/noto-sans@5.3.0": "e3ZuxzY9AL2psXPZlhwhnYrHUHv6PMoyK9MQ7croF0CUgURLqu9EMjW7q2FgVLwij1tjLsIHQrnwQ8aUcg4BiA==",  # noqa: E501
+    "twemoji-colr-font@15.0.3": "UsK4JUpaczeVoMGeYMnKaMTxKt7fujg1nQOk4NaC0teZmdOo+uAai0DIuaSzsMkShtG4J75F0OEsVdGJ+Q1pHQ==",  # noqa: E501
 }
 
 LATIN = {
@@ -55,7 +55,8 @@ LEFT_OUT = (
 def unpack(folder: Path, package: str, digest: str) -> Path:
     """Fetch a package, check its hash and return the folder with its files."""
     command = ["npm", "pack", "--silent", package]
-    archive = folder / subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    packed = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603
+    archive = folder / packed.stdout.strip()
     if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:
         sys.exit(f"{package} is not the package that was expected.")
     target = folder / archive.stem

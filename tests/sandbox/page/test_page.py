@@ -143,7 +143,7 @@ async def test_a_selected_place_is_shown_before_the_server_answers(page: Page) -
     await expect(page.locator("#discord .place")).to_have_count(4)
     click = """() => {
         [...document.querySelectorAll("#discord .place")].find((one) => one.textContent.includes("random")).click();
-        return document.querySelector("#discord .title h3").textContent;
+        return document.querySelector("#discord .title h2").textContent;
     }"""
     assert await page.evaluate(click) == "#random"
     await expect(page.locator("#discord .welcome")).to_contain_text("#random")
@@ -257,9 +257,10 @@ async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, stag
     assert offered[:3] == ["openai/scripted", "openai/other", "gemini-3.5-flash"]
     assert {name.partition("-")[0] for name in offered[2:-2]} == {"gemini"}  # the only provider with a key
     assert offered[-2:] == ["local/smollm2-135m", "another model…"]
-    page.once("dialog", lambda dialog: dialog.accept("openai/third"))
+    await page.select_option("#model", label="another model…")
+    await page.fill("#dialog-field", "openai/third")
     async with wait_for_reconnect(page, "slack"):
-        await page.select_option("#model", label="another model…")
+        await page.keyboard.press("Enter")
     await post_message(page, "slack", "A long story. " * 120)
     await expect(page.locator("#slack .messages")).to_contain_text("Well said.")
     await post_message(page, "slack", "And now?")
@@ -338,9 +339,9 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, stage: Stag
     await page.keyboard.press("Alt+1")
     await page.keyboard.type("hello")
     await page.keyboard.press("Enter")
-    await expect(page.locator("#slack h3")).to_have_text("Thread")
+    await expect(page.locator("#slack .title h2")).to_have_text("Thread")
     await page.keyboard.press("Escape")
-    await expect(page.locator("#slack h3")).to_have_text("@parley")
+    await expect(page.locator("#slack .title h2")).to_have_text("@parley")
     assert await page.evaluate(UNNAMED_CONTROLS_SCRIPT) == []
 
     for width in (1024, 768, 641, 375):

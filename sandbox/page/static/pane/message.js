@@ -40,7 +40,7 @@ export function message(platform, said, { act, edit, openThread, menu, isReply =
       said.tasks.length ? h("ul", { class: "tasks", "aria-label": "Tasks" }, said.tasks.map(task)) : null,
       said.loading ? h("p", { class: "loading" }, dots(), said.loading) : null,
       said.html ? text(said) : null,
-      said.streams ? h("span", { class: "caret", "aria-label": "Streaming" }) : null,
+      said.streams ? h("span", { class: "caret", role: "img", "aria-label": "Streaming" }) : null,
       said.files.length ? h("div", { class: "files" }, said.files.map(file)) : null,
       said.buttons.length ? h("div", { class: "buttons" }, said.buttons.map((one) => button(one, id, act))) : null,
       said.reactions.length ? h("div", { class: "reactions" }, said.reactions.map((one) => reaction(one, id, act))) : null,

@@ -188,7 +188,7 @@ export class Pane {
         { class: "bar" },
         h("button", { type: "button", class: "tool open-places", "aria-label": `Channels and threads of ${this.name}`, title: "Channels and threads", "data-focus": "places", onclick: () => this.places.toggle() }, icon("list")),
         place.thread ? h("button", { type: "button", class: "tool back", "data-focus": "back", "aria-label": `Back to ${place.home}`, title: `Back to ${place.home}`, onclick: () => this.back() }, icon("back")) : null,
-        h("h3", {}, place.thread ? "Thread" : place.home),
+        h("h2", {}, place.thread ? "Thread" : place.home),
         h("span", { class: "about" }, place.thread ? `${place.home}${title || place.name ? ` · ${title || place.name}` : ""}` : title),
         h("span", { class: `state ${about.connected ? "on" : "off"}`, title: `${about.bot} is ${DOT[about.connected]} to ${this.name}` }, h("i", { "aria-hidden": "true" }), h("span", {}, `${about.bot} ${DOT[about.connected]}`)),
       ),
@@ -225,7 +225,7 @@ export class Pane {
       "div",
       { class: "welcome" },
       direct ? h("img", { class: "big", src: "/static/icon.svg", alt: "" }) : h("div", { class: "big", "aria-hidden": "true" }, icon("hash")),
-      h("h4", {}, direct ? `This is the beginning of your direct messages with ${about.bot}` : `Welcome to ${about.place.home}`),
+      h("h3", {}, direct ? `This is the beginning of your direct messages with ${about.bot}` : `Welcome to ${about.place.home}`),
       h("p", {}, direct ? "Ask something below, and watch the answer stream in." : `No messages yet. In a channel, mention @${about.bot} to get an answer.`),
       h("div", { class: "prompts" }, suggested.map((prompt) => h("button", { type: "button", class: "prompt", "data-focus": `prompt ${prompt.title}`, onclick: () => ask(prompt) }, prompt.title))),
     );

@@ -12,7 +12,7 @@ export function setupBar(bot, run, write) {
   return h(
     "div",
     { class: "setup" },
-    h("p", {}, bot.lacks_key ? [h("b", {}, "Tiny local model, often wrong."), h("span", { class: "hint" }, " Paste a key, or see everything without one: a tool, an approval, a table, a file and a second agent.")] : "See a tool, an approval, a table, a file and a second agent, without your model."),
+    h("p", {}, bot.lacks_key ? [h("b", {}, "Tiny local model, often wrong."), h("span", { class: "setup-hint" }, " Paste a key, or see everything without one: a tool, an approval, a table, a file and a second agent.")] : "See a tool, an approval, a table, a file and a second agent, without your model."),
     h("div", { class: "setup-buttons" }, restartButton("Take the tour", "primary", () => run("start_tour")), bot.lacks_key ? h("button", { type: "button", class: "button plain", "data-focus": "key", onclick: openKeyForm }, "Paste a key…") : null),
   );
 }
@@ -21,7 +21,7 @@ function tourBar(bot, run, write) {
   return h(
     "div",
     { class: "setup" },
-    h("p", {}, h("b", {}, "Scripted tour: no model is asked."), h("span", { class: "hint" }, " Each step puts its message into the message box; Enter sends it.")),
+    h("p", {}, h("b", {}, "Scripted tour: no model is asked."), h("span", { class: "setup-hint" }, " Each step puts its message into the message box; Enter sends it.")),
     h(
       "ol",
       { class: "setup-buttons", "aria-label": "Steps of the tour" },
