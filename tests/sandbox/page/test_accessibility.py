@@ -1,12 +1,11 @@
 """The page against axe's rules for accessibility."""
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
 from playwright.async_api import Page, expect
 
-from tests.sandbox.page.test_page import post_message
 from tests.sandbox.page.conftest import Stage
-
+from tests.sandbox.page.test_page import post_message
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
