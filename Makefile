@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # Keep compiled modules whatever the environment says, so that processes start faster.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run tour help test lint format docs bench bench-deltas bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
+.PHONY: run tour help page-fonts test lint format docs bench bench-deltas bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
 run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the sandbox. AGENT=DIR runs your own agent.
 	@.venv/bin/python -m bot run
