@@ -75,7 +75,7 @@ class Turn:
 
     @property
     def is_addressed(self) -> bool:
-        """Whether a message of the turn is addressed to the bot."""
+        """Return whether a message of the turn is addressed to the bot."""
         return any(message.is_addressed for message in self.messages)
 
     @property

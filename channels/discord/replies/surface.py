@@ -1,10 +1,13 @@
 """Reply surface of a Discord channel, thread or direct message."""
 
+import asyncio
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -32,6 +35,7 @@ from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
 from channels.replies.tool_status import LINE_SIZE
 from core.concurrency import event_loop
+from core.concurrency.tasks import run_every
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -41,6 +45,9 @@ T = TypeVar("T")
 #: Discord: 2000 characters or UTF-16 units; it does not say which. Posts are scarce, so a message is filled up to that.
 #: The reserve holds the longest status line of a tool, and the time since the last output.
 LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=LINE_SIZE + 20, dialect=DiscordMarkdown())
+
+#: Seconds between two calls that show that the bot types, which Discord shows for ten.
+TYPING_SECONDS = 8.0
 
 #: Discord's codes for a deleted message, and for a deleted channel.
 DELETED_CODES = {"10008", "10003"}
@@ -108,6 +115,7 @@ class DiscordSurface(DiscordMessageSurface):
         self._uses_references = not self._side_name
         self._nonce_prefix = uuid4().hex  # unique: Discord knows the nonces of deleted messages
         self._post_count = 0
+        self._typing: asyncio.Task[None] | None = None
         self._first_controls: Sequence[Button] | None = None  # the buttons of the first attempt at a post
 
     @property
@@ -167,6 +175,27 @@ class DiscordSurface(DiscordMessageSurface):
         except SurfaceError as error:  # the author may accept no direct messages
             log.warning("the author cannot be told why there is no reply: %s", error)
 
+    @contextmanager
+    def track_reply(self) -> Iterator[None]:
+        try:
+            with super().track_reply():
+                yield
+        finally:
+            if self._typing is not None:  # the reply was abandoned before its first text
+                self._typing.cancel()
+
+    async def _show_typing_until_text(self, plan: Plan) -> None:
+        """Show that the bot types while the plan has no text, after the post that ended what was shown before."""
+        if plan.is_growing and not plan.chunks[-1].end and not self._side_name:
+            if self._typing is None:
+                show = partial(self._api.show_typing, self._channel)
+                typing = run_every(TYPING_SECONDS, show, what="the bot cannot show that it types")
+                self._typing = asyncio.create_task(typing, name="typing")
+        elif self._typing is not None:
+            self._typing.cancel()
+            await asyncio.wait([self._typing])
+            self._typing = None
+
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """Show the plan. Notify the author of the end of a long reply, and of a missing permission.
 
@@ -178,6 +207,7 @@ class DiscordSurface(DiscordMessageSurface):
         except RefusedError as refusal:
             await self._explain_refusal(refusal)
             raise
+        await self._show_typing_until_text(plan)
         if is_shown and plan.priority in FINAL_PRIORITIES and event_loop.now() >= self._notify_at:
             self._notify_at = math.inf
             question = self._question if self._is_question_in_channel else None
