@@ -211,6 +211,8 @@ def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[F
             raise _SchemaError("its enum is no list of values")
         found = [FormOption(_to_label(value), value) for value in values if value is not None]
     elif alternatives := next((schema[key] for key in ("oneOf", "anyOf") if schema.get(key)), None):
+        if not isinstance(alternatives, list):
+            raise _SchemaError("its alternatives are no list of schemas")
         constants = [_resolve(one, root).schema for one in alternatives]
         if not all("const" in one for one in constants):
             return ()

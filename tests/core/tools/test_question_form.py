@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -58,6 +58,7 @@ FITTING: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
 
 
 @given(wild_schemas)
+@example({"anyOf": True})
 def test_any_schema_has_a_form(schema: Any) -> None:
     form = plan_form(schema)
     assert 1 <= len(form.fields) <= MAX_FIELDS
