@@ -11,9 +11,15 @@ import discord
 from channels.discord.client.components import MAX_MENU_OPTIONS
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.question_message import option_label
+from channels.replies.question_fields import (
+    get_preset,
+    is_single_line,
+    option_label,
+    preset_text,
+    text_field_notes,
+)
 from core.tools.human_requests import Question
-from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField, to_entry
+from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField
 
 #: Fields of a page.
 FORM_PAGE_SIZE = 5
@@ -23,9 +29,6 @@ MODAL_PREFIX, _FIELD_PREFIX = "answer:", "field-"
 
 #: Discord: the most characters of a title, a label, a description, and an option's label.
 _MAX_TITLE, _MAX_LABEL, _MAX_DESCRIPTION, _MAX_OPTION = 45, 45, 100, 100
-
-#: The most characters of a text for which a field has one line.
-_MAX_LINE = 150
 
 
 def create_modal(question: Question, page: int, entries: Entries, say: MessageCatalog) -> discord.ui.Modal:
@@ -60,12 +63,12 @@ def _create_label(
     position: int, field: FormField, question: Question, entries: Entries, say: MessageCatalog
 ) -> discord.ui.Label[Any]:
     label = field.label or question.text or say(words.YOUR_ANSWER)
-    entered = entries.get(field.name, to_entry(field, field.default) if field.has_default else "")
     hints = [label if len(label) > _MAX_LABEL else "", field.description]
     id_ = f"{_FIELD_PREFIX}{position}"
     component: discord.ui.Item[Any]
     if field.options and len(field.options) <= MAX_MENU_OPTIONS:
-        chosen = [entered] if isinstance(entered, str) else entered
+        preset = get_preset(field, entries)
+        chosen = [preset] if isinstance(preset, str) else preset
         options = [
             discord.SelectOption(
                 label=option_label(field, i, say)[:_MAX_OPTION],
@@ -80,17 +83,13 @@ def _create_label(
             custom_id=id_, options=options, min_values=least, max_values=most, required=field.is_required
         )
     else:
-        is_line = field.kind in ("integer", "number", "choice") or (field.max_length or MAX_ENTRY) <= _MAX_LINE
-        value = entered if isinstance(entered, str) else "\n".join(entered)
         component = discord.ui.TextInput(
             custom_id=id_,
-            style=discord.TextStyle.short if is_line else discord.TextStyle.paragraph,
-            default=value[:MAX_ENTRY] or None,
+            style=discord.TextStyle.short if is_single_line(field) else discord.TextStyle.paragraph,
+            default=preset_text(field, entries) or None,
             required=field.is_required,
             max_length=MAX_ENTRY,
         )
-        notes = {"list": words.ONE_PER_LINE, "json": words.AS_JSON, "choices": words.ONE_PER_LINE}
-        hints += [say(notes[field.kind])] if field.kind in notes and field.name else []
-        hints += [say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else []
+        hints += text_field_notes(field, say)
     description = " ".join(filter(None, hints))[:_MAX_DESCRIPTION]
     return discord.ui.Label(text=label[:_MAX_LABEL], description=description or None, component=component)

@@ -9,20 +9,23 @@ from typing import Any
 
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.question_message import option_label
+from channels.replies.question_fields import (
+    get_preset,
+    is_single_line,
+    option_label,
+    preset_text,
+    text_field_notes,
+)
 from channels.slack.client.blocks import LABEL_SIZE, MAX_MENU_OPTIONS
 from channels.slack.interactions.responses import ResponseTarget
 from core.tools.human_requests import Question
-from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField, to_entry
+from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField
 
 #: The callback id of the modal, and the prefix of the ids of its inputs and their blocks.
 ANSWER_MODAL, FIELD_PREFIX = "answer", "field-"
 
 #: Slack: the most characters of a section's text, of a hint, and of a placeholder.
 _MAX_SECTION, _MAX_HINT, _MAX_PLACEHOLDER = 3000, 2000, 150
-
-#: The most characters of a text for which a field has one line.
-_MAX_LINE = 150
 
 
 def answer_modal(question: Question, entries: Entries, target: ResponseTarget, say: MessageCatalog) -> dict[str, Any]:
@@ -78,22 +81,18 @@ def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _input_block(position: int, field: FormField, entries: Entries, say: MessageCatalog) -> dict[str, Any]:
     label = field.label or say(words.YOUR_ANSWER)
-    entered = entries.get(field.name, to_entry(field, field.default) if field.has_default else "")
     hints = [field.description]
     if field.options and len(field.options) <= MAX_MENU_OPTIONS:
-        element = _select(field, entered, say)
+        element = _select(field, entries, say)
     else:
-        is_line = field.kind in ("integer", "number", "choice") or (field.max_length or MAX_ENTRY) <= _MAX_LINE
-        value = entered if isinstance(entered, str) else "\n".join(entered)
+        text = preset_text(field, entries)
         element = {
             "type": "plain_text_input",
-            "multiline": not is_line,
+            "multiline": not is_single_line(field),
             "max_length": MAX_ENTRY,
-            **({"initial_value": value[:MAX_ENTRY]} if value else {}),
+            **({"initial_value": text} if text else {}),
         }
-        notes = {"list": words.ONE_PER_LINE, "json": words.AS_JSON, "choices": words.ONE_PER_LINE}
-        hints += [say(notes[field.kind])] if field.kind in notes and field.name else []
-        hints += [say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else []
+        hints += text_field_notes(field, say)
     hint = " ".join(filter(None, hints))
     return {
         "type": "input",
@@ -105,12 +104,13 @@ def _input_block(position: int, field: FormField, entries: Entries, say: Message
     }
 
 
-def _select(field: FormField, entered: Any, say: MessageCatalog) -> dict[str, Any]:
+def _select(field: FormField, entries: Entries, say: MessageCatalog) -> dict[str, Any]:
+    preset = get_preset(field, entries)
     options = [
         {"text": _plain_text(option_label(field, i, say)[:LABEL_SIZE]), "value": f"{OPTION_PREFIX}{i}"}
         for i in range(len(field.options))
     ]
-    chosen = [option for option in options if option["value"] in ([entered] if isinstance(entered, str) else entered)]
+    chosen = [option for option in options if option["value"] in ([preset] if isinstance(preset, str) else preset)]
     placeholder = {"placeholder": _plain_text(say(words.CHOOSE)[:_MAX_PLACEHOLDER])}
     if field.kind == "choices":
         initial = {"initial_options": chosen} if chosen else {}

@@ -1,0 +1,41 @@
+"""Fields of a question's form, as the forms of both platforms show them."""
+
+from collections.abc import Sequence
+
+from channels.i18n import messages as words
+from channels.i18n.messages import MessageCatalog
+from core.tools.question_form import MAX_ENTRY, Entries, FormField, to_entry
+
+#: The most characters of a text for which a field has one line.
+_MAX_LINE = 150
+
+#: Notes on how the text of a field becomes its value, by the kind of the field.
+_NOTES = {"list": words.ONE_PER_LINE, "json": words.AS_JSON, "choices": words.ONE_PER_LINE}
+
+
+def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
+    """Return the label of an option."""
+    option = field.options[position]
+    return say(words.YES if option.value else words.NO) if field.kind == "boolean" else option.label
+
+
+def get_preset(field: FormField, entries: Entries) -> str | Sequence[str]:
+    """Return the earlier entry of a user in a field, or else the default of the field."""
+    return entries.get(field.name, to_entry(field, field.default) if field.has_default else "")
+
+
+def preset_text(field: FormField, entries: Entries) -> str:
+    """Return the preset of a text field, with at most `MAX_ENTRY` characters."""
+    preset = get_preset(field, entries)
+    return (preset if isinstance(preset, str) else "\n".join(preset))[:MAX_ENTRY]
+
+
+def is_single_line(field: FormField) -> bool:
+    """Return whether one line is enough for the text of a field."""
+    return field.kind in ("integer", "number", "choice") or (field.max_length or MAX_ENTRY) <= _MAX_LINE
+
+
+def text_field_notes(field: FormField, say: MessageCatalog) -> list[str]:
+    """Return the notes on a text field: the form of its text, and the number of its options."""
+    notes = [say(_NOTES[field.kind])] if field.kind in _NOTES and field.name else []
+    return [*notes, *([say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else [])]
