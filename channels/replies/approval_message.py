@@ -5,7 +5,7 @@ look like, so nothing is hidden for its shape or its name.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable_text
 from core.secret_redaction import mask_json, redact_secrets, replace_known
 from core.tools.adk_confirmations import ArgumentPath
-from core.tools.human_requests import Approval
+from core.tools.human_requests import Approval, HumanRequest
 
 #: The most characters of a call's arguments, of the tool's hint, and of the tool's name.
 MAX_ARGUMENTS, MAX_HINT, MAX_NAME = 1200, 300, 100
@@ -47,9 +47,8 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
     """
     arguments, hidden = _mask_secrets(approval)
     json_text, missing = _fit_arguments(arguments)
-    tool = " ".join(INVISIBLE.sub(" ", storable_text(approval.tool)).replace("`", "").split())
     parts = [
-        say(words.APPROVE_TOOL, tool=tool[:MAX_NAME]),
+        say(words.APPROVE_TOOL, tool=format_tool(approval.tool)),
         plain_line(redact_secrets(storable_text(approval.hint)))[:MAX_HINT],
         _fence(json_text),
         say(words.CHARACTERS_HIDDEN, count=f"{missing:,}") if missing > 0 else "",
@@ -57,6 +56,11 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
         say(words.APPROVAL_VOID) if is_void else _state_text(approval, say),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def format_tool(name: str) -> str:
+    """Return the name of a tool on one line, to be shown as inline code."""
+    return " ".join(INVISIBLE.sub(" ", storable_text(name)).replace("`", "").split())[:MAX_NAME]
 
 
 def fence_arguments(arguments: Any) -> str:
@@ -147,11 +151,18 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
     if approval.verdict is not None:
         return decision_text(approval.verdict, approval.decider, approval.decided_at, say)
     sentences = {EVERYONE: words.ANYONE_APPROVES, OTHERS: words.OTHERS_APPROVE, AUTHOR: words.AUTHOR_APPROVES}
-    approver_sentences = [sentences.get(rule, words.APPROVERS_APPROVE) for rule in approval.deciders]
-    return say(
-        approver_sentences[0] if len(set(approver_sentences)) == 1 else words.APPROVERS_APPROVE,
-        until=format_time(approval.expires_at),
-    )
+    return deciders_text(approval, sentences, words.APPROVERS_APPROVE, say)
+
+
+def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: str, say: MessageCatalog) -> str:
+    """Return the sentence on the people who may decide on an open request, and until when.
+
+    Args:
+        sentences: the sentences on `author`, `others` and everybody.
+        others: the sentence on other people, and on several kinds of people.
+    """
+    found = {sentences.get(rule, others) for rule in request.deciders}
+    return say(found.pop() if len(found) == 1 else others, until=format_time(request.expires_at))
 
 
 def decision_text(verdict: str, decider: str, decided_at: float | None, say: MessageCatalog) -> str:

@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from channels.base import Button
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.approval_message import MAX_NAME, decision_text, fence_arguments, format_time, plain_line
+from channels.replies.approval_message import (
+    deciders_text,
+    decision_text,
+    fence_arguments,
+    format_time,
+    format_tool,
+    plain_line,
+)
 from channels.replies.buttons import create_button
+from channels.replies.question_fields import option_label
 from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable_text
 from core.secret_redaction import redact_secrets
 from core.tools.human_requests import Question
-from core.tools.question_form import EntryError, FormField, describe_answer
+from core.tools.question_form import EntryError, describe_answer
 
 log = logging.getLogger(__name__)
 
@@ -72,12 +80,6 @@ def question_buttons(
     return [menu, *back, *turns]
 
 
-def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
-    """Return the label of an option."""
-    option = field.options[position]
-    return say(words.YES if option.value else words.NO) if field.kind == "boolean" else option.label
-
-
 def entry_error_text(error: EntryError, say: MessageCatalog) -> str:
     """Return what is wrong with an entered value."""
     sentences = {
@@ -99,8 +101,7 @@ def _describe(question: Question, say: MessageCatalog) -> str:
     text = redact_secrets(storable_text(INVISIBLE.sub(" ", question.text))).strip()[:MAX_QUESTION]
     if question.takes_messages:
         return f"❓ {text or say(words.CHOOSE_ONE if question.form.choice else words.NEEDS_ANSWER)}"
-    tool = " ".join(INVISIBLE.sub(" ", storable_text(question.tool)).replace("`", "").split())
-    return f"❓ {say(words.TOOL_WAITS, tool=tool[:MAX_NAME])}\n\n{fence_arguments(question.arguments)}"
+    return f"❓ {say(words.TOOL_WAITS, tool=format_tool(question.tool))}\n\n{fence_arguments(question.arguments)}"
 
 
 def _list_long_options(question: Question) -> str:
@@ -116,9 +117,7 @@ def _state_text(question: Question, say: MessageCatalog) -> str:
     match question.verdict:
         case None:
             rules = {EVERYONE: words.ANYONE_ANSWERS, OTHERS: words.OTHERS_ANSWER, AUTHOR: words.AUTHOR_ANSWERS}
-            sentences = {rules.get(rule, words.DECIDERS_ANSWER) for rule in question.deciders}
-            only = sentences.pop() if len(sentences) == 1 else words.DECIDERS_ANSWER
-            return say(only, until=format_time(question.expires_at))
+            return deciders_text(question, rules, words.DECIDERS_ANSWER, say)
         case "expired":
             return say(words.QUESTION_EXPIRED)
         case verdict if question.is_answered_by_message:
