@@ -230,27 +230,22 @@ class SlackInteractionHandler(InteractionHandler):
         return replace(parsed, context=context, name=name)
 
     async def _open_form(self, body: Mapping[str, Any]) -> None:
-        target = ResponseTarget.of_message(body)
-        parsed = Interaction("form", target.context(None, ""), {}, asdict(target))
-        authorized = await self.authorize(partial(self._identify, parsed))
-        if isinstance(authorized, str):
-            await self._refuse(parsed, authorized)
+        opener = await self._authorize_form(body)
+        if opener is None:
             return
-        say = words.messages_for(authorized.context.locale)
+        target, say = ResponseTarget.of_message(body), words.messages_for(opener.context.locale)
         try:
             await self._responder.open_modal(target, question_modal(say, modal_metadata(target, body["message"])))
         except SurfaceError as error:
             log.warning("a modal cannot be opened: %s", error)
-            await self._refuse(parsed, say.format_error(error.public))
+            await self._refuse(opener, say.format_error(error.public))
 
     async def _open_answer_form(self, body: Mapping[str, Any], question_id: str) -> None:
-        target = ResponseTarget.of_message(body)
-        parsed = Interaction("form", target.context(None, ""), {}, asdict(target))
-        authorized = await self.authorize(partial(self._identify, parsed))
-        if isinstance(authorized, str):
-            await self._refuse(parsed, authorized)
+        opener = await self._authorize_form(body)
+        if opener is None:
             return
-        say, user = words.messages_for(authorized.context.locale), self._get_user(authorized)
+        target, say = ResponseTarget.of_message(body), words.messages_for(opener.context.locale)
+        user = self._get_user(opener)
         try:
             question = await self._intake.presses.answers.find_open(question_id, user, say)
             if isinstance(question, str):
@@ -260,7 +255,17 @@ class SlackInteractionHandler(InteractionHandler):
             await self._responder.open_modal(target, answer_modal(question, entries, target, say))
         except (StoreError, SurfaceError) as error:
             log.warning("a form cannot be opened: %s", format_error(error))
-            await self._refuse(parsed, say.format_error(error.public))
+            await self._refuse(opener, say.format_error(error.public))
+
+    async def _authorize_form(self, body: Mapping[str, Any]) -> Interaction | None:
+        """Return the request to open a form with its author; None if the author is refused, and was told."""
+        target = ResponseTarget.of_message(body)
+        parsed = Interaction("form", target.context(None, ""), {}, asdict(target))
+        authorized = await self.authorize(partial(self._identify, parsed))
+        if isinstance(authorized, str):
+            await self._refuse(parsed, authorized)
+            return None
+        return authorized
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
         """Return a slash command with the latest session of its author there, or ask for the session."""
