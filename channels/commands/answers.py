@@ -82,7 +82,7 @@ class AnswerHandler:
         value, errors = check_form(question.form, {choice.name: f"{OPTION_PREFIX}{position}"})
         return say(words.UNKNOWN_BUTTON) if errors else await self._answer(question, user, value, say)
 
-    async def show_page(self, id_: str, page: str, user: User, say: MessageCatalog) -> str:
+    async def show_page(self, id_: str, page: int, user: User, say: MessageCatalog) -> str:
         """Show another page of the options of a question, and return the message to the user.
 
         Raises:
@@ -91,8 +91,7 @@ class AnswerHandler:
         question = await self.find_open(id_, user, say)
         if isinstance(question, str):
             return question
-        number = int(page) if page.isascii() and page.isdigit() else 0
-        self._run_in_background(self._services.update_request_message(question, page=number), name="request")
+        self._run_in_background(self._services.update_request_message(question, page=page), name="request")
         return ""
 
     def check(self, question: Question, positions: Entries, say: MessageCatalog) -> dict[str, str]:

@@ -7,7 +7,7 @@ from channels.commands.answers import AnswerHandler, save_message
 from channels.commands.handlers import RunInBackground, question_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.buttons import ApprovalAction, QuestionAction, TurnAction, parse_button
+from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
 from core.identity import Actor, User
@@ -69,9 +69,9 @@ class PressHandler:
             case ("approve" | "always" | "deny") as decision, approval_id, _:
                 by = self._services.access_policy.to_user(visitor, name)
                 return await self._decide(approval_id, by, _VERDICTS[decision], say)
-            case ("option" | "page" | "form") as action, question_id, detail:
+            case ("option" | "page" | "form") as action, _, _:
                 by = self._services.access_policy.to_user(visitor, name)
-                return await self._handle_question(action, question_id, detail, by, say)
+                return await self._handle_question(action, parsed, by, say)
             case other, turn_id, _:
                 return await self._change_turn(other, turn_id, visitor.author, say)
 
@@ -102,14 +102,12 @@ class PressHandler:
                     )
         return ""
 
-    async def _handle_question(
-        self, action: QuestionAction, question_id: str, detail: str, user: User, say: MessageCatalog
-    ) -> str:
+    async def _handle_question(self, action: QuestionAction, press: Press, user: User, say: MessageCatalog) -> str:
         match action:
             case "option":
-                return await self.answers.choose(question_id, detail, user, say)
+                return await self.answers.choose(press.target_id, press.detail, user, say)
             case "page":
-                return await self.answers.show_page(question_id, detail, user, say)
+                return await self.answers.show_page(press.target_id, press.page, user, say)
             case "form":  # the adapters open it instead of queueing the press
                 return say(words.UNKNOWN_BUTTON)
 

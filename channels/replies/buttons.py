@@ -51,6 +51,11 @@ class Press(NamedTuple):
     target_id: str
     detail: str = ""
 
+    @property
+    def page(self) -> int:
+        """The page of the options or the form; the first one for a foreign `detail`."""
+        return int(self.detail) if self.detail.isascii() and self.detail.isdigit() else 0
+
 
 def create_button(action: ButtonAction, target_id: str, say: MessageCatalog, *, detail: str = "") -> Button:
     """Return the button for an action.

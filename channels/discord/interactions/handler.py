@@ -26,6 +26,7 @@ from channels.discord.session_ids import NAME, ephemeral_ids, event_key, place_i
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import make_inert, quote_lines, shorten
 from channels.i18n import messages as words
+from channels.i18n.messages import MessageCatalog
 from channels.intake.context import question_subject
 from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Kind, MenuAction, Retract
@@ -38,7 +39,6 @@ from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
-from core.tools.human_requests import Question
 
 log = logging.getLogger(__name__)
 
@@ -147,29 +147,35 @@ class DiscordInteractionHandler(InteractionHandler):
         if self._work.is_stopping:
             return
         with self._work.track_current():
-            parsed, say = self._parse(interaction, "form", {}), words.messages_for(interaction.locale.value)
+            say = words.messages_for(interaction.locale.value)
+            found: discord.ui.Modal | str
             try:
                 async with asyncio.timeout(FORM_TIMEOUT):
-                    authorized = await self.authorize(partial(self._identify, interaction, parsed))
-                    found: Question | str
-                    if isinstance(authorized, str):
-                        found, user = authorized, None
-                    else:
-                        user = self._get_user(authorized)
-                        found = await self._intake.presses.answers.find_open(press.target_id, user, say)
+                    found = await self._create_form(interaction, press, say)
             except (StoreError, TimeoutError) as error:
                 log.warning("a form cannot be opened: %s", format_error(error))
-                found, user = say.format_error(StoreError.public), None
+                found = say.format_error(StoreError.public)
             try:
                 if isinstance(found, str):
                     text = found or say(words.UNKNOWN_BUTTON)
                     await interaction.response.send_message(text, ephemeral=True, allowed_mentions=NO_MENTIONS)
                 else:
-                    entries = found.drafts.get(user.id, {}) if user is not None else {}
-                    page = int(press.detail) if press.detail.isascii() and press.detail.isdigit() else 0
-                    await interaction.response.send_modal(create_modal(found, page, entries, say))
+                    await interaction.response.send_modal(found)
             except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
                 log.warning("a form cannot be opened: %s", format_error(error))
+
+    async def _create_form(
+        self, interaction: discord.Interaction, press: Press, say: MessageCatalog
+    ) -> discord.ui.Modal | str:
+        """Return the modal of an open question, or the message to the user who cannot answer it."""
+        authorized = await self.authorize(partial(self._identify, interaction, self._parse(interaction, "form", {})))
+        if isinstance(authorized, str):
+            return authorized
+        user = self._get_user(authorized)
+        question = await self._intake.presses.answers.find_open(press.target_id, user, say)
+        if isinstance(question, str):
+            return question
+        return create_modal(question, press.page, question.drafts.get(user.id, {}), say)
 
     async def complete_name(self, interaction: discord.Interaction, name: CommandName, typed: str) -> Sequence[str]:
         """Return the agents or models that contain the typed text, first those that start with it."""
