@@ -287,10 +287,10 @@ class MessageHandler:
 
     def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run work that only `drain` waits for; its errors are logged."""
-        self._background.add(asyncio.create_task(log_errors(work, name), name=name))
+        self._background.add(asyncio.create_task(_log_errors(work, name), name=name))
 
 
-async def log_errors(work: Coroutine[Any, Any, None], name: str) -> None:
+async def _log_errors(work: Coroutine[Any, Any, None], name: str) -> None:
     try:
         await work
     except (StoreError, SurfaceError) as error:
