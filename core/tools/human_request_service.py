@@ -209,8 +209,7 @@ class HumanRequestService:
         Raises:
             StoreError: the database cannot be read.
         """
-        asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
-        continues = human_requests.c.turn.in_(asking) | (human_requests.c.answer_run == origin)
+        continues = _led_to_turn(origin) | (human_requests.c.answer_run == origin)
         async with self._database.read() as connection:
             return await select_requests(connection, continues & human_requests.c.decision.is_not(None))
 
@@ -253,9 +252,7 @@ class HumanRequestService:
         Raises:
             StoreError: the database cannot be read.
         """
-        asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
-        is_decided = human_requests.c.turn.in_(asking) & human_requests.c.decision.is_not(None)
-        query = sa.select(human_requests).where(is_decided)
+        query = sa.select(human_requests).where(_led_to_turn(origin), human_requests.c.decision.is_not(None))
 
         async def work() -> Sequence[sa.Row[Any]]:
             async with self._database.read() as connection:
@@ -449,6 +446,12 @@ class HumanRequestService:
         values = {"message": message.to_json(), "kind": "decision", "parent": request.turn_id}
         await insert_new(connection, inbox, row | values)
         await self._turns.notify_workers(connection)
+
+
+def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
+    """Return whether the decision on a request led to the turn of this origin."""
+    asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
+    return human_requests.c.turn.in_(asking)
 
 
 def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) -> bool:
