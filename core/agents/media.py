@@ -22,7 +22,8 @@ MAX_FILE_BYTES = 20 * 2**20
 
 _MAX_NAME_CHARACTERS = 80
 
-_NAMES = {"image": "image", "audio": "audio", "video": "video"}
+#: Main types that name their files; other files are named `file`.
+_NAMED_TYPES = frozenset({"image", "audio", "video"})
 
 _Blob = types.Blob | types.FunctionResponseBlob
 
@@ -91,11 +92,12 @@ def _size(item: types.FunctionResponsePart) -> int:
 def _choose_name(blob: _Blob, context: InvocationContext) -> str:
     """Return the file's own name, or one of its kind and its number in the run."""
     run = context.run_config
-    names = run.file_names if isinstance(run, AgentRunConfig) else _list_names(context)
+    names = run.file_names if isinstance(run, AgentRunConfig) else []
     names.extend(name for name in _list_names(context) if name not in names)
     kind = blob.mime_type or UNKNOWN_TYPE
     suffix = ".md" if kind == "text/markdown" else guess_extension(kind) or ".bin"
-    stem = _NAMES.get(kind.partition("/")[0], "file")
+    main_type = kind.partition("/")[0]
+    stem = main_type if main_type in _NAMED_TYPES else "file"
     number = sum(name.startswith(f"{stem}-") for name in names) + 1
     own = re.sub(r"[^\w.() -]", "_", (blob.display_name or "").replace("\\", "/").rpartition("/")[2]).strip(". ")
     name = own[-_MAX_NAME_CHARACTERS:] if own and own not in names else f"{stem}-{number}{suffix}"
