@@ -53,7 +53,12 @@ BANNED_NAMES = frozenset(
     )
 )
 
-FOLDERS = [path for top in (*TOP_LEVEL, "benchmarks", "tests") for path in [ROOT / top, *(ROOT / top).rglob("*/")]]
+FOLDERS = [
+    path
+    for top in (*TOP_LEVEL, "benchmarks", "tests")
+    for path in [ROOT / top, *(ROOT / top).rglob("*/")]
+    if "node_modules" not in path.parts
+]
 
 
 def top_level(names: frozenset[str]) -> set[str]:
