@@ -1,6 +1,8 @@
 # `make run` and `make test` install everything on a machine with Python 3.11+ and make.
 
 UV := $(shell command -v uv || echo .uv/bin/uv)
+# Without npm there are no node packages, and the tests of the node clients are skipped.
+NODE_PACKAGES := $(if $(shell command -v npm),tests/clients/node_modules/.package-lock.json)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
 # Keep compiled modules whatever the environment says, so that processes start faster.
@@ -17,7 +19,7 @@ tour: .venv/ready $(WARM)  ## Take a scripted tour in the sandbox; it needs no k
 help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-test: .venv/ready $(WARM)  ## Run the tests; ARGS go to pytest.
+test: .venv/ready $(WARM) $(NODE_PACKAGES)  ## Run the tests; ARGS go to pytest.
 	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
 
 lint: .venv/ready  ## Check style and types.
@@ -123,13 +125,17 @@ $(WARM): | .venv/ready
 	$(UV) sync --python python3 --locked --all-extras --quiet
 	@touch $@
 
+# npm writes this file last.
+tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json
+	-@npm ci --prefix tests/clients --silent --ignore-scripts --no-audit --no-fund
+
 .uv/bin/uv:
 	python3 -m venv .uv
 	.uv/bin/python -m pip install --quiet uv
 
 # Only files that the targets above have made: no database, log or benchmark result.
 clean:  ## Delete installed and built files; data stays.
-	rm -rf .venv .uv .parley/tiktoken .parley/site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .uv tests/clients/node_modules .parley/tiktoken .parley/site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 distclean:  ## Delete local data too, after a confirmation.
 	@echo "This deletes everything that 'make clean' deletes, and these files (.env and a DATA_DIR outside .parley stay):"

@@ -12,7 +12,9 @@ Where the samples are narrower than Slack, they are read so:
 - blocks are held against all samples of their kind, wherever in a message's blocks one stands; `header` is sampled
   nowhere, and `mrkdwn` is sampled as `plain_text`;
 - an empty object or list in a sample may hold anything (`metadata.event_payload`, `team.icon`);
-- `warning`, `response_metadata`, `needed` and `provided` may stand in any answer, as Slack's Web API page has it;
+- `warning`, `response_metadata`, `needed` and `provided` may stand in any answer, as Slack's Web API page has it, and
+  so may `errors`, which only some samples have;
+- an action has `selected_options` if its element takes several;
 - `unknown_method` is answered by no method, so there is no sample of it.
 
 `agents.sessions.*`, `agent_session_stopped` and `context_actions` are younger than the samples: what Slack's own pages
@@ -36,12 +38,13 @@ from slack_sdk.web.async_client import AsyncWebClient
 from sandbox.slack import EnvelopeRecord, SlackFile, SlackSandbox
 from tests.sandbox.slack.conftest import Connect, create_client
 
-_SHAPES = os.environ.get("PLATFORM_SHAPES")
-pytestmark = pytest.mark.skipif(not _SHAPES, reason="PLATFORM_SHAPES names no folder with the platforms' shapes")
+SHAPES = os.environ.get("PLATFORM_SHAPES")
+pytestmark = pytest.mark.skipif(not SHAPES, reason="PLATFORM_SHAPES names no folder with the platforms' shapes")
 
 _ANY_ANSWER = {
     "ok": False,
     "error": "",
+    "errors": [""],
     "warning": "",
     "needed": "",
     "provided": "",
@@ -111,7 +114,11 @@ MODAL: dict[str, Any] = {
 
 
 def sample(name: str) -> Any:
-    return json.loads((Path(_SHAPES or "") / "slack" / f"{name}.json").read_text())
+    return json.loads((Path(SHAPES or "") / "slack" / f"{name}.json").read_text())
+
+
+def has_sample(method: str) -> bool:
+    return (Path(SHAPES or "") / "slack" / "api" / f"{method}.json").exists()
 
 
 def merge_shapes(one: Any, other: Any) -> Any:
@@ -211,6 +218,8 @@ def find_envelope_differences(envelope: EnvelopeRecord) -> Iterator[str]:
         yield from find_differences(envelope.payload, shape, "slash command")
     elif envelope.type == "interactive":
         shape = sample(f"app-backend/{_INTERACTIONS[envelope.payload['type']]}Payload")
+        if "actions" in shape:
+            shape["actions"][0]["selected_options"] = [shape["actions"][0]["selected_option"]]
         if "message" in shape:
             shape["message"] = merge_shapes(shape["message"], sample("events/MessagePayload")["event"])
         if "view" in shape:
@@ -392,7 +401,7 @@ async def test_every_method_is_called() -> None:
         await call_every_method(slack, create_client(slack))
         called = {call.method for call in slack.calls}
         async with aiohttp.ClientSession() as session:
-            for path in (Path(_SHAPES or "") / "slack" / "api").glob("*.json"):
+            for path in (Path(SHAPES or "") / "slack" / "api").glob("*.json"):
                 async with session.post(slack.api_url + path.stem) as response:
                     known = (await response.json())["error"] != "unknown_method"
                 assert known == (path.stem in called), path.stem

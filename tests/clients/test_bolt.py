@@ -1,0 +1,398 @@
+"""Bolt for JavaScript against the local Slack: one scripted bot, one table of capabilities."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.slack import SlackConversation, SlackFile, SlackMessage, SlackSandbox, SlackView
+from tests.clients.client_script import CapabilityTable, ClientScript, Line, find_command, run_script
+from tests.sandbox.slack.test_fidelity import (
+    SHAPES,
+    find_differences,
+    find_envelope_differences,
+    has_sample,
+    sample_of_method,
+)
+
+TABLE = CapabilityTable["Conversation"]()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Ada and the bot in the local Slack."""
+
+    slack: SlackSandbox
+    bolt: ClientScript
+
+    async def mention(self, step: str, **details: Any) -> tuple[SlackConversation, SlackMessage]:
+        """Mention the bot with a step in a channel of its own, which has rate limits of its own."""
+        channel = self.slack.add_channel(step.lower())
+        text = f"<@{self.slack.bot_user_id}> {step}"
+        return channel, await self.slack.post_message("ada", channel, text, **details)
+
+    async def run_step(self, step: str) -> tuple[list[SlackMessage], Line]:
+        """Return the messages after the mention, and the script's line."""
+        channel, mention = await self.mention(step)
+        line = await self.bolt.read_step(step)
+        return [message for message in self.slack.messages(channel) if message is not mention], line
+
+    async def wait_for_modal(self, title: str) -> SlackView:
+        """Return Ada's top view, once it has this title."""
+
+        def find() -> SlackView | None:
+            view = next(iter(self.slack.modals("ada")[::-1]), None)
+            return view if view is not None and view.title == title else None
+
+        view = await self.slack.wait_for(find)
+        assert view is not None
+        return view
+
+
+@TABLE.row("start: auth.test, Socket Mode, a wrong token refused")
+async def start(run: Conversation) -> None:
+    line = await run.bolt.read_step("start")
+    await run.slack.wait_until_connected()
+    assert (line["user_id"], line["bot_id"]) == (run.slack.bot_user_id, run.slack.bot_id)
+    assert (line["team_id"], line["rejected"]) == (run.slack.team_id, "invalid_auth")
+
+
+@TABLE.row("mention: the event, and a reply in its thread")
+async def mention(run: Conversation) -> None:
+    (reply,), line = await run.run_step("mention")
+    event = line["event"]
+    assert (event["user"], event["type"]) == (run.slack.people["ada"].id, "app_mention")
+    assert line["isMe"] == run.slack.bot_user_id
+    assert line["blocks"] == ["rich_text"]
+    assert (reply.text, reply.thread_ts) == ("hello @ada", event["ts"])
+
+
+@TABLE.row("edits: a placeholder, five edits, the final message with blocks")
+async def edits(run: Conversation) -> None:
+    (reply,), line = await run.run_step("edits")
+    texts = [version.content.text for version in reply.versions]
+    assert texts == [":hourglass:", *(f"so far {count}" for count in range(1, 6)), "done"]
+    assert line["types"] == ["header", "section", "divider", "context", "image"]
+
+
+@TABLE.row("delete: the bot's message, once")
+async def delete(run: Conversation) -> None:
+    replies, line = await run.run_step("delete")
+    assert (replies, line["again"]) == ([], "message_not_found")
+
+
+@TABLE.row("stream: sayStream with tasks, text, and feedback buttons at the stop")
+async def stream(run: Conversation) -> None:
+    (reply,), line = await run.run_step("stream")
+    assert "and done" in reply.text
+    assert [(task.title, task.status) for task in reply.tasks] == [("Search", "complete")]
+    assert reply.buttons == {"Good": "good", "Bad": "bad"}
+    assert "completed" in line["late"]
+    assert await run.slack.click_button("ada", reply, "good")
+    assert (await run.bolt.read_step("feedback"))["value"] == "good"
+
+
+@TABLE.row("stream: an update while it lives, an append after it, no recipient")
+async def stream_errors(run: Conversation) -> None:
+    _, line = await run.run_step("streamErrors")
+    assert line["tooEarly"] == "streaming_state_conflict"
+    assert line["tooLate"] == "message_not_in_streaming_state"
+    assert line["toNobody"] == "missing_recipient_user_id"
+
+
+@TABLE.row("buttons: replace, add an ephemeral message, delete by response_url")
+async def buttons(run: Conversation) -> None:
+    channel, _ = await run.mention("buttons")
+    (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
+    assert await run.slack.click_button("ada", message, "replace")
+    assert (await run.bolt.read_step("replace"))["value"] == "replace"
+    assert message.content.text == "replaced"
+    assert await run.slack.click_button("ada", message, "whisper")
+    await run.bolt.read_step("whisper")
+    whisper = run.slack.messages(channel)[-1]
+    assert (whisper.text, whisper.ephemeral_to) == ("psst", run.slack.people["ada"].id)
+    assert await run.slack.click_button("ada", message, "vanish")
+    await run.bolt.read_step("vanish")
+    assert message.deleted
+
+
+@TABLE.row("selects: options, users, channels, dates, checkboxes, with the state")
+async def selects(run: Conversation) -> None:
+    channel, _ = await run.mention("selects")
+    (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
+    grace, general = run.slack.people["grace"].id, run.slack.channels["general"].id
+    for action_id, value, field, expected in (
+        ("static", "blue", "selected_option", "blue"),
+        ("user", "grace", "selected_user", grace),
+        ("conversation", "general", "selected_conversation", general),
+        ("date", "2026-01-31", "selected_date", "2026-01-31"),
+        ("multi", ["one", "two"], "selected_options", ["one", "two"]),
+        ("checks", ["b"], "selected_options", ["b"]),
+        ("radio", "y", "selected_option", "y"),
+    ):
+        assert await run.slack.set_input("ada", message, action_id, value)
+        line = await run.bolt.read_step(action_id)
+        assert _read_value(line["action"][field]) == expected, action_id
+    assert await run.slack.click_button("ada", message, "less")
+    line = await run.bolt.read_step("overflow")
+    assert _read_value(line["action"]["selected_option"]) == "less"
+    entered = {name: element for block in line["values"].values() for name, element in block.items()}
+    assert _read_value(entered["static"]["selected_option"]) == "blue"
+    assert entered["user"]["selected_user"] == grace
+
+
+def _read_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read_value(each) for each in value]
+    return value["value"] if isinstance(value, dict) else value
+
+
+async def open_modal(run: Conversation, message: SlackMessage) -> tuple[SlackView, Line]:
+    assert await run.slack.click_button("ada", message, "open")
+    line = await run.bolt.read_step("open")
+    return await run.wait_for_modal("ask"), line
+
+
+@TABLE.row("modals: open, update with a hash, push, errors, update, clear, close")
+async def modals(run: Conversation) -> None:
+    channel, _ = await run.mention("modals")
+    (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
+    view, line = await open_modal(run, message)
+    assert (line["root"], line["twice"]) == (True, "exchanged_trigger_id")
+
+    assert await run.slack.click_button("ada", view, "refresh")
+    assert (await run.bolt.read_step("refresh"))["stale"] == "hash_conflict"
+    assert view.content["blocks"][0]["text"]["text"] == "refreshed"
+
+    assert await run.slack.click_button("ada", view, "push")
+    assert await run.bolt.read_step("push") == {"step": "push", "previous": True, "root": True}
+    run.slack.close_modal(await run.wait_for_modal("details"))
+    assert (await run.bolt.read_step("close"))["view"] == "details"
+
+    assert not await run.slack.submit_modal(view, text="bad", colour="red")
+    line = await run.bolt.read_step("submit")
+    assert (line["colour"], line["metadata"], line["user"]) == ("red", "kept", run.slack.people["ada"].id)
+    assert view.errors == {"question": "Ask nicely"}
+
+    assert await run.slack.submit_modal(view, text="update")
+    assert view.title == "sure"
+    assert await run.slack.submit_modal(view)
+    assert (await run.bolt.read_step("sure"))["title"] == "sure"
+    assert run.slack.modals("ada") == []
+
+    view, _ = await open_modal(run, message)
+    assert await run.slack.submit_modal(view, text="push", colour="blue")
+    assert [open_view.title for open_view in run.slack.modals("ada")] == ["ask", "sure"]
+    assert await run.slack.submit_modal(await run.wait_for_modal("sure"))
+    assert await run.slack.submit_modal(view, text="clear", colour="blue")
+    assert run.slack.modals("ada") == []
+
+    view, _ = await open_modal(run, message)
+    run.slack.close_modal(view, whole_stack=True)
+    assert await run.bolt.read_step("close") == {"step": "close", "view": "ask", "isCleared": True}
+
+
+@TABLE.row("home tab: views.publish at app_home_opened, a button in it")
+async def home(run: Conversation) -> None:
+    await run.slack.open_home("ada", "home")
+    assert await run.bolt.read_step("home") == {"step": "home", "type": "home", "known": False}
+    view = run.slack.find_home("ada")
+    assert view is not None
+    assert await run.slack.click_button("ada", view, "greet")
+    assert await run.bolt.read_step("greet") == {"step": "greet", "container": "view", "viewType": "home"}
+    await run.slack.open_home("ada", "home")
+    assert (await run.bolt.read_step("home"))["known"]
+
+
+@TABLE.row("slash command: ack with a text")
+async def command(run: Conversation) -> None:
+    (answer,) = await run.slack.run_command("ada", "general", "/now", "what time")
+    assert (answer.text, answer.ephemeral_to) == ("now: what time", run.slack.people["ada"].id)
+    sent = (await run.bolt.read_step("/now"))["command"]
+    assert (sent["command"], sent["text"], sent["user_name"]) == ("/now", "what time", "ada")
+
+
+@TABLE.row("slash command: five responses, the sixth refused")
+async def responses(run: Conversation) -> None:
+    shown = await run.slack.run_command("ada", "general", "/later")
+    line = await run.bolt.read_step("/later")
+    assert [message.text for message in shown] == [*(f"whisper {count}" for count in range(1, 5)), "ada asked"]
+    assert [message.ephemeral_to is None for message in shown] == [False] * 4 + [True]
+    assert line["sixth"] != "accepted"
+
+
+@TABLE.row("message shortcut: the message, and a response")
+async def shortcut(run: Conversation) -> None:
+    channel = run.slack.add_channel("shortcut")
+    message = await run.slack.post_message("ada", channel, "this")
+    assert await run.slack.use_shortcut("ada", message, "ask_about")
+    line = await run.bolt.read_step("shortcut")
+    assert (line["type"], line["text"], line["channel"]) == ("message_action", "this", channel.id)
+    answer = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
+    assert answer[0].text == "about this"
+
+
+@TABLE.row("ephemeral: only its user sees it")
+async def ephemeral(run: Conversation) -> None:
+    (message,), line = await run.run_step("ephemeral")
+    assert (message.ephemeral_to, message.ts) == (run.slack.people["ada"].id, line["message_ts"])
+    assert line["unknown"] == "user_not_in_channel"
+
+
+@TABLE.row("files up: uploadV2, files.info, download, files.delete")
+async def upload(run: Conversation) -> None:
+    messages, line = await run.run_step("upload")
+    assert line["names"] == ["a.md", "b.bin"]
+    assert line["bytes"] == [0, 255, 10]
+    assert line["anonymous"].startswith("text/html")
+    assert line["deleted"] == "file_not_found"
+    assert messages == []
+
+
+@TABLE.row("files down: a person's file with a message")
+async def file_share(run: Conversation) -> None:
+    file = SlackFile("F0NOTES0000", "notes.txt", b"a note")
+    await run.slack.post_message("ada", run.slack.add_channel("files"), "read this", files=[file])
+    line = await run.bolt.read_step("fileShare")
+    assert line == {"step": "fileShare", "name": "notes.txt", "mimetype": "text/plain", "text": "a note"}
+
+
+@TABLE.row("direct messages: in, and out by conversations.open")
+async def direct(run: Conversation) -> None:
+    dm = run.slack.open_dm("ada")
+    await run.slack.post_message("ada", dm, "hello")
+    message = (await run.bolt.read_step("directMessage"))["message"]
+    assert (message["channel"], message["channel_type"]) == (dm.id, "im")
+    _, line = await run.run_step("direct")
+    assert (line["about"]["is_im"], line["about"]["user"]) == (True, run.slack.people["ada"].id)
+    assert [message.text for message in run.slack.messages(dm)] == ["hello", "you wrote hello", "in private"]
+
+
+@TABLE.row("threads: replies by pages, permalinks, errors")
+async def threads(run: Conversation) -> None:
+    _, line = await run.run_step("threads")
+    texts = [text for page in line["pages"] for text in page if "threads" not in text]
+    assert texts == ["1", "2", "3"]
+    assert "thread_ts=" in line["permalink"]
+    assert (line["nowhere"], line["deeper"]) == ("thread_not_found", "cannot_reply_to_message")
+
+
+@TABLE.row("history: pages, and one message by its timestamp")
+async def history(run: Conversation) -> None:
+    channel = run.slack.add_channel("history")
+    for count in range(7):
+        await run.slack.post_message("ada", channel, f"{count}")
+    await run.slack.post_message("ada", channel, f"<@{run.slack.bot_user_id}> history")
+    line = await run.bolt.read_step("history")
+    assert [len(page) for page in line["pages"]] == [3, 3, 2]
+    assert [text for page in line["pages"] for text in page][1:] == [f"{count}" for count in range(6, -1, -1)]
+    assert line["latest"]
+
+
+@TABLE.row("reactions: add, remove, and both twice")
+async def reactions(run: Conversation) -> None:
+    _, mention = await run.mention("reactions")
+    line = await run.bolt.read_step("reactions")
+    assert (line["twice"], line["gone"]) == ("already_reacted", "no_reaction")
+    assert list(mention.reactions) == ["thumbsup"]
+
+
+@TABLE.row("edits and deletions by people: message_changed, message_deleted")
+async def changes(run: Conversation) -> None:
+    message = await run.slack.post_message("ada", run.slack.add_channel("changes"), "before")
+    await run.slack.edit_message("ada", message, "after")
+    assert await run.bolt.read_step("changed") == {"step": "changed", "text": "after", "before": "before"}
+    await run.slack.delete_message("ada", message)
+    assert await run.bolt.read_step("deleted") == {"step": "deleted", "ts": message.ts, "before": "after"}
+
+
+@TABLE.row("directory: users, channels, team")
+async def people(run: Conversation) -> None:
+    _, line = await run.run_step("people")
+    assert (line["name"], line["team"]) == ("ada", run.slack.team_id)
+    assert {"ada", "grace", "linus"} <= set(line["names"])
+    assert {"general", "random"} <= set(line["channels"])
+
+
+@TABLE.row("refusals: each with Slack's error code")
+async def errors(run: Conversation) -> None:
+    _, line = await run.run_step("errors")
+    blocks = ("unknownBlock", "unknownText", "noAltText", "sameIds", "tooLong", "tooMany")
+    assert line == {
+        "step": "errors",
+        "foreign": "cant_update_message",
+        "nowhere": "channel_not_found",
+        "nobody": "user_not_found",
+        "empty": "no_text",
+        **dict.fromkeys(blocks, "invalid_blocks"),
+        "unknownMethod": "unknown_method",
+    }
+
+
+@TABLE.row("agent sessions: status, title")
+async def session(run: Conversation) -> None:
+    _, mention = await run.mention("session")
+    assert (await run.bolt.read_step("session"))["title"] == "Done"
+    known = run.slack.find_session(mention)
+    assert known is not None
+    assert (known.statuses, known.title) == (["processing", "closed"], "Done")
+
+
+@TABLE.row("rate limit: the client waits as Retry-After says")
+async def slow_down(run: Conversation) -> None:
+    run.slack.faults.rate_limit("chat.postMessage", retry_after=1)
+    (message,), line = await run.run_step("slowDown")
+    assert (message.text, line["seconds"]) == ("at last", [1])
+
+
+@TABLE.row("server error: the client tries again")
+async def retry(run: Conversation) -> None:
+    run.slack.faults.fail("chat.postMessage")
+    (message,), _ = await run.run_step("retry")
+    assert message.text == "again"
+
+
+@TABLE.row("Socket Mode: a cut connection is opened again, and no event is lost")
+async def reconnect(run: Conversation) -> None:
+    await run.slack.drop_sockets()
+    await run.mention("reconnected")
+    await run.bolt.read_step("reconnected")
+
+
+@TABLE.row("Socket Mode: opens another connection when Slack asks for it")
+async def refresh(run: Conversation) -> None:
+    def count_connections() -> int:
+        return sum(call.method == "apps.connections.open" for call in run.slack.calls)
+
+    before = count_connections()
+    await run.slack.refresh_sockets()
+    await run.slack.wait_for(lambda: count_connections() > before and run.slack.connection_count)
+    await run.mention("refreshed")
+    await run.bolt.read_step("refreshed")
+
+
+def find_all_differences(slack: SlackSandbox) -> Iterator[str]:
+    """Yield the differences of replies and events from Slack's samples."""
+    for call in slack.calls:
+        if has_sample(call.method) and call.response is not None:
+            yield from find_differences(call.response, sample_of_method(call.method), call.method)
+    for envelope in slack.envelopes:
+        yield from find_envelope_differences(envelope)
+
+
+async def test_bolt_for_javascript_works(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    command = find_command("bolt.mjs")
+    async with SlackSandbox() as slack:
+        environment = {
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+        }
+        async with run_script(command, environment, tmp_path / "bolt.log") as bolt:
+            await TABLE.check(subtests, Conversation(slack, bolt))
+        with subtests.test("replies and events have the shapes of Slack's samples"):
+            if not SHAPES:
+                pytest.skip("PLATFORM_SHAPES names no folder with the platforms' shapes")
+            assert sorted(set(find_all_differences(slack))) == []
