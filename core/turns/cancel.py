@@ -21,11 +21,12 @@ REOPENED = {"decision": None, "decided_by": None, "decided_by_name": None, "deci
 
 
 class StopTurnResult(Enum):
-    """Result of stopping one turn.
+    """Result of a request to stop one turn.
 
     Attributes:
-        NOT_OWNER: another person wrote the messages.
-        NOT_RUNNING: the turn has ended.
+        STOPPED: the turn is marked as cancelled; its worker ends it.
+        NOT_OWNER: the person wrote none of the messages that the turn answers.
+        NOT_RUNNING: the turn has its answer, has ended, or does not exist.
     """
 
     STOPPED = auto()
@@ -35,13 +36,13 @@ class StopTurnResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """Result of stopping a session; false if the stop cancelled nothing.
+    """Result of a request to stop a session; false if the stop cancelled nothing.
 
     Attributes:
-        turn_id: the turn that ran.
-        dropped_messages: messages that waited and will not be answered.
-        undecided_turn_ids: turns whose decided requests are open again.
-        has_cancelled_questions: whether questions no longer wait for an answer.
+        turn_id: the running turn that is cancelled; None if there was none, or the person may not stop it.
+        dropped_messages: messages that waited for a turn, and get none.
+        undecided_turn_ids: turns whose approvals or questions were decided, but not taken up: they are open again.
+        has_cancelled_questions: whether the agent's open questions to people were closed.
     """
 
     turn_id: str | None = None
@@ -58,11 +59,12 @@ async def stop_session(
 ) -> StopResult:
     """Cancel the running turn of a session, and drop the messages that wait there.
 
-    If nothing runs or waits, questions no longer wait for an answer.
+    A turn that already has its final text is not cancelled. If the session neither runs nor waits, its open questions
+    to people are closed. All is done in the transaction of `connection`.
 
     Args:
-        author: stop the work of this author alone; None for everybody's.
-        until: spare later messages (seconds since the epoch).
+        author: the platform's id of the person whose work is stopped; None for everybody's.
+        until: seconds since the epoch; messages that were sent later, and a turn that answers one of them, go on.
     """
     await lock_session_row(connection, session_id)
     here = inbox.c.session == session_id
@@ -95,7 +97,11 @@ async def stop_session(
 async def stop_turn(
     connection: AsyncConnection, turns_: TurnStore, turn_id: str, *, author: str | None
 ) -> StopTurnResult:
-    """Cancel a running turn for its author, or for an operator (None)."""
+    """Mark a running turn as cancelled, in the transaction of `connection`.
+
+    Args:
+        author: the platform's id of the person who asks; None for an operator, who may stop any turn.
+    """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     session_id = (await connection.execute(session)).scalar_one_or_none()
     await lock_session_row(connection, session_id)
@@ -109,13 +115,19 @@ async def stop_turn(
 
 
 async def _get_running_turn(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
-    """Return the turn of a session that has no answer yet."""
+    """Return the row of a session's active turn without a final text, if there is one."""
     is_running = is_active(turns) & (turns.c.state != "answered")
     query = sa.select(turns).where(turns.c.session == session_id, is_running)
     return (await connection.execute(query)).one_or_none()
 
 
 async def _may_stop(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
-    """Return whether a person may stop a turn: its author or an operator, with no message after `until`."""
+    """Return whether a stop applies to a turn.
+
+    Args:
+        turn: its row.
+        author: has to be an author of one of its messages; None for anybody.
+        until: seconds since the epoch; no message of the turn may have been sent later.
+    """
     said = await get_inbox_rows(connection, turn.origin)
     return all(row.sent_at <= until for row in said) and (author is None or author in {row.author for row in said})

@@ -1,4 +1,7 @@
-"""Claims turns in one transaction: abandoned turns first, then the next turn of each idle session.
+"""Claims of turns: abandoned turns first, then the next turn of each idle session.
+
+To claim a turn is to write this worker's id into its row, so that no other worker runs it. An abandoned turn is an
+active one whose worker is gone. A session is idle when none of its turns is active.
 
 PostgreSQL: the claim locks the rows of abandoned turns and of sessions, and skips what others have locked, so that
 workers never wait for each other. Each claim locks a session before it reads the messages that wait there: no message
@@ -72,12 +75,14 @@ async def claim_turns(
     running: Collection[str],
     served: Mapping[str, int],
 ) -> list[Turn]:
-    """Claim turns: see `TurnStore.claim`.
+    """Claim turns for the worker of a lease: see `TurnStore.claim`.
 
     A read comes first: without anything to claim, no transaction waits for the lock on writes.
 
     Args:
-        served: people by when they were served, in any ascending numbers.
+        limit: the most turns.
+        running: the ids of the turns that this worker runs now: they are not claimed.
+        served: for each author, a number that grows with the time when a turn last began for them.
 
     Raises:
         IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
@@ -95,7 +100,7 @@ async def claim_turns(
 
 
 def _is_abandoned(lease: Lease, running: Collection[str]) -> sa.ColumnElement[bool]:
-    """Return whether a turn is active, and no live worker runs it.
+    """Return the condition that a turn is active, and no live worker runs it.
 
     A turn that this worker runs is not abandoned, even if its lease ended while the process was held up.
     """
@@ -106,7 +111,10 @@ def _is_abandoned(lease: Lease, running: Collection[str]) -> sa.ColumnElement[bo
 async def _claim_abandoned(
     connection: AsyncConnection, lease: Lease, limit: int, running: Collection[str]
 ) -> list[Turn]:
-    """Claim abandoned turns, the oldest first."""
+    """Claim at most `limit` abandoned turns, the oldest first.
+
+    Turns that cannot be read get the state `failed`.
+    """
     query = (
         sa.select(turns)
         .where(_is_abandoned(lease, running))
@@ -136,7 +144,13 @@ async def _claim_abandoned(
 
 
 async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[Any]) -> Turn:
-    """Return an abandoned turn as its next attempt, from its row before the claim.
+    """Return an abandoned turn as its next attempt.
+
+    The stored events of its run are moved to the end of the history.
+
+    Args:
+        worker: the id of the worker that claims the turn.
+        row: the turn's row as it was before this claim.
 
     Raises:
         ValueError: its messages cannot be read.
@@ -169,7 +183,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
 async def _claim_waiting(
     connection: AsyncConnection, worker: str, agents: AgentRouter, limit: int, served: Mapping[str, int]
 ) -> list[Turn]:
-    """Claim the next turn of each idle session in which messages wait."""
+    """Claim the next turn of at most `limit` idle sessions in which messages wait."""
     locked = await _lock_sessions(connection, limit, served)
     waiting = await _read_waiting(connection, list(locked))
     begun = list[tuple[Turn, list[_QueuedMessage]]]()
@@ -202,7 +216,9 @@ _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).values
 
 
 async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
-    """Lock idle sessions with waiting messages, and return their rows in turn order.
+    """Lock at most `limit` idle sessions with waiting messages, and return their rows.
+
+    The rows are by session id, in the order of claiming.
 
     That is a round robin over people: the first session of each person goes before the second one of any, and among
     those the person who was served longest ago goes first. A session is that of the author of its oldest message.
@@ -243,9 +259,15 @@ def _items(dialect: str, parameter: str) -> sa.TableValuedAlias:
 
 
 async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str]) -> dict[str, list[_QueuedMessage]]:
-    """Return the messages that wait in locked sessions, oldest first.
+    """Return the messages that wait in locked sessions, oldest first, by session id.
 
-    A message that another worker claimed before the lock does not wait any more, and its session is not idle.
+    Sessions without waiting messages are left out.
+
+    A message that another worker claimed before the lock does not wait any more, and its session is not idle. Messages
+    that cannot be parsed get the outcome `unreadable`.
+
+    Args:
+        session_ids: the locked sessions.
     """
     if not session_ids:
         return {}
@@ -264,7 +286,7 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
 
 
 async def _drop_messages(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
-    """Mark the waiting messages that match a condition as unreadable."""
+    """Give the waiting messages that match a condition the outcome `unreadable`."""
     dropped = (
         sa.update(inbox).where(which, is_waiting(inbox)).values(outcome=InboxOutcome.UNREADABLE).returning(inbox.c.id)
     )
@@ -272,7 +294,15 @@ async def _drop_messages(connection: AsyncConnection, which: sa.ColumnElement[bo
 
 
 def _answered_together(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
-    """Return the messages that the next turn answers: the oldest ones up to a rerun."""
+    """Return the messages that the next turn answers: the oldest up to the next rerun.
+
+    They are at most `MAX_MESSAGES`.
+
+    A rerun (a request to answer the messages of a turn again) is a turn of its own.
+
+    Args:
+        waiting: all messages that wait in one session, oldest first; not empty.
+    """
     first, *others = waiting
     if first.row.parent is not None:
         return [first]
@@ -282,7 +312,13 @@ def _answered_together(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
 async def _next_turn(
     connection: AsyncConnection, session: sa.Row[Any], batch: Sequence[_QueuedMessage], agents: AgentRouter
 ) -> Turn | None:
-    """Return the turn that answers a batch; None if a rerun has nothing to answer."""
+    """Return the new turn that answers a batch of messages.
+
+    For a `retry` of a turn that got its answer meanwhile, store the outcome `superseded` and return None.
+
+    Args:
+        session: the locked row of `sessions`.
+    """
     first, messages = batch[0].row, tuple(queued.message for queued in batch)
     turn_id, agent = new_turn_id(), agents.resolve_agent(session.agent, messages[-1].spots)
     turn = Turn(
@@ -312,7 +348,15 @@ async def _next_turn(
 
 
 async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
-    """Return a new turn with the kind, run and messages of the turn that it repeats."""
+    """Return `turn` with what it takes from the turn that it repeats or continues.
+
+    The stored history is prepared for it.
+
+    Args:
+        turn: the new turn.
+        parent: the row of the turn that it repeats, or that asked people for decisions.
+        kind: `decision`, or a `RerunKind`.
+    """
     if kind == "decision":
         return replace(turn, kind="decision", run=await get_requesting_run(connection, parent), agent=parent.agent)
     kind = await prepare_rerun(connection, parent, kind)
@@ -333,6 +377,9 @@ async def _read_each(
     """Return the readable rows of a query, and the keys of the unreadable ones.
 
     SQLite: a text that is not UTF-8 fails the whole query, so that its rows are then read one by one.
+
+    Args:
+        key: the column that identifies a row.
     """
     try:
         with store_errors():

@@ -1,10 +1,10 @@
-"""Compaction: the oldest turns of a long history become a summary.
+"""Compaction: replaces the oldest turns of a long history by a summary.
 
-It begins some seconds after the end of a turn, and is cancelled when a new turn begins. A failure is logged, and the
-history is cut as without a summary. Of several workers that summarize at once, the one that began last stores its
-summary, in one transaction. The summarized messages stay stored.
+A summary begins some seconds after the end of a turn, and is cancelled when a new turn begins. A failure is logged,
+and the history is cut as without a summary. Of several workers that summarize at once, the one that began last stores
+its summary, in one transaction. The summarized messages stay stored, but are no longer sent to the model.
 
-The next summary replaces it: it covers the former one and the messages since.
+The next summary replaces the former one: it covers that one and the messages since.
 """
 
 import asyncio
@@ -58,12 +58,12 @@ MAX_SUMMARY_TOKENS, SUMMARY_DIVISOR = 2_000, 8
 
 @dataclass(frozen=True, slots=True)
 class _HistoryPart:
-    """The part of a history that is summarized.
+    """The part of a history that the next summary covers.
 
     Attributes:
-        before: the former summary; empty if there is none.
-        begin: the time of its first message, in seconds since the epoch.
-        rows: the messages after it, oldest first.
+        before: the text of the former summary; empty if there is none.
+        begin: the time of the first covered message, in seconds since the epoch.
+        rows: the messages after the former summary (`_READ`), oldest first.
     """
 
     before: str
@@ -75,10 +75,11 @@ class HistoryCompactor:
     """Background service that replaces old messages of a session by a summary.
 
     Args:
-        wake: lets this worker claim again: a claim skips a session whose row is locked.
+        turns: checks that no turn runs, and notifies the other workers.
+        wake: makes this worker claim turns again: a claim skips a session whose row is locked.
         caps: spending limits, which are checked first; the turn pays for the summary.
-        budget: the most tokens of history that are sent; None for no summaries.
-        turn_limit: the most turns of history that are sent.
+        budget: the most tokens of history that are sent to the model; None turns summaries off.
+        turn_limit: the most turns of history that are sent to the model.
         rest: seconds between the end of a turn and the summary.
     """
 
@@ -111,31 +112,37 @@ class HistoryCompactor:
         self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, RETRY_SECONDS)
 
     async def run_turn(self, turn: Turn, answer: TurnRunner) -> None:
-        """Run a turn while its session is not summarized, and schedule a summary after it."""
+        """Cancel the session's summary, run the turn with `answer`, schedule the next one."""
         self.cancel(turn.session_id)
         await answer(turn)
         self.schedule(turn)
 
     def schedule(self, turn: Turn) -> None:
-        """Schedule a summary after a turn, if the history is long enough by then."""
+        """Start a task that summarizes a session after `rest` seconds, if it is long then.
+
+        It does nothing if a task of the session exists, or a summary of it failed in the last `RETRY_SECONDS`.
+
+        Args:
+            turn: the turn that has ended; it names the session, its generation and its agent.
+        """
         session = turn.session_id
         if self._folds and session not in self._tasks and session not in self._failed:
             task = self._tasks[session] = asyncio.create_task(self._summarize_later(turn), name=f"summary of {session}")
             task.add_done_callback(lambda done: self._forget_task(session, done))
 
     def cancel(self, session_id: str) -> None:
-        """Cancel the summary of a session."""
+        """Cancel the summary of a session, if there is one, without waiting for its end."""
         if task := self._tasks.pop(session_id, None):
             self._given_up.add(task)
             task.cancel()
 
     async def wait_until_idle(self) -> None:
-        """Wait for all scheduled summaries."""
+        """Wait for all scheduled and cancelled summaries to end."""
         while tasks := [*self._tasks.values(), *self._given_up]:
             await asyncio.wait(tasks)
 
     async def aclose(self) -> None:
-        """Cancel all summaries."""
+        """Cancel all summaries and wait for their end."""
         for session in list(self._tasks):
             self.cancel(session)
         await self.wait_until_idle()
@@ -159,6 +166,10 @@ class HistoryCompactor:
             log.warning("session %s is not summed up: %s", turn.session_id, format_error(error))
 
     async def _is_full(self, turn: Turn) -> bool:
+        """Return whether the history without a summary is long enough for one.
+
+        That is `START_FRACTION` of the turns or of the tokens that are sent.
+        """
         rows = await self._database.run(SINCE, session=turn.session_id, generation=turn.generation)
         begun = sum(role == "user" for role, _ in rows)
         tokens = sum(int(count) for _, count in rows)
@@ -176,6 +187,13 @@ class HistoryCompactor:
         return session
 
     async def _summarize(self, turn: Turn, session: sa.Row[Any]) -> None:
+        """Summarize the oldest turns, and store the summary.
+
+        It is not stored if the mark has changed or a turn runs.
+
+        Args:
+            session: the marked row of `sessions`.
+        """
         piece = await self._read_part(turn)
         if not piece.rows:
             return
@@ -187,7 +205,11 @@ class HistoryCompactor:
                 log.info("session %s: a summary tells of its messages up to %d", turn.session_id, piece.rows[-1].id)
 
     async def _lock_marked_session(self, connection: AsyncConnection, taken: sa.Row[Any]) -> bool:
-        """Lock the session, and return whether its mark stands and no turn runs there."""
+        """Lock a session; return whether it has its mark still and no active turn.
+
+        Args:
+            taken: the row of the session when it was marked.
+        """
         c = sessions.c
         same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
         held = sa.select(c.id).where(same, c.summarizing_worker == self._turns.worker_id).with_for_update()
@@ -199,7 +221,7 @@ class HistoryCompactor:
     async def _save_summary(
         self, connection: AsyncConnection, turn: Turn, piece: _HistoryPart, summed: GeneratedSummary
     ) -> None:
-        """Store the summary in place of the former one."""
+        """Store a summary as a row of `messages`, and delete the session's former one."""
         last = piece.rows[-1]
         row = to_columns(
             to_row(create_summary_event(summed.text, begin=piece.begin, end=last.created_at)), summed.tokens
@@ -215,7 +237,10 @@ class HistoryCompactor:
         await connection.execute(sa.insert(messages).values(row))
 
     async def _read_part(self, turn: Turn) -> _HistoryPart:
-        """Return the oldest turns without a summary that fit in one model request."""
+        """Return the oldest turns after the former summary that fit in `budget` tokens.
+
+        The newest turns, which stay without a summary, are not among them.
+        """
         c = messages.c
         of_life = is_in_session(turn.session_id) & (c.generation == turn.generation)
         async with self._database.read() as connection:
@@ -245,6 +270,7 @@ class HistoryCompactor:
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction; after its commit, all workers look for turns to claim."""
         async with self._database.write() as connection:
             yield connection
             await self._turns.notify_workers(connection)
@@ -255,7 +281,10 @@ _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_
 
 
 def _since(_dialect: str) -> sa.Select[Any]:
-    """Select the newest messages of a session that no summary covers."""
+    """Select role and tokens of the messages that no summary covers, newest first.
+
+    They are at most `MAX_MESSAGES_READ`.
+    """
     c, told = messages.c, messages.alias("told")
     session, generation = sa.bindparam("session", type_=sa.Text), sa.bindparam("generation", type_=sa.Integer)
     covers = sa.select(sa.func.coalesce(sa.func.max(told.c.last_covered_id), 0)).where(
@@ -270,13 +299,13 @@ SINCE = Statement(_since)
 
 
 def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
-    """Return the row id of the first message that stays unsummarized; 0 if none.
+    """Return the id of the oldest message that a summary must not cover; 0 for none.
 
-    A turn begins there, and each tool response that follows has its call.
+    A turn begins at that message, and each tool response after it has its call there.
 
     Args:
-        newest: messages, newest first.
-        tokens: the most tokens to keep.
+        newest: rows of `messages` with `id`, `role`, `tokens` and `tool_calls`, newest first.
+        tokens: the most tokens to keep; at least one turn is kept.
         turns: the most turns to keep.
     """
     begun = used = start = 0
@@ -294,7 +323,7 @@ def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int
 
 
 def _cut_to_whole_turns(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
-    """Return the rows of the oldest whole turns within `budget` tokens, at least one turn."""
+    """Return the first rows: whole turns within `budget` tokens, at least one turn."""
     begins = [place for place, row in enumerate(rows) if row.role == "user" and place]
     ends = [*begins, len(rows)] if sum(row.tokens for row in rows) <= budget else begins
     fitting = [end for end in ends if sum(row.tokens for row in rows[:end]) <= budget]

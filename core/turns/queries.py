@@ -1,4 +1,4 @@
-"""Queries of the inbox and the turns that several operations share."""
+"""Queries and conditions over `inbox` and `turns` that several operations share."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -20,23 +20,41 @@ RerunKind = Literal["retry", "regenerate", "revise"]
 
 
 def is_active(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the condition that a turn has not ended, as `ix_turns_one_active` has it."""
+    """Return the SQL condition that a turn has not ended.
+
+    It is written with literals, as the partial index `ix_turns_one_active` has it.
+
+    Args:
+        table: `turns` or an alias of it.
+    """
     return table.c.state.in_([sa.literal_column(f"'{state}'") for state in ACTIVE_STATES])
 
 
 def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the condition that a message has neither a turn nor an outcome."""
+    """Return the SQL condition that a message has neither a turn nor an outcome.
+
+    Args:
+        table: `inbox` or an alias of it.
+    """
     return table.c.turn.is_(None) & table.c.outcome.is_(None)
 
 
 def is_idle(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a session has no active turn."""
+    """Return the SQL condition that a session has no active turn.
+
+    Args:
+        session: the column or value with the session's id.
+    """
     busy = turns.alias("busy")
     return ~sa.exists().where(busy.c.session == session, is_active(busy))
 
 
 def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
-    """Return the inbox columns of a message by name, without those of its text."""
+    """Return the values of a message's row in `inbox`, without its text and kind.
+
+    Args:
+        generation: the session generation, as a number or an SQL expression.
+    """
     return {
         "event_key": inbound.event_key,
         "session": inbound.session_id,
@@ -51,10 +69,14 @@ def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
 async def record_message(
     connection: AsyncConnection, inbound: InboxMessage, outcome: InboxOutcome, *, kind: str = "message"
 ) -> bool:
-    """Store a message without its text, and return whether it is new.
+    """Store the row of a message that no turn answers, without its text.
 
     Args:
-        kind: the name of a command.
+        outcome: the reason why no turn answers it.
+        kind: of a command, its name.
+
+    Returns:
+        Whether the row is new; False if the event key was stored before.
     """
     values = {**message_columns(inbound, session_generation(inbound)), "outcome": outcome, "kind": kind}
     noted = build_insert(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
@@ -62,19 +84,25 @@ async def record_message(
 
 
 async def has_message(connection: AsyncConnection, event_key: str) -> bool:
-    """Return whether a message is stored under this key."""
+    """Return whether the inbox has a row with this event key."""
     seen = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
     return (await connection.execute(seen)).first() is not None
 
 
 def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:
-    """Select the generation of the session of a message; 1 if the session does not exist yet."""
+    """Return the SQL expression of the generation of a message's session.
+
+    It is 1 if the session does not exist yet.
+    """
     found = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
     return sa.func.coalesce(found, 1)
 
 
 def parse_message(said: object) -> InboxMessage | None:
-    """Return the message in a JSON value of the inbox; None if it cannot be parsed."""
+    """Return the message in the JSON of an `inbox` column; None if there is none.
+
+    Damaged JSON counts as none.
+    """
     try:
         return InboxMessage.from_json(said)
     except ValueError:
@@ -84,7 +112,11 @@ def parse_message(said: object) -> InboxMessage | None:
 async def get_messages_of_turns(
     connection: AsyncConnection, turn_ids: Collection[str]
 ) -> dict[str, tuple[InboxMessage, ...]]:
-    """Return messages by turn id, without deleted ones unless a turn has no others."""
+    """Return the messages that turns answer, by turn id, oldest first.
+
+    Messages that their authors deleted are left out, unless a turn has no others. Turns without a readable message are
+    left out.
+    """
     query = (
         sa.select(inbox.c.turn, inbox.c.message, inbox.c.outcome)
         .where(inbox.c.turn.in_(turn_ids))
@@ -100,7 +132,11 @@ async def get_messages_of_turns(
 
 
 async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
-    """Return the inbox rows that a first turn and its reruns answer, oldest first."""
+    """Return the inbox rows that a turn and its reruns answer, oldest first.
+
+    Args:
+        origin: the id of the first turn that answered them.
+    """
     query = sa.select(inbox).where(inbox.c.turn == origin).order_by(inbox.c.sent_at, inbox.c.id)
     return (await connection.execute(query)).all()
 
@@ -111,7 +147,10 @@ async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any]
 
 
 async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[InboxMessage]:
-    """Return the messages of a turn and of its parents, the newest turn first."""
+    """Return the messages of a turn, then those of its parent, and so on.
+
+    Within a turn, the oldest comes first.
+    """
     found, of = list[InboxMessage](), sa.select(turns)
     turn = (await connection.execute(of.where(turns.c.id == turn_id))).one_or_none()
     while turn is not None:
@@ -122,16 +161,27 @@ async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[I
 
 
 async def get_requesting_run(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
-    """Return the run that waits for the approvals of a turn."""
+    """Return the id of the run that a turn's approvals and questions will continue.
+
+    None if the turn has no such requests.
+
+    Args:
+        asking: the row of the turn that asks people for approvals or answers.
+    """
     query = sa.select(human_requests.c.run).where(human_requests.c.turn == asking.id).limit(1)
     return (await connection.execute(query)).scalar_one_or_none()
 
 
 async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: RerunKind) -> RerunKind:
-    """Prepare a session for the turn that repeats `parent`, once, as a part of its claim.
+    """Prepare the stored history for the turn that repeats `parent`.
+
+    The claim of that turn calls this once.
+
+    Texts that were edited meanwhile replace the former ones. A `retry` moves the stored events of the run to the end
+    of the history; the others delete them, except the prompt for `regenerate`.
 
     Returns:
-        The kind of the rerun: `revise` if a message was edited or deleted meanwhile.
+        The kind of the rerun: `revise` if a message was edited or deleted meanwhile, else `kind`.
     """
     rows = await get_inbox_rows(connection, parent.origin)
     if any(row.edited_message or row.outcome for row in rows):

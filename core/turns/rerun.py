@@ -1,4 +1,7 @@
-"""Reruns: retry, regenerate and revise answer the messages of a turn again, in the same reply."""
+"""Reruns: retry, regenerate and revise answer the messages of a turn again.
+
+Each is a turn of its own that shows its answer in the same reply.
+"""
 
 import time
 from dataclasses import replace
@@ -20,9 +23,10 @@ class RerunDenied(Enum):
     """Reason why a turn is not run again.
 
     Attributes:
-        NOT_OWNER: another person wrote the messages.
-        EXPIRED: the session was reset, the messages were deleted, the turn is in another state, or has a rerun already.
-        SUPERSEDED: newer messages follow: a new answer would change the middle of the conversation.
+        NOT_OWNER: the person wrote none of the messages.
+        EXPIRED: the session was reset, the messages were deleted, the state of the turn does not allow this kind of
+            rerun, or the turn has had its rerun.
+        SUPERSEDED: newer messages or turns follow: a new answer would change the middle of the conversation.
     """
 
     NOT_OWNER = auto()
@@ -33,12 +37,15 @@ class RerunDenied(Enum):
 async def create_rerun_message(
     connection: AsyncConnection, turn_id: str, *, author: str | None, kind: RerunKind
 ) -> InboxMessage | RerunDenied:
-    """Return the inbox message for a rerun of a turn, with its session locked; or why there is none.
+    """Return the inbox message that requests a rerun of a turn, or the denial.
 
-    A turn has at most one such message, whatever its kind.
+    The caller has to store the message.
+
+    The session is locked until the transaction ends, and the turn's approvals and questions are deleted. All requests
+    for one turn have the same event key, so that the inbox takes one.
 
     Args:
-        author: the person who asks; None for an operator, who may always.
+        author: the platform's id of the person who asks; None for an operator, who may repeat any turn.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     generation = await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
@@ -64,13 +71,20 @@ async def create_rerun_message(
 
 
 async def _has_approvals(connection: AsyncConnection, turn_id: str) -> bool:
-    """Return whether a turn has approvals: it has its answer, and continues when they are decided."""
+    """Return whether a turn has asked people for approvals or answers.
+
+    Such a turn continues by their decision.
+    """
     asked = sa.exists().where(human_requests.c.turn == turn_id)
     return bool((await connection.execute(sa.select(asked))).scalar_one())
 
 
 def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
-    """Return whether a turn in its state may be run again in this way."""
+    """Return whether the state of a turn allows this kind of rerun.
+
+    Args:
+        is_revised: whether one of its messages was edited after the claim.
+    """
     is_stopped = turn.cancel_reason == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:
         case "retry":
@@ -82,7 +96,7 @@ def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bo
 
 
 async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
-    """Return whether the session has newer messages or turns than a turn."""
+    """Return whether messages wait in the turn's session, or newer turns exist there."""
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))
     follows = sa.exists().where(newer.c.session == turn.session, newer.c.created_at > turn.created_at)
@@ -90,7 +104,7 @@ async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool
 
 
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
-    """Return whether the rerun of an event key has ended; None if there is none."""
+    """Return whether the rerun with this event key has ended; None without a rerun."""
     query = (
         sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED_STATES))
         .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)

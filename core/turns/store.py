@@ -1,19 +1,19 @@
-"""Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
+"""Turns in the database: claims, writes of their owner, cancellation, end.
 
-`core.store.turn_states` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a
-turn of its own, in the same reply: of the kind `retry` it goes on with what the one that failed has stored,
-`regenerate` has the same question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it
-goes on with what a turn has asked people for when that was decided, in a reply of its own.
+`core.store.turn_states` has the states of a turn and their order. A turn that has ended stays so. To answer its
+messages once more is a turn of its own, in the same reply: a `retry` goes on with what the failed turn has stored, a
+`regenerate` has the same question answered anew, and a `revise` the question as it was edited. A turn of the kind
+`decision` continues a run that asked people for approvals or answers, in a reply of its own.
 
-A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
+A session has at most one turn that is `queued`, `running` or `answered`: an index of the database ensures it.
 
-A turn belongs to the worker that has claimed it, for as long as that one's lease lasts. Then any worker may claim it,
-answers the same messages, and goes on with what was stored and shown. What the former one still writes is refused.
-An attempt is counted when the lease of a worker expires while it has the turn (`Turn.attempt`), so that a turn that
-kills its workers is given up. A turn that is handed back, or that its own worker claims again, counts none.
+A turn belongs to the worker that has claimed it, while the lease of that worker lasts. Then any worker may claim it,
+answers the same messages, and goes on with what was stored and shown. Later writes of the former worker fail. An
+attempt is counted when the lease of a worker expires while it has the turn (`Turn.attempt`), so that a turn that kills
+its workers is given up. A turn that is handed back, or that its own worker claims again, counts none.
 
 The end of a turn is written again when the database fails for a short time (`retry_store`). If it fails longer, the
-error goes to whoever wrote, and the turn is claimed again when the database is back.
+caller gets the error, and the turn is claimed again when the database is back.
 """
 
 import logging
@@ -52,7 +52,14 @@ T = TypeVar("T")
 
 
 class TurnStore:
-    """The `turns` table, for one worker."""
+    """Reads and writes of the `turns` table by one worker.
+
+    Every write of a turn fails once another worker has claimed that turn.
+
+    Args:
+        lease: the lease of this worker.
+        agents: decides which agent answers a new turn.
+    """
 
     def __init__(self, database: Database, lease: Lease, agents: AgentRouter) -> None:
         self._database = database
@@ -68,17 +75,24 @@ class TurnStore:
         return self._lease.worker_id
 
     def fencing_token(self, turn: Turn) -> FencingToken:
-        """Return the token that makes this run's writes fail after another claim."""
+        """Return the token of this claim; a write with it fails after another claim."""
         return FencingToken(turn.id, self._lease.worker_id, turn.claim_number)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-        """Claim abandoned turns, and the next turn of each idle session in which messages wait.
+        """Claim abandoned turns, and the next turn of each idle session with messages.
 
         New turns begin round robin over people: many questions of one person delay another person by at most one turn.
 
         Args:
             limit: the most turns.
-            running: the turns that this worker runs.
+            running: the ids of the turns that this worker runs.
+
+        Returns:
+            The claimed turns, abandoned ones first; none if another worker claimed one of the sessions at the same
+            moment.
+
+        Raises:
+            StoreError: the database cannot be used.
         """
         try:
             claimed = await claim_turns(
@@ -92,7 +106,10 @@ class TurnStore:
         return claimed
 
     async def list_owned(self) -> dict[str, CancelReason | None]:
-        """Return the ids of this worker's turns, each with the reason to cancel it, if there is one."""
+        """Return the ids of this worker's active turns, each with its cancel reason.
+
+        The reason is None for a turn that goes on.
+        """
         own = sa.select(turns.c.id, turns.c.cancel_reason).where(
             is_active(turns), turns.c.owner == self._lease.worker_id
         )
@@ -102,7 +119,9 @@ class TurnStore:
             }
 
     async def check_owned(self, turn: Turn) -> None:
-        """Check that this worker still owns the turn, if its lease was interrupted.
+        """Check that this worker still owns the turn.
+
+        The database is asked only after the lease was interrupted.
 
         Raises:
             TurnLostError: another worker has claimed the turn.
@@ -111,7 +130,7 @@ class TurnStore:
             await self._read(turn, self.fencing_token(turn).check)
 
     async def has_stored_prompt(self, turn: Turn) -> bool:
-        """Return whether the run of a turn has stored its prompt."""
+        """Return whether the user message that begins the turn's run is in the history."""
         asked = sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin))
         return bool(await self._read(turn, lambda connection: connection.scalar(asked)))
 
@@ -124,27 +143,34 @@ class TurnStore:
         )
 
     async def save_message_ids(self, turn: Turn, chunks: Sequence[str]) -> None:
-        """Store the ids of the reply's messages.
+        """Store the platform's ids of the messages that show the reply, in their order.
 
         Raises:
-            TurnLostError: another worker has claimed the turn.
+            TurnLostError: another worker has claimed the turn, or it has ended.
         """
         await self._update(turn, ("running", "answered"), chunks=list(chunks))
 
     async def save_answer(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
-        """Store the final text and the run record, before the text is shown.
+        """Store the final text and set the state to `answered`, before the text is shown.
+
+        Args:
+            usage: the model calls of the run, as `UsageMeter.to_json` returns them.
+            receipt: the run record: steps, tool calls and timings, as JSON.
 
         Raises:
-            TurnLostError: another worker has claimed the turn.
+            TurnLostError: another worker has claimed the turn, or it has ended.
         """
         values = {"text": text, "usage": dict(usage), "run_record": receipt}
         await self._update(turn, states_before("answered"), state="answered", **values)
 
     async def hand_back(self, turn: Turn, said: str = "") -> None:
-        """Release the turn for the next claim, with the text that the reply shows; this counts no attempt.
+        """Release the turn, so that any worker may claim it; this counts no attempt.
+
+        Args:
+            said: the text that the reply shows so far; it is stored for the next worker.
 
         Raises:
-            TurnLostError: another worker has claimed the turn.
+            TurnLostError: another worker has claimed the turn, or it has ended.
         """
         is_running = turns.c.state == "running"
         await self._update(
@@ -159,12 +185,14 @@ class TurnStore:
         await self._notices.notify_now(self._lease.worker_id)
 
     async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: CancelReason) -> str | None:
-        """Mark the active turn of a session as cancelled, in the caller's transaction, and tell all workers.
+        """Mark the active turn of a session as cancelled, and notify all workers.
 
-        The first reason stays, unless the new one is a reset. A stop does not cancel a turn that has its answer.
+        Both happen in the caller's transaction.
+
+        The first reason stays, unless the new one is a reset. A stop does not cancel a turn that has its final text.
 
         Returns:
-            The id of the turn, if one was marked.
+            The id of the marked turn; None if none was marked.
         """
         here = (turns.c.session == session_id) & is_active(turns)
         if reason != CancelReason.RESET:  # which has all forgotten, and is not to be taken back
@@ -178,17 +206,17 @@ class TurnStore:
         return turn_id
 
     async def notify_workers(self, connection: AsyncConnection) -> None:
-        """Tell the other workers, after the commit, that messages wait."""
+        """Notify the other workers, once the transaction is committed, that messages wait."""
         await self._notices.notify(connection, self._lease.worker_id)
 
     async def listen(
         self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, CancelReason], None]
     ) -> None:
-        """Call callbacks for the workers' notifications until cancelled.
+        """Call the callbacks for the notifications of all workers, until cancelled.
 
         Args:
-            on_waiting: another worker has stored a message.
-            on_cancelled: a turn was cancelled: its id and the reason.
+            on_waiting: called when another worker has stored a message, or when notifications may have been lost.
+            on_cancelled: called with the id of a cancelled turn and the reason.
         """
 
         def on_notification(text: str) -> None:
@@ -201,16 +229,17 @@ class TurnStore:
         await self._notices.listen(on_notification)
 
     async def end(self, turn: Turn, state: EndState, *, error: str | None = None, receipt: Json | None = None) -> None:
-        """End the turn.
+        """Write the end of the turn: its state, its usage, its error and its run record.
 
-        After a reset, the texts of its messages are deleted; after a deletion of them, the events of the run.
+        If a reset cancelled it, the texts of its messages are deleted too; if the deletion of its messages did, the
+        events of its run.
 
         Args:
             error: the failure, for operators, free of secrets.
-            receipt: the run record, if none was stored with an answer.
+            receipt: the run record as JSON, if none was stored with an answer.
 
         Raises:
-            TurnLostError: another worker has claimed the turn.
+            TurnLostError: another worker has claimed the turn, or it has ended in another state.
         """
         usage = turn.meter.to_json() if state != "done" else None  # of an answer, it is stored
         is_reset, is_deleted = (
@@ -246,6 +275,8 @@ class TurnStore:
         tracing.record_turn_end(state, error)
 
     async def _read(self, turn: Turn, ask: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Return the result of `ask`, retried while the database is unavailable."""
+
         async def work() -> T:
             async with self._database.read() as connection:
                 return await ask(connection)
@@ -253,7 +284,11 @@ class TurnStore:
         return await retry_store(work, what=f"turn {turn.id}")
 
     async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
-        """Write columns of a turn, if this worker owns it and it has one of the states."""
+        """Write columns of a turn, retried while the database is unavailable.
+
+        Raises:
+            TurnLostError: this worker does not own the turn, or the turn has none of `states`.
+        """
         fence = self.fencing_token(turn)
         update = sa.update(turns).where(fence.owns_turn, turns.c.state.in_(states)).values(values)
 

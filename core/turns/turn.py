@@ -15,7 +15,10 @@ class CancelReason(StrEnum):
     """Reason to cancel a turn.
 
     Attributes:
+        RESET: a person reset the session.
+        STOP: a person or an operator stopped the turn.
         MESSAGE_DELETED: the authors deleted all messages that the turn answers.
+        SHUTDOWN: this process ends; another worker goes on with the turn.
         LEASE_LOST: another worker claimed the turn.
     """
 
@@ -28,25 +31,27 @@ class CancelReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run of the agent.
+    """One run of the agent for one or more inbox messages, as claimed by a worker.
 
     Attributes:
-        id: short enough for a user to quote.
-        messages: all messages that waited at the first claim.
-        kind: `message`, or how the turn repeats or continues another one.
+        id: ten hexadecimal digits: short enough for a user to quote.
+        generation: the life of the session, counted up by each reset.
+        messages: all messages that waited at the first claim, oldest first.
+        kind: `message`; `retry`, `regenerate` or `revise` for a rerun; `decision` when people decided what a run
+            asked.
         origin: the first turn that answered the messages; the reply and the stored events have its id.
-        run: the id under which the run stores events, if it continues another turn.
-        model: the full name of the session's model; None for the default.
+        run: of a `decision` turn and its reruns, the id of the run that they continue; None if the id is `origin`.
+        model: the full name of the model that was chosen for the session; None for the agent's default.
         agent: the name of the agent.
-        claim_number: how often the turn was claimed.
-        attempt: one more than the leases that expired while a worker had the turn.
-        is_resumed: whether it was claimed before.
-        may_have_queued_reaction: whether its messages may have the reaction that says that they wait.
-        chunks: the platform's ids of the reply's messages.
-        text: the final text, once it is stored.
-        partial_text: the text that the reply shows when a worker hands the turn back.
-        cancel: the reason to cancel the turn, if there is one.
-        is_damaged: whether its stored history cannot be read.
+        claim_number: the number of this claim, from 1: the fencing token of its writes.
+        attempt: 1, and one more for each worker that died while it had the turn.
+        is_resumed: whether a worker had claimed it before.
+        may_have_queued_reaction: whether its messages may have the reaction that shows that they wait.
+        chunks: the platform's ids of the messages that show the reply.
+        text: the final text, once it is stored; None before.
+        partial_text: the text that the reply shows so far, from the worker that handed the turn back.
+        cancel: the reason to cancel the turn; None if it goes on.
+        is_damaged: whether its stored history cannot be read: the reply then says so.
         meter: counts what the run uses of models.
     """
 
@@ -75,10 +80,13 @@ class Turn:
 
     @property
     def is_addressed(self) -> bool:
-        """Return whether a message of the turn is addressed to the bot."""
+        """Whether one of its messages is addressed to the bot.
+
+        Such a message mentions the bot, replies to it, or is a direct message.
+        """
         return any(message.is_addressed for message in self.messages)
 
     @property
     def newest_message(self) -> InboxMessage:
-        """The message that the reply answers."""
+        """The last of `messages`: the reply is shown at its address."""
         return self.messages[-1]

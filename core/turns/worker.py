@@ -36,13 +36,17 @@ CANCEL_CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A turn that runs in this process."""
+    """A turn that runs in this process, with its task."""
 
     turn: Turn
     task: asyncio.Task[None]
 
     def cancel(self, reason: CancelReason) -> None:
-        """Cancel the task once: a second time would interrupt the final message of the first."""
+        """Cancel the task with `reason` as its message, unless it is being cancelled.
+
+        A second cancellation would interrupt the final message of the first. A turn that was claimed with this reason
+        already knows of it.
+        """
         if reason != self.turn.cancel:  # a task that is cancelled before it has begun never begins
             asyncio.get_running_loop().call_soon(self._cancel, reason)
 
@@ -55,11 +59,13 @@ class Worker:
     """Loop that claims turns, and runs each in its own task.
 
     Args:
-        answer: runs one turn. Its cancel message is a `CancelReason`. For `SHUTDOWN` it hands the turn back, for
-            `LEASE_LOST` it does nothing, and for each other reason it says so in the reply and ends the turn.
-        limit: the most turns at once.
-        poll: seconds between two claims without a notification.
-        at_rest: called after no turn has run for `rest` seconds: the time for work that blocks the event loop.
+        answer: runs one turn. The message of its cancellation is a `CancelReason`. For `SHUTDOWN` it hands the turn
+            back, for `LEASE_LOST` it does nothing, and for each other reason it says so in the reply and ends the
+            turn.
+        limit: the most turns that run at once.
+        poll: seconds between two claims when no notification comes.
+        at_rest: called once no turn has run for `rest` seconds: the time for work that blocks the event loop.
+        rest: see `at_rest`.
     """
 
     def __init__(
@@ -92,22 +98,29 @@ class Worker:
         return len(self._running)
 
     def wake(self) -> None:
-        """Make the loop claim turns now instead of at its next poll."""
+        """Make the loop claim turns now instead of after `poll` seconds."""
         self._wake.set()
 
     def cancel(self, turn_id: str, reason: CancelReason) -> None:
-        """Cancel a turn, if it runs here."""
+        """Cancel a turn, if it runs in this process."""
         if run := self._running.get(turn_id):
             run.cancel(reason)
 
     def cancel_and_wake(self, turn_id: str | None, reason: CancelReason) -> None:
-        """Cancel a turn, if one is given, and make the loop claim turns now."""
+        """Cancel a turn that runs in this process, and make the loop claim turns now.
+
+        Args:
+            turn_id: None if there is nothing to cancel.
+        """
         if turn_id is not None:
             self.cancel(turn_id, reason)
         self.wake()
 
     async def run(self) -> None:
-        """Claim and run turns until `stop` has finished."""
+        """Claim and run turns until `stop` has finished.
+
+        A claim that fails is logged and repeated.
+        """
         sides: list[Coroutine[Any, Any, None]] = [
             self._turns.listen(on_waiting=self.wake, on_cancelled=self.cancel),
             self._watch(),
@@ -132,10 +145,11 @@ class Worker:
             await asyncio.wait(tasks)
 
     async def stop(self, grace: float) -> None:
-        """Claim nothing more, and wait for the running turns.
+        """Claim no more turns, wait for the running ones, and hand back the late ones.
 
         Args:
-            grace: seconds until the running turns are cancelled.
+            grace: seconds until the running turns are cancelled; they then have `CLOSING_SECONDS` to hand themselves
+                back.
         """
         self._stopping.set()
         self._wake.set()
@@ -155,12 +169,13 @@ class Worker:
         self._ended.set()
 
     async def _wait_for_claim(self, until: float) -> None:
-        """Wait for a claim to finish, until this time of the loop."""
+        """Wait until no claim is in progress, at most until this time of the loop's clock."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until), self._claiming:
                 pass
 
     async def _claim(self) -> None:
+        """Claim turns and start a task for each, until `limit` run or nothing waits."""
         async with self._claiming:
             while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
                 claimed = await self._turns.claim(free, running=list(self._running))
@@ -177,7 +192,10 @@ class Worker:
                     return
 
     async def _watch(self) -> None:
-        """Cancel turns that the database marks as cancelled, or that another worker owns."""
+        """Cancel running turns that are marked as cancelled or that another worker owns.
+
+        This goes on until it is cancelled.
+        """
         missed = set[str]()
 
         async def check() -> None:
@@ -218,14 +236,19 @@ class Worker:
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
 
     async def _back_off(self, turn: Turn) -> None:
-        """Wait until a turn that failed and has not ended may be claimed again; at a stop, hand it back."""
+        """Wait before a failed turn that is still active is claimed again.
+
+        At a stop, hand it back instead.
+
+        The pause doubles with each claim, from `BACKOFF_SECONDS` to `MAX_BACKOFF_SECONDS`.
+        """
         seconds = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(turn.claim_number - 1, 10))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
             await self._hand_back(turn)
 
     async def _hand_back(self, turn: Turn) -> None:
-        """Release a turn for the next claim."""
+        """Release a turn for the next claim; a failure is logged."""
         try:
             with suppress(TurnLostError):  # or it has ended
                 await self._turns.hand_back(turn, turn.partial_text)
