@@ -1,4 +1,4 @@
-"""Tool confirmations in ADK's events."""
+"""Confirmations: ADK's requests to a person to approve a tool call, in its events."""
 
 from __future__ import annotations
 
@@ -37,22 +37,27 @@ ArgumentPath = tuple[str | int, ...]
 
 
 def standing_approval_key(app: str, tool: str) -> str:
-    """Return the state key of a standing approval for a tool of an app."""
+    """Return the session state key under which "always allow this tool" is stored.
+
+    Args:
+        app: the name of the agent's app.
+    """
     return f"{_STANDING_APPROVAL_PREFIX}{app}:{tool}"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRequest:
-    """Tool call that needs a person's approval.
+    """Tool call that needs a person's approval before it is made.
 
     Attributes:
-        run: the ADK invocation that waits.
-        call_id: the id of ADK's confirmation call.
+        run: the id of the ADK invocation that waits.
+        call_id: the id of ADK's confirmation call, whose response is the decision.
         tool_call_id: the id of the tool's call; empty if a workflow makes it.
-        hint: the tool's reason for the request, if it has one.
-        approvers: people and roles that may decide, if the tool names them: see `core.tools.human_requests`.
+        tool: the name of the tool.
+        hint: the tool's reason for the request; empty if it gives none.
+        approvers: people and roles that may decide (see `core.tools.human_requests`); None if the tool names none.
         may_allow_always: whether a person may allow all calls of the tool in the session.
-        secret_paths: the paths of the arguments that the tool's schema marks as secret.
+        secret_paths: the paths of the arguments that the tool's schema marks as secret; they are not shown.
     """
 
     run: str
@@ -67,12 +72,12 @@ class ConfirmationRequest:
 
     @property
     def arguments_hash(self) -> str:
-        """SHA-256 of the arguments."""
+        """SHA-256 of the arguments as canonical JSON, in hexadecimal."""
         return hash_arguments(to_json_value(self.arguments))
 
 
 def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
-    """Yield the confirmation requests of an event."""
+    """Yield the confirmation requests of an event that can be parsed."""
     for question in event.get_function_calls():
         if question.name == INPUT_CALL and (question.id or "").startswith(_NODE_PREFIX):
             yield _parse_node_confirmation(event.invocation_id, question)
@@ -101,7 +106,12 @@ def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
 
 
 def _parse_node_confirmation(run: str, question: types.FunctionCall) -> ConfirmationRequest:
-    """Return the confirmation request of a tool that is a node of a workflow, and not a call of a model."""
+    """Return the confirmation request of a tool that is a node of a workflow.
+
+    Args:
+        run: the id of the ADK invocation.
+        question: ADK's `adk_request_input` call for the confirmation.
+    """
     arguments = question.args or {}
     payload = arguments.get("payload")
     node = payload if isinstance(payload, dict) else {}
@@ -124,7 +134,18 @@ def set_rule(
     may_allow_always: bool,
     secret_paths: Sequence[ArgumentPath] = (),
 ) -> None:
-    """Set the approvers and the secret arguments of a call's confirmation request."""
+    """Write who may approve a call into its confirmation request.
+
+    The paths of secret arguments are written there too.
+
+    The rule goes into the payload of the request that the tool has just made in `context`. Without a request nothing
+    changes; neither does a payload of the tool's own, unless there are secret arguments.
+
+    Args:
+        approvers: people and roles that may decide; None for those of the settings.
+        may_allow_always: whether a person may allow all calls of the tool in the session.
+        secret_paths: the paths of arguments that are not shown.
+    """
     confirmation = context.actions.requested_tool_confirmations.get(context.function_call_id or "")
     if confirmation is None or (confirmation.payload is not None and not secret_paths):
         return
@@ -138,7 +159,10 @@ def set_rule(
 
 
 def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[ArgumentPath]:
-    """Return the paths of the arguments that a JSON Schema marks with `writeOnly: true` or `format: password`."""
+    """Return the paths of the arguments that a JSON Schema marks as secret.
+
+    A mark is `writeOnly: true` or `format: password`. References and combinations of schemas are followed.
+    """
     return list(_iterate_secret_paths(arguments, [schema], schema, ()))
 
 
@@ -163,7 +187,11 @@ def _iterate_secret_paths(
 
 
 def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return schemas and those that they refer to or combine."""
+    """Return schemas, and the schemas that they refer to or combine.
+
+    Args:
+        root: the schema to which references (`#/...`) are relative.
+    """
     resolved, pending = list[Mapping[str, Any]](), list(schemas)
     while pending:
         schema = pending.pop()
@@ -191,6 +219,6 @@ def _get_item_schema(schema: Mapping[str, Any], position: int) -> Any:
 
 
 def apply_standing_approval(context: ToolContext, tool: str) -> None:
-    """Confirm a call whose tool has a standing approval in the session."""
+    """Confirm a call if a person has allowed all calls of its tool in the session."""
     if context.tool_confirmation is None and context.state.get(standing_approval_key(context.session.app_name, tool)):
         context.tool_confirmation = ToolConfirmation(confirmed=True)

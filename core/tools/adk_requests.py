@@ -1,7 +1,7 @@
 """Requests of a run to people, and their answers, in ADK's events.
 
-ADK: each is a long-running call, and the response of that call resumes the run. A confirmation asks whether a tool may
-be called (`core.tools.adk_confirmations`); a question asks for a value.
+In ADK, each is a long-running call, and the response of that call resumes the run. A confirmation asks whether a tool
+may be called (`core.tools.adk_confirmations`); a question asks for a value.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ class QuestionRequest:
     """Long-running call whose response is a person's answer.
 
     Attributes:
-        run: the ADK invocation that waits.
+        run: the id of the ADK invocation that waits.
         call_id: the id of the call.
         tool: the name of the call: `adk_request_input`, `get_user_choice`, or that of a tool.
-        deciders: people and roles that may answer, if the payload names them: see `core.tools.human_requests`.
+        arguments: the arguments of the call: the question's text and schema or options.
+        deciders: people and roles that may answer (see `core.tools.human_requests`); None if the payload names none.
     """
 
     run: str
@@ -41,11 +42,12 @@ class QuestionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision on a confirmation request, by a person or by expiry.
+    """Decision on a confirmation request, by a person or because it expired.
 
     Attributes:
         call_id: the id of ADK's confirmation call.
         arguments_hash: SHA-256 of the arguments that the approver saw.
+        is_allowed: whether the call may be made; False if the request expired.
     """
 
     call_id: str
@@ -55,12 +57,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to a question.
+    """Answer to a question, or its expiry.
 
     Attributes:
-        call_id: the id of the call.
-        tool: the name of the call.
-        value: JSON value of the answer; not used if it is expired.
+        call_id: the id of the call that asks.
+        tool: the name of the call that asks.
+        value: JSON value of the answer; None if the question expired.
         is_expired: whether nobody answered in time.
     """
 
@@ -72,12 +74,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class MessageAnswer:
-    """A message that answers a question; it has a run of its own.
+    """A message that answers a question; the message has a run of its own.
 
     Attributes:
-        run: the run of the message.
-        asking_run: the run that asks; `run` continues it.
-        call_id: the id of the call.
+        run: the run id of the message.
+        asking_run: the id of the run that asks; `run` continues it.
+        call_id: the id of the call that asks.
     """
 
     run: str
@@ -86,7 +88,10 @@ class MessageAnswer:
 
 
 def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
-    """Return the questions of events without a response, oldest first."""
+    """Return the questions in events that have no response there, oldest first.
+
+    Confirmations and requests for credentials are left out.
+    """
     waiting = dict[str, QuestionRequest]()
     for event in events:
         for answer in event.get_function_responses():
@@ -109,13 +114,14 @@ def _to_question(run: str, call: types.FunctionCall) -> QuestionRequest:
 
 
 def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[types.Content]:
-    """Return the messages that give a run the decisions and answers that it does not have yet.
+    """Return the user messages by which ADK gives a run its decisions and answers.
 
-    A decision holds for the arguments that were shown, and for no others. Each agent and branch gets a message of its
-    own, for ADK 2.13 delivers a message to one of them: it routes by the first response and drops the others.
+    Decisions that the run has stored already are left out. Each agent and branch gets a message of its own, since ADK
+    2.13 delivers a message to one of them: it routes by the first response and drops the others.
 
     Args:
-        stored: the events of the run.
+        stored: the events of the run, oldest first.
+        decisions: all decisions and answers for the run.
     """
     calls = {
         call.id: (event.author, event.branch, call)
@@ -138,11 +144,14 @@ def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer])
 def to_response_part(
     decision: Decision | Answer, call: types.FunctionCall | None, confirmation: ConfirmationRequest | None = None
 ) -> types.Part:
-    """Return the response that gives a run a decision or an answer.
+    """Return the function response that gives a run a decision or an answer.
+
+    A permission whose `arguments_hash` differs from that of the request becomes a denial: it holds for the arguments
+    that were shown, and for no others.
 
     Args:
         call: the call that asks; None if it is not stored.
-        confirmation: the confirmation request of the call.
+        confirmation: the confirmation request of the call; None for a question.
     """
     response: dict[str, Any]
     match decision:
@@ -173,7 +182,14 @@ def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
 
 
 def events_after(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[Event] | None:
-    """Return the events that a run stored after the first of these decisions; None if it has none of them."""
+    """Return the events that a run stored after the first response to these decisions.
+
+    Args:
+        stored: the events of the run, oldest first.
+
+    Returns:
+        The events; None if the run has stored none of these decisions.
+    """
     positions = _find_responses(stored)
     given = [positions[decision.call_id] for decision in decisions if decision.call_id in positions]
     return list(stored[min(given) + 1 :]) if given else None
@@ -182,7 +198,12 @@ def events_after(stored: Sequence[Event], decisions: Sequence[Decision | Answer]
 def find_approved_calls(
     stored: Sequence[Event], decisions: Sequence[Decision | Answer]
 ) -> Iterator[ConfirmationRequest]:
-    """Yield the approved calls of models that are still to be made."""
+    """Yield the approved tool calls of models that have no response yet.
+
+    Args:
+        stored: the events of the run, oldest first.
+        decisions: all decisions and answers for the run.
+    """
     approved_ids = {one.call_id for one in decisions if isinstance(one, Decision) and one.is_allowed}
     ended_ids = {
         answer.id for event in events_after(stored, decisions) or () for answer in event.get_function_responses()
@@ -195,7 +216,10 @@ def find_approved_calls(
 
 
 def _find_responses(events: Sequence[Event]) -> dict[str, int]:
-    """Return the positions of people's responses, by call id; a call that was made again has none yet."""
+    """Return the index of each response of a person, by call id.
+
+    A call that was made again after its response has none yet.
+    """
     positions = dict[str, int]()
     for i, event in enumerate(events):
         for call in event.get_function_calls():

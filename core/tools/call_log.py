@@ -1,4 +1,7 @@
-"""Log of tool calls: calls that had begun when a run was interrupted, and results of ended ones."""
+"""Log of tool calls, so that a resumed run makes no call twice.
+
+It holds the begin of each call, and the result of each ended one.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,13 @@ class ToolInvocation:
     """One call of a tool in a run.
 
     Attributes:
-        run: the ADK invocation of the call.
-        generation: the session's generation. A call of an earlier generation cannot begin.
-        fence: fencing token of the turn, if a turn makes the call. Without ownership a call can neither begin nor end.
+        session: the id of the session.
+        generation: the session's generation. After a reset, a call of the former generation cannot begin.
+        run: the id of the ADK invocation.
+        id: the id of the call, unique in the run.
+        tool: the name of the tool.
+        fence: token of the turn that makes the call; once another worker owns the turn, the call can neither begin nor
+            end. None without a turn.
     """
 
     session: str
@@ -49,11 +56,11 @@ class ToolInvocation:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallEntry:
-    """Log entry of an earlier call.
+    """Log entry of a call that had begun before.
 
     Attributes:
         has_ended: whether the tool returned a result or an error.
-        result: the result for the model.
+        result: the result for the model; None if the call has not ended.
         actions: other effects: state changes, saved artifacts, confirmation requests.
     """
 
@@ -63,7 +70,7 @@ class ToolCallEntry:
 
 
 class ToolCallLog:
-    """The `tool_calls` table."""
+    """The log of tool calls, in the table `tool_calls`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -71,18 +78,18 @@ class ToolCallLog:
     async def begin(
         self, call: ToolInvocation, may_repeat: Callable[[ToolCallEntry], bool] = lambda _entry: False
     ) -> ToolCallEntry | None:
-        """Log the begin of a call before it is made.
+        """Log the begin of a call, and return whether it was made before.
 
         Args:
-            may_repeat: whether a call with this entry may be made again.
+            may_repeat: returns whether a call with this earlier entry may be made again.
 
         Returns:
-            None: make the call now. Else the entry of the earlier call, which is not changed.
+            None if the call is to be made now; else the entry of the earlier call, which stays as it is.
 
         Raises:
             SessionResetError: the session was reset.
-            TurnLostError: another worker has the turn.
-            StoreError: the database cannot be written; do not make the call.
+            TurnLostError: another worker owns the turn.
+            StoreError: the database cannot be written; the call must not be made.
         """
         values = _begin_values(call)
 
@@ -110,10 +117,14 @@ class ToolCallLog:
         return await self._write_with_retry(call, write)
 
     async def end(self, call: ToolInvocation, result: Any, actions: EventActions) -> None:
-        """Log the end of a call; of an unknown call nothing is written.
+        """Log the result of a call that has begun; for any other call nothing is written.
+
+        Args:
+            result: what the model gets; media in it are stored too.
+            actions: the state changes and other effects of the call.
 
         Raises:
-            TurnLostError: another worker has the turn.
+            TurnLostError: another worker owns the turn.
             StoreError: the database cannot be written.
         """
         done = to_json_value(actions.model_dump(exclude_none=True, exclude_defaults=True))
@@ -143,7 +154,7 @@ def _is_row_of(call: ToolInvocation) -> sa.ColumnElement[bool]:
 
 
 def hash_arguments(arguments: Any) -> str:
-    """Return the SHA-256 of arguments that are JSON values."""
+    """Return the SHA-256 of JSON values in canonical form, in hexadecimal."""
     canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -162,7 +173,7 @@ def _begin_values(call: ToolInvocation) -> dict[str, Any]:
 
 
 def _encode_result(value: Any) -> Any:
-    """Return a result as JSON, with its media in place."""
+    """Return a result as JSON values, with media as the JSON of their ADK part."""
     match value:
         case types.Part():
             return {_MEDIA_KEY: value.model_dump_json(exclude_none=True)}

@@ -1,7 +1,7 @@
-"""Service for requests to people: stores them, takes decisions, and resumes the turns that asked.
+"""Requests to people (approvals and questions): stored, decided, resumed.
 
-The first decision counts, over all workers. After the last decision of a turn, a message in its session starts the turn
-that resumes the run. Questions that nobody answered in time resume nothing on their own.
+The first decision counts, over all workers. After the last decision of a turn, a row in the inbox starts the turn that
+resumes the run. Questions that nobody answered in time resume nothing on their own.
 """
 
 import logging
@@ -50,11 +50,11 @@ MAX_ANSWERS = 100
 
 @dataclass(frozen=True, slots=True)
 class DecisionResult:
-    """Result of an attempt to decide.
+    """Result of an attempt to decide a request.
 
     Attributes:
-        request: the current request; None if it does not exist.
-        is_first: whether this attempt decided it.
+        request: the request as it is now; None if it does not exist.
+        is_first: whether this attempt decided it; False if it was decided before, or the person may not decide.
     """
 
     request: HumanRequest | None = None
@@ -66,9 +66,10 @@ class MessageResult:
     """Result of a message in a session in which a question may be open.
 
     Attributes:
-        answers: the messages by which the turn's run continues others, oldest first.
-        question: the question that the message answers, or would answer.
-        error: why the message is no answer to it.
+        answers: the chain of messages that answer questions, up to this one, oldest first: each one's run continues
+            the run that asked. Empty if this message answers none.
+        question: the question that the message answers, or would answer; None without one.
+        error: why the message does not fit the question; None if it does.
     """
 
     answers: tuple[MessageAnswer, ...] = ()
@@ -77,11 +78,12 @@ class MessageResult:
 
 
 class HumanRequestService:
-    """Requests to people, in the `human_requests` table.
+    """Service for requests to people, over the table `human_requests`.
 
     Args:
+        worker: is woken when a decision starts a turn.
         approvers: people and roles that may decide on tool calls if the tool names none.
-        expiry_hours: hours until a request expires.
+        expiry_hours: hours until an undecided request expires.
     """
 
     def __init__(
@@ -107,15 +109,21 @@ class HumanRequestService:
         requests: Sequence[ConfirmationRequest | QuestionRequest],
         receipt: Mapping[str, Any] | None = None,
     ) -> list[HumanRequest]:
-        """Store the answer of a turn with its run record and its requests to people.
+        """Store the final text, the run record and the requests of a turn at once.
 
-        A turn that was reset or stopped meanwhile gets no requests.
+        A turn that was cancelled, or whose session was reset, gets no requests.
+
+        Args:
+            text: the final text of the reply.
+            usage: the model calls, as `UsageMeter.to_json` returns them.
+            requests: the confirmations and questions for which the run waits.
+            receipt: the run record as JSON.
 
         Returns:
-            The requests of the turn, as `list_of_turn`.
+            The stored requests of the turn, in their order.
 
         Raises:
-            TurnLostError: another worker has taken the turn.
+            TurnLostError: another worker owns the turn.
         """
         fence = self._turns.fencing_token(turn)
 
@@ -186,7 +194,7 @@ class HumanRequestService:
         }
 
     async def get(self, id_: str) -> HumanRequest | None:
-        """Return a request; None if it does not exist.
+        """Return a request by its id; None if it does not exist or is damaged.
 
         Raises:
             StoreError: the database cannot be read.
@@ -195,7 +203,7 @@ class HumanRequestService:
             return next(iter(await select_requests(connection, human_requests.c.id == id_)), None)
 
     async def list_of_turn(self, turn_id: str) -> list[HumanRequest]:
-        """Return the requests of a turn, in their order.
+        """Return the requests of a turn, decided or not, in the order of their making.
 
         Raises:
             StoreError: the database cannot be read.
@@ -204,7 +212,10 @@ class HumanRequestService:
             return await select_requests(connection, human_requests.c.turn == turn_id)
 
     async def list_decided(self, origin: str) -> list[HumanRequest]:
-        """Return the decided requests that a turn of this origin continues from.
+        """Return the decided requests from which a turn continues, with their people.
+
+        Args:
+            origin: the `Turn.origin` of that turn.
 
         Raises:
             StoreError: the database cannot be read.
@@ -214,7 +225,11 @@ class HumanRequestService:
             return await select_requests(connection, continues & human_requests.c.decision.is_not(None))
 
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
-        """Return the undecided requests of a session, or of the message with an event key.
+        """Return the undecided requests of a session, or those that a message led to.
+
+        Args:
+            session_id: ignored if `event_key` is given.
+            event_key: the event key of an inbox message.
 
         Raises:
             StoreError: the database cannot be read.
@@ -226,7 +241,11 @@ class HumanRequestService:
             return await select_requests(connection, condition & human_requests.c.decision.is_(None))
 
     async def save_message_ids(self, id_: str, message_ids: Sequence[str], address: Mapping[str, Any]) -> None:
-        """Save the message ids of a request, and the address for the next turn's reply.
+        """Store the messages that show a request, and the address of the later reply.
+
+        Args:
+            message_ids: the platform's ids.
+            address: in the adapter's own format, for the turn that resumes the run.
 
         Raises:
             StoreError: the database cannot be written.
@@ -234,7 +253,10 @@ class HumanRequestService:
         await self._update(id_, chunks=list(message_ids), address=dict(address))
 
     async def save_draft(self, question: Question, person: str, entries: Entries) -> None:
-        """Save what a person has entered in a form, until it is answered.
+        """Store what a person has entered in a form, until the question is answered.
+
+        Args:
+            person: the platform's id of the person.
 
         Raises:
             StoreError: the database cannot be written.
@@ -247,10 +269,13 @@ class HumanRequestService:
             await connection.execute(sa.update(human_requests).where(human_requests.c.id == id_).values(values))
 
     async def list_decisions(self, origin: str) -> list[Decision | Answer]:
-        """Return the decisions on the turn that a turn of this origin resumes.
+        """Return the decisions and answers for a turn that resumes a run.
+
+        Args:
+            origin: the `Turn.origin` of that turn.
 
         Raises:
-            StoreError: the database cannot be read.
+            StoreError: the database cannot be read, after all retries.
         """
         query = sa.select(human_requests).where(_led_to_turn(origin), human_requests.c.decision.is_not(None))
 
@@ -265,19 +290,23 @@ class HumanRequestService:
     async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
         """Decide an approval if it is open and the person may decide.
 
+        After the last decision of its turn, a new turn resumes the run.
+
         Raises:
-            StoreError: the database cannot be written after all retries.
+            StoreError: the database cannot be written, after all retries.
         """
         return await self._decide_with_retries(id_, person, verdict, None)
 
     async def answer(self, id_: str, person: User, value: Any) -> DecisionResult:
         """Answer a question if it is open and the person may answer.
 
+        After the last decision of its turn, a new turn resumes the run.
+
         Args:
             value: JSON value that fits the form of the question.
 
         Raises:
-            StoreError: the database cannot be written after all retries.
+            StoreError: the database cannot be written, after all retries.
         """
         return await self._decide_with_retries(id_, person, "answered", value)
 
@@ -291,16 +320,18 @@ class HumanRequestService:
         return decided
 
     async def take_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageResult:
-        """Take the message of a turn as the answer to the oldest open question that its authors may answer.
+        """Take the message of a turn as the answer to a question, if one is open.
 
-        A question that is the only request of its turn is answered by the message itself: its run continues the run
-        that asks. With others, the answer is stored as a pressed one is.
+        It is the oldest open question of the session that all its authors may answer. A question that is the only
+        request of its turn is answered by the message itself, whose run continues the run that asks. With others, the
+        answer is stored as if it had been entered in the form.
 
         Args:
+            authors: the authors of the turn's messages; the last one counts as the person who answers.
             text: the message without author names.
 
         Raises:
-            StoreError: the database cannot be used.
+            StoreError: the database cannot be used, after all retries.
         """
         session_id, run = turn.session_id, turn.run or turn.origin
         of_session = (human_requests.c.session == session_id) & (human_requests.c.kind == "question")
@@ -364,7 +395,7 @@ class HumanRequestService:
         return [one for one in await select_requests(connection, where) if isinstance(one, Question)]
 
     async def expire(self) -> list[HumanRequest]:
-        """End the requests that nobody decided in time, and return them.
+        """Set the verdict `expired` for open requests whose time is over, and return them.
 
         Raises:
             StoreError: the database cannot be used.
@@ -383,7 +414,11 @@ class HumanRequestService:
         return expired
 
     async def run_expiry(self, show: Callable[[HumanRequest], Awaitable[None]]) -> None:
-        """End the requests that nobody decided in time, and call `show` with each of them, until cancelled."""
+        """Expire requests every `EXPIRY_INTERVAL_SECONDS` until cancelled.
+
+        Args:
+            show: called with each expired request; its failure is logged.
+        """
 
         async def expire() -> None:
             for request in await self.expire():
@@ -397,6 +432,12 @@ class HumanRequestService:
     async def _decide(
         self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None, value: Any = None
     ) -> DecisionResult:
+        """Decide a request, in the caller's transaction.
+
+        Args:
+            person: None for an expiry, which needs no permission.
+            value: the answer, if `verdict` is `answered`.
+        """
         session = sa.select(human_requests.c.session).where(human_requests.c.id == id_)
         await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
         matches = await select_requests(connection, human_requests.c.id == id_)
@@ -425,9 +466,12 @@ class HumanRequestService:
         return DecisionResult(decided, is_first=True)
 
     async def _queue_next_turn(self, connection: AsyncConnection, request: HumanRequest, now: float) -> None:
-        """Queue a new turn that resumes the paused run, once all requests of its turn are decided.
+        """Add the inbox row that resumes the run, once its turn's requests are decided.
 
-        If these are questions that nobody answered, their calls get a response, and no turn follows.
+        If they are all questions that nobody answered, their calls get a response instead, and no turn follows.
+
+        Args:
+            now: seconds since the epoch.
         """
         this = human_requests.c
         of_turn = sa.select(this.kind, this.decision, this.run, this.call_id).where(this.turn == request.turn_id)
@@ -449,7 +493,11 @@ class HumanRequestService:
 
 
 def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
-    """Return whether the decision on a request led to the turn of this origin."""
+    """Return the SQL condition that a decision on a request started a turn.
+
+    Args:
+        origin: the `Turn.origin` of that turn.
+    """
     asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
     return human_requests.c.turn.in_(asking)
 
@@ -467,7 +515,11 @@ def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
 
 
 def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[MessageAnswer, ...]:
-    """Return the messages by which a run continues others, oldest first."""
+    """Return the messages by which a run continues others, oldest first, up to itself.
+
+    Args:
+        answers: the messages that answer questions, by their run id.
+    """
     chain = list[MessageAnswer]()
     while run in answers and len(chain) < MAX_ANSWERS:
         chain.insert(0, answers[run])

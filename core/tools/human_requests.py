@@ -1,7 +1,7 @@
 """Requests of a turn to people: approvals of tool calls, and questions.
 
-The deciders are a tuple: `author` (of the message that led to the request), `others` (anybody else), and the values of
-`core.identity.is_permitted`.
+The deciders of a request are words and ids: `author` (the authors of the messages that led to it), `others` (anybody
+else), `admins`, `everyone`, and ids of users and roles, as in `core.identity.is_permitted`.
 """
 
 import logging
@@ -30,18 +30,20 @@ Verdict = Literal["approved", "always", "denied", "expired", "answered"]
 
 @dataclass(frozen=True, kw_only=True)
 class HumanRequest:
-    """Request that waits, or waited, for a person's decision.
+    """Request to people that waits, or waited, for a decision.
 
     Attributes:
         turn_id: the turn that asks.
-        tool: the name of the call.
-        askers: the authors of the messages that led to the call.
-        deciders: people and roles that may decide.
-        message_ids: the platform's ids of the request's message.
+        tool: the name of the call that waits.
+        arguments: the arguments of that call.
+        askers: the platform's ids of the authors of the messages that led to the call.
+        deciders: people and roles that may decide: see the module.
+        expires_at: seconds since the epoch.
+        message_ids: the platform's ids of the messages that show the request.
         inbox_message: the newest message that led to the call.
-        verdict: None until a decision.
-        decider: the name of the person who decided.
-        decided_at: seconds since the epoch.
+        verdict: the decision; None while the request is open.
+        decider: the name of the person who decided; empty while it is open, and after an expiry.
+        decided_at: seconds since the epoch; 0 while it is open.
     """
 
     id: str
@@ -69,11 +71,13 @@ class HumanRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Approval(HumanRequest):
-    """Tool call that needs a person's approval.
+    """Request to approve a tool call.
 
     Attributes:
-        app_name: the name of the agent's app.
-        secret_paths: the paths of the arguments that the tool's schema marks as secret.
+        hint: the tool's reason for the request; empty if it gives none.
+        may_allow_always: whether a person may allow all calls of the tool in the session.
+        app_name: the name of the agent.
+        secret_paths: the paths of the arguments that are not shown.
     """
 
     hint: str
@@ -84,12 +88,12 @@ class Approval(HumanRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class Question(HumanRequest):
-    """Question whose answer is the response of a call.
+    """Request for a value, which becomes the response of the call.
 
     Attributes:
-        answer: JSON value; None if a message is the answer.
-        is_answered_by_message: whether a message is the answer.
-        drafts: what people have entered and not submitted, by person.
+        answer: JSON value; None while the question is open, and if a message is the answer.
+        is_answered_by_message: whether a message in the session is the answer.
+        drafts: what people have entered in the form and not submitted, by the person's id.
     """
 
     answer: Any = None
@@ -102,7 +106,10 @@ class Question(HumanRequest):
 
     @property
     def takes_messages(self) -> bool:
-        """Whether a message of a person who may answer is the answer: its call has no other purpose than to ask."""
+        """Whether a message in the session may be the answer.
+
+        It may if the call has no other purpose than to ask; other tools get an answer by a form.
+        """
         return self.tool in (INPUT_CALL, CHOICE_TOOL)
 
     @property
@@ -113,7 +120,7 @@ class Question(HumanRequest):
 
 
 async def select_requests(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[HumanRequest]:
-    """Return the readable requests that meet a condition, in their order."""
+    """Return the readable requests that meet a condition, oldest first."""
     query = sa.select(human_requests, turns.c.origin, turns.c.agent).join(turns, turns.c.id == human_requests.c.turn)
     order = human_requests.c.requested_at, human_requests.c.id
     rows = (await connection.execute(query.where(where).order_by(*order))).all()

@@ -42,17 +42,20 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class McpConfig(BaseModel):
-    """Configuration of one server: a table of the file.
+    """Configuration of one MCP server: a table of the configuration file.
 
     Values of `env` and `headers` may refer to variables, as `${NAME}`.
 
     Attributes:
         command: program that starts a local server, which is used over its standard streams.
-        url: address of a remote server, which is used over streamable HTTP.
+        args: arguments of `command`.
+        env: variables of the environment of `command`.
+        url: address of a remote server, which is used over streamable HTTP; either this or `command` is set.
+        headers: HTTP headers of each request to `url`.
         tools: names of the tools that may be used; None for all.
         prefix: prefix of the tools' names, before an underscore; None for the server's name, empty for no prefix.
-        seconds: time limit of the server's start and of a call.
-        progress: progress texts by tool name without prefix: see `Tool`.
+        seconds: time limit of the server's start and of each call.
+        progress: text to show while a tool runs, by tool name without prefix: see `Tool`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -70,7 +73,10 @@ class McpConfig(BaseModel):
     @field_validator("env", "headers")
     @classmethod
     def _fill_in_variables(cls, values: Mapping[str, str], info: ValidationInfo) -> dict[str, str]:
-        """Replace each `${NAME}` by its value in the context, which is a secret from now on."""
+        """Replace each `${NAME}` by its value in the validation context.
+
+        The value counts as a secret from now on, and is redacted in logs.
+        """
         known: Mapping[str, str] = info.context or {}
         for name in _VARIABLE.findall(" ".join(values.values())):
             if name not in known:
@@ -86,7 +92,16 @@ class McpConfig(BaseModel):
 
 
 class McpServer(BaseToolset):
-    """The tools of one server."""
+    """ADK toolset with the tools of one MCP server.
+
+    Args:
+        name: the name of the server in the configuration file.
+        retry_pause: seconds until an unreachable server is tried again.
+
+    Attributes:
+        is_available: whether the server answered when it was last asked.
+        progress_texts: text to show while a tool runs, by tool name with prefix.
+    """
 
     def __init__(self, name: str, config: McpConfig, *, retry_pause: float = RETRY_PAUSE_SECONDS) -> None:
         super().__init__(tool_name_prefix=name.replace("-", "_") if config.prefix is None else config.prefix)
@@ -112,7 +127,7 @@ class McpServer(BaseToolset):
             return []
 
     async def fetch_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the tools from the server itself.
+        """Return the server's tools, without regard to the pause after a failure.
 
         Raises:
             Exception: any error of the connection or the server.
@@ -142,13 +157,13 @@ class McpServer(BaseToolset):
 
 
 def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) -> list[McpServer]:
-    """Return the servers that a file configures, not connected yet.
+    """Return the MCP servers that a TOML file configures, not connected yet.
 
     Args:
-        variables: values of `${NAME}` for variables that the environment lacks.
+        variables: values of `${NAME}`; the environment takes precedence.
 
     Raises:
-        SettingsError: the file is missing or malformed, or names an unset variable; a line each.
+        SettingsError: the file is missing or malformed, names an unset variable, or the extra `mcp` is not installed.
     """
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""Forms of questions: the fields of a JSON Schema, and checks of what a person enters.
+"""Forms of questions: the fields of a JSON Schema, and checks of entries.
 
-What a person enters is text: of an option, its position with `OPTION_PREFIX`. `check_form` turns it into the JSON value
-that the schema wants. A schema that cannot be shown as fields is one field for JSON or text.
+An entry is text; for an option, `OPTION_PREFIX` and its position. `check_form` turns entries into the JSON value that
+the schema asks for. A schema that cannot be shown as fields becomes one field for JSON or text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FALSE_WORDS = frozenset({"no", "n", "false", "아니요", "아니오"})
 
 @dataclass(frozen=True, slots=True)
 class FormOption:
-    """Value that a person can choose."""
+    """Value that a person can choose in a field, with its label."""
 
     label: str
     value: Any
@@ -55,9 +55,11 @@ class FormField:
 
     Attributes:
         name: the property of the schema; empty if the form has one value.
+        kind: `choice` takes one of `options`, `choices` several, `list` a text per line, `json` any JSON value.
+        options: the values of a `choice`, `choices` or `boolean`.
         default: JSON value, if `has_default`.
-        minimum, maximum: the limits of a number, inclusive.
-        min_length, max_length: the limits of a text, in characters.
+        minimum, maximum: the limits of a number, inclusive; None for no limit.
+        min_length, max_length: the limits of a text, in characters; None for no limit.
     """
 
     name: str
@@ -76,12 +78,12 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class QuestionForm:
-    """Fields of a question.
+    """The fields by which a person answers a question.
 
     Attributes:
         is_object: whether the answer is an object of the fields; otherwise it is the value of the only field.
         problem: why the schema cannot be shown as fields; empty if it can.
-        accepts_any_text: whether a message is an answer whatever it says: a model reads it.
+        accepts_any_text: whether any message is an answer, since a model reads it.
     """
 
     fields: tuple[FormField, ...]
@@ -91,7 +93,7 @@ class QuestionForm:
 
     @property
     def choice(self) -> FormField | None:
-        """The only field, if a person answers by choosing one option."""
+        """The only field, if it takes one option or yes/no; None for any other form."""
         only = self.fields[0] if len(self.fields) == 1 else None
         return only if only is not None and only.options and only.kind in ("choice", "boolean") else None
 
@@ -100,7 +102,9 @@ class EntryError(ValueError):
     """An entered value does not fit its field.
 
     Attributes:
-        limit: the limit that it breaks, if there is one.
+        fault: the kind of the fault.
+        field: the field; None if the text of the whole form is no JSON object.
+        limit: the limit that the value breaks; None for other faults.
     """
 
     def __init__(self, fault: Fault, field_: FormField | None = None, limit: float | None = None) -> None:
@@ -116,14 +120,19 @@ class _SchemaError(ValueError):
 
 @dataclass(slots=True)
 class _Resolved:
-    """A schema without references and combinations."""
+    """A schema without references and combinations, and whether it takes null."""
 
     schema: dict[str, Any] = field(default_factory=dict)
     is_nullable: bool = False
 
 
 def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
-    """Return the form of a question: see `core.tools.adk_requests.QuestionRequest`."""
+    """Return the form of a question.
+
+    Args:
+        tool: the name of the call that asks, as in `core.tools.adk_requests.QuestionRequest`.
+        arguments: the arguments of that call.
+    """
     if tool == INPUT_CALL:
         schema = arguments.get("response_schema", arguments.get("responseSchema"))
         is_of_workflow = "interruptId" in arguments  # ADK: a model's call has no such argument
@@ -135,7 +144,10 @@ def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
 
 
 def plan_form(schema: Any) -> QuestionForm:
-    """Return the form of a JSON Schema; None and an empty schema want any text."""
+    """Return the form of a JSON Schema; None and an empty schema ask for any text.
+
+    A schema that cannot be shown as fields becomes one field for JSON, with `QuestionForm.problem` set.
+    """
     try:
         root = _to_mapping(schema)
         resolved = _resolve(root, root)
@@ -204,7 +216,14 @@ def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, An
 
 
 def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[FormOption, ...]:
-    """Return the options of a schema: an `enum`, or alternatives with a `const` each."""
+    """Return the options of a schema: its `enum`, `const`, or alternatives of `const`.
+
+    Returns:
+        The options, without null; empty if the schema has none.
+
+    Raises:
+        _SchemaError: there are more than `MAX_OPTIONS`, or they are malformed.
+    """
     values = schema.get("enum")
     if values is not None:
         if not isinstance(values, list) or not values:
@@ -225,7 +244,15 @@ def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[F
 
 
 def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
-    """Return a schema without references, and whether it takes null."""
+    """Return a schema with its references and combinations merged into it.
+
+    Args:
+        root: the schema to which references (`#/...`) are relative.
+        depth: the number of references that led to `schema`.
+
+    Raises:
+        _SchemaError: a reference leads nowhere, or more than `_MAX_DEPTH` follow each other.
+    """
     if depth > _MAX_DEPTH:
         raise _SchemaError("its references do not end")
     found, is_nullable = _to_mapping(schema), False
@@ -276,7 +303,10 @@ def _is_null(schema: Any) -> bool:
 
 
 def _get_type(schema: Mapping[str, Any]) -> str:
-    """Return the type of a resolved schema in lower case; empty if it has none and alternatives count as JSON."""
+    """Return the type of a resolved schema in lower case; empty if it has none.
+
+    Alternatives without a type count as `object`: a person enters them as JSON.
+    """
     if "type" not in schema and (schema.get("anyOf") or schema.get("oneOf")):
         return "object"
     return str(schema.get("type") or "").lower()
@@ -297,7 +327,14 @@ def _to_line(text: Any) -> str:
 
 
 def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, EntryError]]:
-    """Return the answer that a person has entered, and what is wrong with it, by field."""
+    """Return the JSON value of a person's entries, and their errors.
+
+    Args:
+        entries: what the person entered, by field name; a missing entry counts as empty.
+
+    Returns:
+        The answer, which is complete only without errors; and the errors by field name.
+    """
     values, errors = dict[str, Any](), dict[str, EntryError]()
     for field_ in form.fields:
         try:
@@ -314,8 +351,11 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
 def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
     """Return the JSON value of what a person has entered in a field.
 
+    Returns:
+        The value; an empty text for no entry in a field that is optional.
+
     Raises:
-        EntryError: it does not fit.
+        EntryError: the entry does not fit the field.
     """
     if field_.kind == "choices":
         return _find_options(field_, entry)
@@ -349,10 +389,13 @@ def _parse_entry(field_: FormField, text: str) -> Any:
 
 
 def parse_answer(form: QuestionForm, text: str) -> Any:
-    """Return the answer in the text of a message.
+    """Return the JSON value of an answer that a person gave as a message.
+
+    For a form with several fields the message has to be a JSON object. Where `accepts_any_text`, a text that does not
+    fit is the answer as it is.
 
     Raises:
-        EntryError: it does not fit the form, and no model reads it.
+        EntryError: the text does not fit the form.
     """
     try:
         if not form.is_object:
@@ -381,7 +424,10 @@ def _parse_object(form: QuestionForm, text: str) -> Any:
 
 
 def to_entry(field_: FormField, value: Any) -> str | list[str]:
-    """Return a JSON value as a person would enter it."""
+    """Return a JSON value as the entry that `check_entry` would turn into it.
+
+    The entry of `choices` is a list, each other one a text; None becomes an empty text.
+    """
     if value is None:
         return ""
     positions = {json.dumps(option.value): f"{OPTION_PREFIX}{i}" for i, option in enumerate(field_.options)}
@@ -396,7 +442,13 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
 
 
 def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
-    """Return the labels of the fields and what was answered, as people read them."""
+    """Return an answer as people read it: label and text of each answered field.
+
+    The label is empty if the form has one value.
+
+    Args:
+        value: JSON value of the answer.
+    """
     if not form.is_object:
         return [("", _describe_value(form.fields[0], value))]
     given = value if isinstance(value, Mapping) else {}
@@ -415,7 +467,11 @@ def _describe_value(field_: FormField, value: Any) -> str:
 
 
 def _find_option(field_: FormField, text: str) -> Any:
-    """Return the value of an option, by its position, label or value."""
+    """Return the JSON value of the option with this position, label or value.
+
+    Raises:
+        EntryError: there is no such option.
+    """
     position = text.removeprefix(OPTION_PREFIX)
     if text.startswith(OPTION_PREFIX) and position.isascii() and position.isdigit():
         if int(position) < len(field_.options):

@@ -30,12 +30,15 @@ _CUT_NOTE = "… (cut: there is more)"
 
 
 def to_model_result(result: Any) -> Any:
-    """Return a result as redacted JSON of a limited size; media and other ADK types stay."""
+    """Return a tool's result as JSON values without secrets, of a limited size.
+
+    ADK's and other pydantic objects, such as media, stay as they are. Cuts are marked in the text.
+    """
     return _ResultConverter().convert(result)
 
 
 class _ResultConverter:
-    """Converter of one result, with the characters and values left to it."""
+    """Converter of one result, which counts the characters and values left to it."""
 
     def __init__(self) -> None:
         self._characters = MAX_RESULT_CHARACTERS
@@ -91,7 +94,10 @@ class _ResultConverter:
 
 
 def _to_json(value: Any) -> Any:
-    """Return a JSON form of a value that has none of its own."""
+    """Return a JSON form of an object that is none.
+
+    Long bytes are replaced by their length.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode() if len(value) <= _MAX_INLINE_BYTES else f"({len(value)} bytes)"
     try:
@@ -101,7 +107,13 @@ def _to_json(value: Any) -> Any:
 
 
 async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
-    """Return a tool's result with its bytes saved as artifacts and replaced by their names."""
+    """Return a tool's result with its bytes saved as artifacts of the session.
+
+    Bytes at the top, in a mapping or in a list are replaced by the name, type and size of their file.
+
+    Args:
+        tool: the name of the tool, from which the files get their names.
+    """
     match result:
         case bytes() | bytearray():
             return await _save_file(bytes(result), tool, context)

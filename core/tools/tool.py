@@ -1,4 +1,4 @@
-"""Tools: declaration, loading, access marks and time limits."""
+"""Tools: declaration, loading, who may use them, and time limits."""
 
 import asyncio
 import contextvars
@@ -45,9 +45,9 @@ class Tool:
         parameters: the JSON Schema of the arguments.
         idempotent: whether an interrupted call may be made again: see `idempotent`.
         require_confirmation: whether each call needs an approval.
-        approvers: people and roles that may decide: see `core.tools.human_requests`. None for those of the settings.
+        approvers: people and roles that may decide (see `core.tools.human_requests`); None for those of the settings.
         may_allow_always: whether a person may allow all calls of the tool in a session.
-        restrict_to: ids of people and roles that may use the tool: see `restrict_to`. None for all.
+        restrict_to: ids of people and roles that may use the tool (see `restrict_to`); None for everybody.
         progress: text to show while the tool runs, with argument names in braces; empty for the tool's name.
     """
 
@@ -64,7 +64,7 @@ class Tool:
 
 
 class ToolAdapter(BaseTool):
-    """ADK tool of a `Tool`."""
+    """ADK's `BaseTool` for a `Tool`."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description)
@@ -95,7 +95,7 @@ class ToolAdapter(BaseTool):
 
 
 def idempotent(tool: AnyTool) -> AnyTool:
-    """Mark a function or an ADK tool as safe to call twice.
+    """Mark a function or an ADK tool as safe to call twice, and return it.
 
     If the process dies during a call, a marked tool is called again. For other tools the model gets "interrupted, may
     have taken effect". A `Tool` has an argument of this name.
@@ -110,9 +110,12 @@ def is_idempotent(tool: BaseTool) -> bool:
 
 
 def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
-    """Restrict a function or an ADK tool to people and roles, by id, or `admins`.
+    """Return a decorator that restricts a function or an ADK tool to some people.
 
     If a turn has several authors, all of them must be allowed.
+
+    Args:
+        ids: ids of users and roles, or `admins`.
     """
 
     def mark(tool: AnyTool) -> AnyTool:
@@ -123,17 +126,19 @@ def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
 
 
 def is_allowed(tool: BaseTool, speaker: User) -> bool:
-    """Return whether a speaker may use a tool."""
+    """Return whether a user may use a tool, by its `restrict_to`."""
     rules = (getattr(marked, "restrict_to", None) for marked in (tool, getattr(tool, "func", None)))
     return all(is_permitted(rule, speaker) for rule in rules if isinstance(rule, tuple))
 
 
 def limit_tool(tool: BaseTool, seconds: float) -> None:
-    """Limit a tool's calls in time, and turn errors that would end the process into `ToolError`.
+    """Limit each call of a tool in time.
 
-    The tool's attribute `seconds` replaces the limit. A plain function's thread goes on after the limit: threads
-    cannot be ended. An agent that is a tool has no limit but its turn's. It gets Parley's plugins, even if it does not
-    include those of its app.
+    Errors that would end the process become `ToolError`.
+
+    The tool is changed in place. Its attribute `seconds` replaces the limit. A plain function's thread goes on after
+    the limit: threads cannot be ended. An agent that is a tool has no limit but its turn's. It gets Parley's plugins,
+    even if it does not include those of its app.
     """
     run = tool.run_async
     if getattr(run, "contained", False):
@@ -165,7 +170,7 @@ def limit_tool(tool: BaseTool, seconds: float) -> None:
 
 
 def _without_app_plugins(context: ToolContext) -> ToolContext:
-    """Return a copy of the context whose app has Parley's plugins only."""
+    """Return a copy of the context in which only Parley's plugins are active."""
     call, run = copy(context), context._invocation_context
     plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(PLUGIN_PREFIX)])
     call._invocation_context = run.model_copy(update={"plugin_manager": plugins})
@@ -173,7 +178,11 @@ def _without_app_plugins(context: ToolContext) -> ToolContext:
 
 
 def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
-    """Return a `Tool`, an ADK tool or a function as an ADK tool."""
+    """Return a `Tool`, an ADK tool or a function as an ADK tool.
+
+    Raises:
+        ToolError: it is none of these.
+    """
     match tool:
         case Tool():
             return ToolAdapter(tool)
@@ -186,10 +195,13 @@ def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
 
 
 def load_tools(names: Sequence[str]) -> list[BaseTool]:
-    """Return the tools that `TOOLS` names, each as `package.module:name`.
+    """Return the tools that the setting `TOOLS` names, as ADK tools.
+
+    Args:
+        names: each as `package.module:name`.
 
     Raises:
-        ToolError: an unknown module or name, or no tool; a line each.
+        ToolError: a module or name is unknown, or names no tool; one line for each.
     """
     tools, faults = list[BaseTool](), list[str]()
     for name in names:

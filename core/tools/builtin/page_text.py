@@ -1,4 +1,4 @@
-"""Decodes and converts a web page, in a process of its own.
+"""Script that converts a web page to text, in a process of its own.
 
 A page can make this take minutes, and neither a codec nor the converter can be interrupted in a thread. `read_page`
 runs this file as a script and kills it at the time limit. The script reads the body from its standard input and writes
@@ -21,7 +21,10 @@ _SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030"}
 
 
 def decode(body: bytes, charset: str) -> str:
-    """Return the text of a page, as UTF-8 if its charset is unknown or not allowed."""
+    """Return the text of a page, as UTF-8 if the charset is not one of `_CHARSETS`.
+
+    Bytes that are invalid become U+FFFD.
+    """
     name = charset.strip().lower().replace("_", "-")
     name = _SUPERSETS.get(name, name)
     try:
@@ -31,13 +34,19 @@ def decode(body: bytes, charset: str) -> str:
 
 
 def to_markdown(page: str) -> str:
-    """Return the text of an HTML page. Needs the extra `web`."""
+    """Return an HTML page as Markdown. This needs the extra `web`."""
     text: str | None = import_module("html_to_markdown").convert(page).content
     return (text or "").strip()
 
 
 def main(charset: str, kind: str, max_characters: str) -> None:
-    """Write the text of the page on standard input, up to one character over the limit."""
+    """Write the text of the page on standard input to standard output, as UTF-8.
+
+    Args:
+        charset: the charset of the response's header.
+        kind: `html` to convert the page to Markdown; anything else for plain text.
+        max_characters: a number; one more character is written, so that the caller sees a cut.
+    """
     text = decode(sys.stdin.buffer.read(), charset)
     if kind == "html":
         text = to_markdown(text)

@@ -68,7 +68,10 @@ class _PageRefusedError(Exception):
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is one of the public internet, and not of this machine, its network or its cloud."""
+    """Return whether an address is on the public internet.
+
+    The addresses of this machine, its network and its cloud are not.
+    """
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_V4)
     if address.ipv4_mapped is not None:
@@ -80,7 +83,12 @@ def is_public(address: Address) -> bool:
 
 
 class _PublicResolver(AbstractResolver):
-    """Resolver that refuses names with addresses that are not public, at the one look-up of a connection."""
+    """Resolver of host names that refuses addresses that are not public.
+
+    It raises `_PageRefusedError` for them.
+
+    aiohttp connects to the addresses that it returns, so that a name cannot change between check and connection.
+    """
 
     def __init__(self, is_allowed: Callable[[Address], bool]) -> None:
         self._is_allowed = is_allowed
@@ -100,17 +108,22 @@ class _PublicResolver(AbstractResolver):
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """Handler of the tool: a reader of web pages.
+    """Handler of the tool `read_page`: fetches a web page and returns its text.
 
     Attributes:
-        is_allowed: whether pages of an address may be read.
+        is_allowed: returns whether pages at an address may be read.
+        timeout_seconds: the limit of the whole call, redirects and conversion included.
     """
 
     is_allowed: Callable[[Address], bool] = is_public
     timeout_seconds: float = TIMEOUT_SECONDS
 
     async def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the text of the page at `url`, or an error."""
+        """Return the text of the page at `url`, or an error, as the model gets it.
+
+        Returns:
+            `url` and `text`, with `cut` if the text is not all; or `error` with a sentence.
+        """
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 return await self._read(str(arguments.get("url", "")))
@@ -137,9 +150,13 @@ class PageReader:
         raise _PageRefusedError(f"the page leads on more than {_MAX_REDIRECTS} times")
 
     def _check_url(self, url: URL) -> None:
-        """Refuse a URL that is not public by its text. Names are checked when they are resolved.
+        """Check that the text of a URL names no address that is not public.
 
-        The client takes hosts of digits and dots as addresses and does not resolve them: `127.1` is this machine.
+        Host names are checked when they are resolved. The client takes hosts of digits and dots as addresses and does
+        not resolve them: `127.1` is this machine.
+
+        Raises:
+            _PageRefusedError: the URL is not allowed.
         """
         if url.scheme not in ("http", "https") or not url.host or url.user is not None:
             raise _PageRefusedError("the url must begin with http:// or https:// and a host, with no user before it")
@@ -171,11 +188,11 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
 
 
 async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
-    """Return the text of a page, from a process that ends with this call.
+    """Return the text of a page, converted in a process that ends with this call.
 
     Raises:
         ImportError: the extra `web` is not installed.
-        _RefusedError: the page cannot be converted.
+        _PageRefusedError: the page cannot be converted.
     """
     if is_html and find_spec("html_to_markdown") is None:
         raise ImportError("html_to_markdown")
