@@ -30,7 +30,8 @@ class AgentConfig:
     """Name, instruction and description of an agent.
 
     Attributes:
-        instruction: the text for the model; `BOT_NAME` in it is replaced.
+        instruction: the system instruction for the model; `BOT_NAME_PLACEHOLDER` in it is replaced by the bot's name.
+        description: one line by which other agents decide whether to transfer to it.
     """
 
     name: str = DEFAULT_AGENT_NAME
@@ -39,14 +40,25 @@ class AgentConfig:
 
 
 def find_env_file(agent_path: str) -> Path | None:
-    """Return the nearest `.env` in an agent's folder or above, as ADK does."""
+    """Return the nearest `.env` in an agent's folder or above; None if there is none.
+
+    ADK's loader reads the same file.
+
+    Args:
+        agent_path: the setting `AGENT`: a folder, a file of an agent, or a module.
+    """
     folder = find_agent_folder(agent_path)
     above = [folder, *folder.parents] if folder is not None else []
     return next((each / ".env" for each in above if (each / ".env").is_file()), None)
 
 
 def find_agent_folder(agent_path: str) -> Path | None:
-    """Return the folder at a path, or of an agent file at a path; None if there is none."""
+    """Return the folder of an agent; None for no folder and no file of an agent.
+
+    Args:
+        agent_path: a folder, or its `agent.py`, `__init__.py` or `root_agent.yaml`; `~` and relative paths are
+            resolved.
+    """
     path = Path(agent_path).expanduser().resolve()
     if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):
         path = path.parent

@@ -1,6 +1,6 @@
 """Mapping of ADK events to stream events.
 
-A step is one model call of one agent; its partial texts are provisional, and its final event replaces them. The reply
+A step is one model call of one agent. Its partial texts are provisional, and its final event replaces them. The reply
 is the texts of the steps, joined by a blank line.
 """
 
@@ -27,12 +27,12 @@ from core.tools.adk_requests import find_questions
 
 
 class EventMapper:
-    """Mapper of the ADK events of one run to stream events, with the reply's text so far.
+    """Mapper of one run's ADK events to stream events, with the reply's text so far.
 
     Agents that run in parallel have an open step each. Author and branch identify the step.
 
     Args:
-        progress_texts: texts to show while a tool runs, by its name.
+        progress_texts: text to show while a tool runs, by the tool's name.
     """
 
     def __init__(self, progress_texts: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -45,7 +45,7 @@ class EventMapper:
         self._sources: dict[str, Source] = {}
 
     def map_event(self, event: Event) -> Iterator[StreamEvent]:
-        """Yield the stream events of an ADK event."""
+        """Yield the stream events of the next ADK event of the run; there may be none."""
         if event.partial:
             if is_retraction(event):
                 yield from self._set_step_text(self._open_step(event), "")
@@ -75,7 +75,13 @@ class EventMapper:
         self._error_code = "" if has_answer else event.error_code or ""
 
     def replay_events(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
-        """Yield the stream events of an earlier attempt's stored events, and of the calls to make now."""
+        """Yield the stream events of stored events, as a resumed run needs them.
+
+        A call that has ended is one `tool_past`; a call without a response is left out, since ADK makes it now.
+
+        Args:
+            stored: the events of an earlier attempt, oldest first.
+        """
         open_calls = find_open_calls(stored)
         calls = dict[str, StreamEvent]()
         for event in stored:
@@ -92,7 +98,7 @@ class EventMapper:
                     yield replace(call, type="tool_past", error=failed.error if failed else None)
 
     def create_last_event(self) -> StreamEvent:
-        """Return `done`, or an `error` if the model broke off before its first text."""
+        """Return `done` with the whole reply, or `error` if there is no answer."""
         if self._error_code in BLOCKED_REASONS:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
@@ -107,15 +113,20 @@ class EventMapper:
 
     @property
     def text(self) -> str:
+        """The text of the reply so far."""
         return "\n\n".join(text for text in self._texts if text.strip())
 
     def create_tool_start(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
+        """Return the stream event of a tool call that begins."""
         return StreamEvent(
             "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=arguments
         )
 
     def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
-        """Yield the begins and ends of tool calls, without confirmations and input requests."""
+        """Yield the begins and ends of an event's tool calls.
+
+        ADK's calls for confirmations and input requests are left out.
+        """
         for call in event.get_function_calls():
             if call.name not in (CONFIRMATION_CALL_NAME, INPUT_CALL):
                 yield self.create_tool_start(call.name or "", call.id or "", call.args or {})
@@ -124,6 +135,7 @@ class EventMapper:
                 yield from _map_response(response)
 
     def _open_step(self, event: Event) -> int:
+        """Return the index in `_texts` of the step of an event; begin a step if needed."""
         key = (event.author, event.branch)
         if key not in self._open_steps:
             self._open_steps[key] = len(self._texts)
@@ -131,6 +143,10 @@ class EventMapper:
         return self._open_steps[key]
 
     def _set_step_text(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
+        """Set or extend the text of a step, and yield the change of the reply.
+
+        That is `text_delta` if the reply only became longer, else `step_reset` with the whole reply.
+        """
         before = self.text
         self._texts[step] = self._texts[step] + text if append else text
         after = self.text
@@ -142,7 +158,10 @@ class EventMapper:
 
 
 def find_open_calls(events: Sequence[Event]) -> set[str | None]:
-    """Return the ids of the calls without a response, except long-running ones."""
+    """Return the ids of the calls in events that have no response there.
+
+    Long-running calls are left out.
+    """
     responses = {answer.id for event in events for answer in event.get_function_responses()}
     calls = (
         {call.id for call in event.get_function_calls()} - (event.long_running_tool_ids or set()) for event in events
@@ -151,6 +170,7 @@ def find_open_calls(events: Sequence[Event]) -> set[str | None]:
 
 
 def _visible_text(event: Event) -> str:
+    """Return the text of an event that people see; empty for events of users."""
     if event.content is None or event.author == "user":
         return ""
     actions = event.actions
@@ -164,7 +184,10 @@ def _visible_text(event: Event) -> str:
 
 
 def _join_parts(parts: Sequence[types.Part]) -> Iterator[str]:
-    """Yield the texts of parts, the addresses of files, and the names of files that text follows."""
+    """Yield the texts of an event's parts as the reply shows them.
+
+    Of files there is the address; of bytes the name, if text follows them.
+    """
     has_text = False
     pieces = list[str]()
     for part in reversed(parts):
@@ -180,14 +203,14 @@ def _join_parts(parts: Sequence[types.Part]) -> Iterator[str]:
 
 
 def _format_address(file: types.FileData) -> str:
-    """Return the address of a file, which is a link if people can open it."""
+    """Return a line with the name and address of a file; only a web address is a link."""
     uri = file.file_uri or ""
     name = re.sub(r"[\\`\[\]<>()*_~|]", "", file.display_name or "") or "file"
     return f"\n\n📎 {name}: <{uri}>\n\n" if is_web_address(uri) else f"\n\n📎 {name}: `{uri.replace('`', '')}`\n\n"
 
 
 def _result_text(response: types.FunctionResponse) -> str:
-    """Return the text of a tool result that is the answer; empty for errors and confirmations."""
+    """Return the text of a tool result that is the answer; empty for an error."""
     result = response.response or {}
     if not result or "error" in result:
         return ""

@@ -31,13 +31,14 @@ def create_app(
     tools: Sequence[BaseTool | BaseToolset] = (),
     plugins: Sequence[BasePlugin] | None = None,
 ) -> App:
-    """Create an ADK app around one agent.
+    """Return an ADK app around one agent.
 
     Args:
-        plugins: result of `create_plugins`; None for its defaults.
+        tools: the agent's tools and toolsets.
+        plugins: the result of `create_plugins`; None for its defaults.
 
     Raises:
-        SettingsError: the agent's name is not valid in ADK.
+        SettingsError: the agent's name is not valid in ADK; it names `AGENT_NAME`.
     """
     if AGENT_NAME_PATTERN.fullmatch(config.name) is None:
         raise SettingsError(f"AGENT_NAME={config.name}: {AGENT_NAME_RULE}")
@@ -56,10 +57,10 @@ def create_app(
 def create_plugins(
     call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS
 ) -> list[BasePlugin]:
-    """Create the plugins that every app gets, before its own plugins.
+    """Return new instances of the plugins that every app gets, before its own plugins.
 
     Args:
-        call_log: log of the tool calls in stored sessions; it prevents a second call.
-        tool_seconds: time limit of a tool call.
+        call_log: log of the tool calls in stored sessions, so that no call is made twice; None for no log.
+        tool_seconds: time limit of a tool call that sets none itself.
     """
     return [GuardPlugin(call_log, tool_seconds=tool_seconds), ModelSelectionPlugin(), MeterPlugin(), MediaPlugin()]

@@ -1,4 +1,4 @@
-"""Loading of users' agents: folders and modules in the layout of `adk web` and `adk run`."""
+"""Loading of users' agents, in the layout of `adk web` and `adk run`."""
 
 import os
 import sys
@@ -26,13 +26,17 @@ _LAYOUT_HINT = (
 
 
 def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
-    """Return the app at `agent_path`, a folder or a module, with Parley's plugins before its own.
+    """Return the ADK app of a user's agent, with `plugins` before its own plugins.
 
     ADK's loader reads the folder's `.env` too; it does not replace variables of the environment. The app of a bare
     `root_agent` has the name of its folder, as with `adk web`.
 
+    Args:
+        agent_path: the setting `AGENT`: a folder, a file of an agent, or a module.
+
     Raises:
-        SettingsError: nothing is there, the import fails, or ADK rejects the app or one of its models; names `AGENT`.
+        SettingsError: nothing is there, the import fails, or ADK rejects the app or one of its models; it names
+            `AGENT`.
     """
     try:
         with warnings.catch_warnings():  # ADK's advice is for the agent's author, not for the operator
@@ -74,7 +78,13 @@ def _load_folder(agent: str, folder: Path) -> App | BaseNode:
 
 
 def _load_module(agent: str) -> App | BaseNode:
-    """Return the agent of a module, or of its submodule `agent`, in the order of ADK's loader."""
+    """Return the app or root agent of a module, or of its submodule `agent`.
+
+    ADK's loader has the same order.
+
+    Raises:
+        SettingsError: neither module has one.
+    """
     for name in (agent, f"{agent}.agent"):
         try:
             module = import_module(name)
@@ -89,7 +99,11 @@ def _load_module(agent: str) -> App | BaseNode:
 
 
 def _resolve_models(agent: str, app: App) -> None:
-    """Resolve the model of every agent at the start and not at the first message."""
+    """Resolve the model of every agent, so that a wrong name fails at the start.
+
+    Raises:
+        SettingsError: ADK does not find a model; one line for each agent.
+    """
     faults = []
     for each in list_llm_agents(app):
         try:
@@ -107,7 +121,10 @@ def _resolve_models(agent: str, app: App) -> None:
 
 
 def list_llm_agents(app: App) -> Iterator[LlmAgent]:
-    """Yield the agents of an app that call models, the root first, with agents that are tools."""
+    """Yield the agents of an app that call models, each once, the root first.
+
+    Sub-agents, nodes of workflows and agents that are tools are among them.
+    """
     return _walk_llm_agents(app.root_agent, set())
 
 
@@ -124,7 +141,7 @@ def _walk_llm_agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
 
 
 def _describe_error(error: BaseException, agent: str) -> str:
-    """Return a description without the error's text, which may hold secrets."""
+    """Return a description of an import error, without its text: it may hold secrets."""
     cause = error.__cause__ or error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         return f"it needs the Python module `{cause.name}`, which is not installed"

@@ -1,4 +1,4 @@
-"""Files in the events of a run: they become artifacts, and with these, files of the reply."""
+"""Files that models and tools return: saved as artifacts, which the reply shows."""
 
 import logging
 import re
@@ -29,7 +29,9 @@ _Blob = types.Blob | types.FunctionResponseBlob
 
 
 class MediaPlugin(BasePlugin):
-    """Saver of the files in events, before the event is stored.
+    """ADK plugin that saves the files in an event as artifacts.
+
+    It does so before the event is stored.
 
     The name of a file depends on its position in the run alone. So an attempt after a crash saves the next version of
     the same artifact, and the reply shows the newest version of each name.
@@ -39,7 +41,7 @@ class MediaPlugin(BasePlugin):
         super().__init__(name="parley_media")
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Save the files of an event, and replace those that are too large by a sentence."""
+        """Save the files of an agent's event; a sentence replaces large ones."""
         service = invocation_context.artifact_service
         if event.partial or event.author == "user" or event.content is None or service is None:
             return
@@ -60,7 +62,7 @@ class MediaPlugin(BasePlugin):
 
 
 def _list_blobs(event: Event) -> Iterator[_Blob]:
-    """Yield the files of an event with their bytes, those of thoughts excepted."""
+    """Yield the files of an event that have bytes, except those of thoughts."""
     for part in (event.content and event.content.parts) or ():
         if part.thought:
             continue
@@ -72,6 +74,7 @@ def _list_blobs(event: Event) -> Iterator[_Blob]:
 
 
 def _replace_large_files(event: Event) -> None:
+    """Replace the files over `MAX_FILE_BYTES` in an event by a note."""
     assert event.content is not None
     for part in event.content.parts or ():
         if (blob := part.inline_data) is not None and len(blob.data or b"") > MAX_FILE_BYTES:
@@ -90,7 +93,10 @@ def _size(item: types.FunctionResponsePart) -> int:
 
 
 def _choose_name(blob: _Blob, context: InvocationContext) -> str:
-    """Return the file's own name, or one of its kind and its number in the run."""
+    """Return a name that no other file of the run has, and reserve it.
+
+    It is the file's own name if it is free, else one like `image-2.png`.
+    """
     run = context.run_config
     names = run.file_names if isinstance(run, AgentRunConfig) else []
     names.extend(name for name in _list_names(context) if name not in names)

@@ -1,7 +1,7 @@
-"""Messages that answer a question, as responses of the call that asks.
+"""Messages that answer an agent's question, as ADK's response to its call.
 
-Such a message is stored as a run of its own, so that edits, deletions and exports work; only the question tells that it
-is an answer. ADK sees the events of both runs as one run, and the message as the response of the call.
+Such a message is stored as a run of its own, so that edits, deletions and exports work; only the question's row tells
+that it is an answer. ADK gets the events of both runs as one run, and the message as the response of the call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,13 @@ from core.tools.question_form import EntryError, create_form, parse_answer
 
 
 def filter_answer_events(events: Sequence[Event], run: str, answers: Sequence[MessageAnswer]) -> list[Event]:
-    """Return the events of a run and those that it continues that request input, and the messages that answer.
+    """Return the events that `merge_runs` needs as they are stored.
+
+    These are the events with calls and the user messages, of the run and of the runs that it continues.
 
     Args:
+        events: the events of the session.
+        run: the id of the run.
         answers: the messages by which the run continues others.
     """
     runs = {run, *(answer.asking_run for answer in answers)}
@@ -28,12 +32,14 @@ def filter_answer_events(events: Sequence[Event], run: str, answers: Sequence[Me
 def merge_runs(
     events: Sequence[Event], run: str, answers: Sequence[MessageAnswer], stored: Mapping[str, tuple[Event, str]]
 ) -> list[Event]:
-    """Return the events as one run, for ADK, of a run that continues others.
+    """Return the session's events, with a run and those that it continues as one run.
 
     Args:
-        answers: the messages by which it does, oldest first; empty for a run that continues none.
-        stored: stored events and their texts, by event id: those of `filter_answer_events`. A workflow knows its
-            calls by its own ids, which a session's history has only once.
+        events: the events of the session.
+        run: the id of the run, which all events of the merged run get.
+        answers: the messages by which it continues others, oldest first; empty for a run that continues none.
+        stored: stored events and their texts, by event id: those of `filter_answer_events`. A workflow knows its calls
+            by its own ids, which a session's history has only once.
     """
     runs = {run, *(answer.asking_run for answer in answers)}
     call_ids = {answer.run: answer.call_id for answer in answers}

@@ -1,4 +1,7 @@
-"""ADK plugins of every run: guards around tools, and metering of external models."""
+"""ADK plugins of every run: guards around tools, and metering of external models.
+
+An external model is one that a user's agent brings as an object, not a `ModelAdapter`.
+"""
 
 import logging
 import time
@@ -42,15 +45,15 @@ MAX_ERROR_CHARACTERS = 500
 
 
 class GuardPlugin(BasePlugin):
-    """Guard of tool calls: access checks, approvals, the call log, errors and results.
+    """ADK plugin around tool calls: access, approvals, the call log, errors, results.
 
-    It is one plugin because ADK stops at the first plugin that answers. Access checks must run before the call log, and
-    the call log must hold the result that the model gets. It comes before the app's own plugins: their answers are
+    It is one plugin because ADK stops at the first plugin that answers. Access checks must run before the call log,
+    and the call log must hold the result that the model gets. It comes before the app's own plugins: their answers are
     logged as the tool's result.
 
     Args:
-        call_log: log of the calls in stored sessions. An agent that runs as a tool has a session that is not stored;
-            its calls are a part of that tool's call.
+        call_log: log of the calls in stored sessions; None for no log. An agent that runs as a tool has a session that
+            is not stored; its calls are a part of that tool's call.
         tool_seconds: time limit of a call, unless the tool has an attribute `seconds`.
     """
 
@@ -60,7 +63,7 @@ class GuardPlugin(BasePlugin):
         self._tool_seconds = tool_seconds
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Put the speaker into the state of an agent that runs as a tool.
+        """Put the user for whom the run is into the state of an agent that runs as a tool.
 
         ADK copies the state of the calling session without the `temp:` keys.
         """
@@ -68,11 +71,14 @@ class GuardPlugin(BasePlugin):
             invocation_context.session.state.setdefault(USER_STATE_KEY, told_of(speaker))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Show an agent that resumes its own calls, so that it does not repeat them."""
+        """Move a workflow agent's repeated input before its stored calls.
+
+        Without this, a resumed agent does not see its own calls, and makes them again.
+        """
         _move_input_before_work(callback_context)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Give each tool call an id that no other call of the session has.
+        """Give each tool call of a model's answer an id that is unique in the session.
 
         A model knows the calls of its own branch only. Agents that run side by side may return the same id.
         """
@@ -90,9 +96,12 @@ class GuardPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Refuse calls that are not allowed, and answer logged calls with their logged result.
+        """Log the begin of a tool call, and decide whether it is made.
 
-        A transfer to an unknown agent is answered with the valid names.
+        Returns:
+            None to make the call; else the result for the model: an error if the user may not use the tool or the name
+                of an
+            agent is unknown, or the logged result of the same call.
 
         Raises:
             StoreError: the call cannot be logged; it is not made.
@@ -120,7 +129,13 @@ class GuardPlugin(BasePlugin):
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> Any:
-        """Log the result and return it without secrets, as JSON of a limited size."""
+        """Log the result of a tool call, and return it as the model gets it.
+
+        Bytes become artifacts, secrets are removed, and the size is limited.
+
+        Returns:
+            The result for the model; None if the tool's own result stays.
+        """
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.stop(tool_context.function_call_id or tool.name)
         if isinstance(result, _LoggedResult):
@@ -146,7 +161,13 @@ class GuardPlugin(BasePlugin):
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
     ) -> dict[str, Any] | None:
-        """Return the error for the model; without this ADK ends the run."""
+        """Return a tool's error as the result for the model.
+
+        Without this, ADK ends the run.
+
+        Returns:
+            `error` with a sentence without secrets; None for a cancellation, which goes on.
+        """
         if not isinstance(error, Exception):  # ADK passes cancellations too, and raises them anyway
             return None
         log.warning("tool %s failed", tool.name, exc_info=error)
@@ -160,6 +181,7 @@ class GuardPlugin(BasePlugin):
     def _create_invocation(
         self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> ToolInvocation | None:
+        """Return the key of a call in the call log; None if its session is not stored."""
         session = tool_context.session
         if not isinstance(session, StoredSession) or type(tool) is BaseTool:  # ADK: the model called an unknown tool
             return None
@@ -175,9 +197,10 @@ class GuardPlugin(BasePlugin):
 
 
 def _move_input_before_work(context: CallbackContext) -> None:
-    """Move the input of a workflow's agent before the events of its work.
+    """Move the newest input of a workflow's agent before the events of its work.
 
-    ADK appends the input to the session each time the agent begins or resumes, and hides earlier events from the model.
+    ADK appends the input to the session each time the agent begins or resumes, and hides earlier events from the
+    model.
     """
     events, path = context.session.events, context.node_path
     own = [i for i, event in enumerate(events) if path and event.node_info.path == path]
@@ -187,11 +210,11 @@ def _move_input_before_work(context: CallbackContext) -> None:
 
 
 class _LoggedResult(dict[str, Any]):
-    """Result from the call log, which is not logged again."""
+    """Result from the call log; `after_tool_callback` does not log it again."""
 
     @classmethod
     def from_entry(cls, entry: ToolCallEntry, tool: BaseTool, tool_context: ToolContext) -> "_LoggedResult":
-        """Return the logged result of a call, and apply its logged actions."""
+        """Return the logged result of a call, and apply its state changes and actions."""
         if not entry.has_ended:
             return cls(error=INTERRUPTED)
         changed = entry.actions.state_delta
@@ -210,7 +233,10 @@ def _get_parts(response: LlmResponse) -> Sequence[types.Part]:
 
 
 def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return the error of an agent that runs as a tool: ADK cannot resume its session."""
+    """Return the error for a tool that needs approval in an agent that is a tool.
+
+    ADK cannot resume the session of such an agent.
+    """
     return {
         "error": f"{tool.name} was not called: a person would have to be asked first, and cannot be, since this agent "
         "is run as a tool of another one. Say that it was not done, and why."
@@ -243,9 +269,9 @@ def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: 
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
-    """Return whether the call asked for a confirmation that has an answer, so that ADK makes it again.
+    """Return whether a logged call asked for a confirmation and has a response.
 
-    Then the history has the response that asked.
+    ADK then makes the call again, after a person's decision.
     """
     id_ = tool_context.function_call_id
     return bool(entry.actions.requested_tool_confirmations) and any(
@@ -254,17 +280,25 @@ def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
 
 
 def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
+    """Return an error for the model if the user may not use the tool, else None."""
     if is_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS):
         return None
     return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
 
 
 def _get_speaker(run: RunConfig | None) -> User | None:
-    """Return the speaker of the run, and not of the state, which tools can change."""
+    """Return the user for whom the run is; None if it is unknown.
+
+    The state has them too, but tools can change the state.
+    """
     return run.speaker if isinstance(run, AgentRunConfig) else None
 
 
 def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
+    """Return an error with the valid names for a transfer to an unknown agent.
+
+    Any other call gets None.
+    """
     if not isinstance(tool, TransferToAgentTool):
         return None
     valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
@@ -273,7 +307,10 @@ def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, An
 
 
 class MeterPlugin(BasePlugin):
-    """Meter of calls to external models: those that an agent brings as objects."""
+    """ADK plugin that counts calls to external models.
+
+    Before each call it checks the spending limits.
+    """
 
     def __init__(self) -> None:
         super().__init__(name="parley_meter")
@@ -296,18 +333,22 @@ class MeterPlugin(BasePlugin):
 
 
 def _get_external_model(context: CallbackContext) -> BaseLlm | None:
-    """Return the model of the agent if it is no `ModelAdapter`."""
+    """Return the model of the running agent if it is no `ModelAdapter`, else None."""
     agent = context._invocation_context.agent
     model = agent.canonical_model if isinstance(agent, LlmAgent) else None
     return None if isinstance(model, ModelAdapter) else model
 
 
 def _call_key(context: CallbackContext) -> Any:
+    """Return the key of a model call in `UsageMeter.call_starts`."""
     return context.invocation_id, context.agent_name, context._invocation_context.branch
 
 
 def _measure_seconds(context: CallbackContext) -> float:
-    """Return the seconds since the call began, or since its last response with usage."""
+    """Return the seconds since the model call began, and restart the measurement.
+
+    Each response with usage counts as the end of a call.
+    """
     now, starts = time.monotonic(), current_meter().call_starts
     since = now - starts.get(_call_key(context), now)
     starts[_call_key(context)] = now
@@ -315,5 +356,5 @@ def _measure_seconds(context: CallbackContext) -> float:
 
 
 def _estimate_tokens(request: LlmRequest) -> int:
-    """Return an estimate of the tokens of a request: four characters are about one token."""
+    """Return an estimate of the text tokens of a request: a quarter of its characters."""
     return sum(len(part.text or "") for content in request.contents for part in content.parts or ()) // 4

@@ -27,10 +27,10 @@ ToolOutcome = Literal["done", "failed", "waiting", "open"]
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """Messages of other people that the model got as context.
+    """Counts of the other people's messages around a conversation that the model got.
 
     Attributes:
-        messages: number of messages that were sent.
+        messages: number of messages that were sent to the model.
         tokens: tokens of these messages.
         omitted_messages: number of messages that did not fit.
     """
@@ -42,10 +42,10 @@ class ContextRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """Attachment of a message.
+    """Attachment of a message that a turn answers.
 
     Attributes:
-        omission_reason: reason why the model did not get the file; empty if it did.
+        omission_reason: why the model did not get the file; empty if it did.
     """
 
     name: str
@@ -60,7 +60,8 @@ class ToolCallRecord:
         arguments: JSON without secrets, cut at `MAX_ARGUMENTS_CHARACTERS`.
         cut_characters: number of characters that were cut from the arguments.
         seconds: duration; None if unknown.
-        error: error text that the model got.
+        error: error text that the model got; empty unless `outcome` is `failed`.
+        is_from_earlier_attempt: whether a former attempt at the turn made the call.
     """
 
     id: str
@@ -75,12 +76,15 @@ class ToolCallRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Record of one run.
+    """Record of one run: the part of a turn report that no other row has.
 
     Attributes:
-        tool_calls: the calls in the order of their begin.
+        tool_calls: the calls in the order of their begin, at most `MAX_TOOLS`.
         omitted_tool_calls: number of calls over `MAX_TOOLS`.
-        sources: addresses of the web pages that the answer is based on.
+        history: the part of the session that the model got; None if unknown.
+        context: the other people's messages that the model got.
+        files: the attachments of the messages, at most `MAX_FILES`.
+        sources: addresses of the web pages that the answer is based on, at most `MAX_SOURCES`.
         first_text_seconds: seconds from the start of the run to its first text; None without text.
         seconds: duration of the run.
     """
@@ -99,7 +103,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, data: object) -> "RunRecord | None":
-        """Return the record of a stored value; None if there is none or it is of another version."""
+        """Return the record of a stored value; None if it is NULL or of another version."""
         try:
             return None if data is None else _RUN_RECORD.validate_python(data)
         except ValidationError:
@@ -110,7 +114,11 @@ _RUN_RECORD = TypeAdapter(RunRecord)
 
 
 class RunRecorder:
-    """Recorder of a run while it runs."""
+    """Collector of the record of a run, while it runs.
+
+    Attributes:
+        context: the other people's messages that the model gets; set by the caller.
+    """
 
     def __init__(self) -> None:
         self._begun_at = monotonic()
@@ -123,7 +131,7 @@ class RunRecorder:
         self._sources: tuple[str, ...] = ()
 
     def set_files(self, files: Sequence[FileRecord]) -> None:
-        """Record the attachments of the messages."""
+        """Set the attachments of the messages; texts are shortened and cleared of secrets."""
         self._files = tuple(
             FileRecord(
                 _shorten(file.name, MAX_NAME_CHARACTERS), _shorten(file.omission_reason, MAX_ERROR_LINE_CHARACTERS)
@@ -132,7 +140,7 @@ class RunRecorder:
         )
 
     def record_event(self, event: StreamEvent) -> None:
-        """Record a stream event."""
+        """Update the record by the next stream event of the run."""
         match event.type:
             case "history":
                 self._history = event.history
@@ -188,13 +196,16 @@ class RunRecorder:
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the arguments as JSON without secrets, cut to the limit, and the number of cut characters."""
+    """Return arguments as JSON without secrets, and the number of cut characters.
+
+    The text has at most `MAX_ARGUMENTS_CHARACTERS` characters.
+    """
     text = storable_text(json.dumps(mask_json(dict(arguments)), ensure_ascii=False, default=str))
     return text[:MAX_ARGUMENTS_CHARACTERS], max(len(text) - MAX_ARGUMENTS_CHARACTERS, 0)
 
 
 def _shorten(text: str, max_characters: int) -> str:
-    """Return a text on one line, without secrets, cut to the limit."""
+    """Return a text on one line, without secrets, cut to `max_characters`."""
     line = " ".join(redact_secrets(storable_text(text)).split())
     return line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…"
 

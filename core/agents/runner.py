@@ -34,7 +34,10 @@ _COMPOSITE_AGENTS = (SequentialAgent, ParallelAgent, LoopAgent)
 
 
 class RunCorrectedError(Exception):
-    """The run named an unknown agent, and resumes after the correction."""
+    """An earlier attempt at the run named an unknown agent, and was corrected.
+
+    The caller goes on with the run of the correction: see `correction_run_id`.
+    """
 
 
 class _RunContext(InvocationContext):
@@ -52,8 +55,9 @@ class _RunContext(InvocationContext):
 class ResumableRunner(Runner):
     """ADK runner of one run, which resumes what an earlier attempt stored.
 
-    In ADK, resuming is a property of the app and stores an event for each agent that ends. An `LlmAgent` does not need
-    these events: it resumes from its calls. Agents of other kinds store their progress in them.
+    A copy serves one run; `load_run` comes first. In ADK, resuming is a property of the app and stores an event for
+    each agent that ends. An `LlmAgent` does not need these events: it resumes from its calls. Agents of other kinds
+    store their progress in them.
     """
 
     _session: Session | None = None
@@ -63,7 +67,7 @@ class ResumableRunner(Runner):
 
     @property
     def messages(self) -> list[Event]:
-        """The run's events by users and agents with content."""
+        """The run's events of users and agents that have content; empty before `load_run`."""
         events = self._get_run_events(self._session) if self._session is not None else []
         events = [
             self._answer_event if self._answer_event and event.id == self._answer_event.id else event
@@ -73,7 +77,7 @@ class ResumableRunner(Runner):
 
     @property
     def history(self) -> HistoryWindow | None:
-        """The part of the session that the model gets; None if unknown."""
+        """The part of the session that the model gets; None before `load_run`."""
         return self._session.window if isinstance(self._session, StoredSession) else None
 
     async def load_run(
@@ -84,7 +88,14 @@ class ResumableRunner(Runner):
         spoken: AttributedPrompt | None,
         **session: str,
     ) -> list[Event]:
-        """Load the session for the run, and return the events of an earlier attempt.
+        """Load or create the session of a run, and return the run's stored events.
+
+        Args:
+            run_id: the id under which the run's events are stored.
+            generation: the expected session generation; None for any.
+            fence: token of the turn; writes fail after another worker has claimed it.
+            spoken: the authors of the prompt, stored with it.
+            session: `user_id` and `session_id`.
 
         Raises:
             SessionResetError: the session has another generation.
@@ -103,14 +114,18 @@ class ResumableRunner(Runner):
     async def continue_runs(
         self, answers: Sequence[MessageAnswer], message: types.Content, *, is_decided: bool
     ) -> list[Event] | None:
-        """Show ADK the run and those that it continues as one, its message as the answer to a question.
+        """Show ADK the run and those that it continues as one run.
+
+        The message becomes the answer to a question, and is stored unless an earlier attempt has done so.
 
         Args:
             answers: the messages by which the run continues others, oldest first.
+            message: the user's message of this run.
             is_decided: whether the run resumes with the decisions of people.
 
         Returns:
-            The stored events of the run; None if it continues none, and has no ids to restore.
+            The stored events of the run with their stored ids; None if it neither continues a run nor resumes by
+            decisions.
         """
         session, run = self._session, self._run_id
         if not isinstance(session, StoredSession) or not (answers or is_decided):
@@ -127,7 +142,7 @@ class ResumableRunner(Runner):
         return self._get_run_events(session)
 
     def _get_run_events(self, session: Session) -> list[Event]:
-        """Return the events of this run, without those of the runs that it resumes."""
+        """Return the session's events of this run, without those that it continues."""
         return [event for event in _filter_run_events(session, self._run_id) if event.id not in self._earlier_event_ids]
 
     async def _get_or_create_session(self, **session: Any) -> Session:
@@ -137,7 +152,7 @@ class ResumableRunner(Runner):
         return _RunContext(**values)
 
     def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
-        """Return the agent that resumes: the outermost composite agent around the one that ADK finds.
+        """Return the agent that resumes: the outermost composite one around ADK's choice.
 
         ADK gives the response of a call to its agent alone; the composite agent also runs the other agents.
         """
@@ -171,6 +186,7 @@ class ResumableRunner(Runner):
 
 
 def _has_composite_agents(agent: BaseAgent) -> bool:
+    """Return whether a sub-agent at any depth is sequential, parallel or a loop."""
     return any(isinstance(each, _COMPOSITE_AGENTS) or _has_composite_agents(each) for each in agent.sub_agents)
 
 

@@ -73,24 +73,28 @@ with warnings.catch_warnings():  # ADK: the credential service is experimental
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """A run of an agent in a session.
+    """Request to run an agent in a session.
 
     Attributes:
-        media: files of the message, as `core.models.media.part` makes them.
+        user_id: ADK's user: the place of the session, not the person.
+        text: the prompt.
+        media: files of the message, as `core.models.media.make_part` returns them.
         speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
         bot_name: the bot's name on the platform, for the agent's instruction.
         is_addressed: whether the message is addressed to the bot (`temp:is_addressed` of the state).
-        model: full name of the chosen model, None for the default. It takes a `ModelSelectionPlugin`.
+        streaming: whether the model is asked for partial texts.
+        model: full name of the chosen model; None for the default. It needs a `ModelSelectionPlugin`.
         run_id: the events of the run are stored under it, and under its `correction_run_id`. A run with stored events
-            does not store `text` again, and its reply begins with the stored text.
-        generation: the session's generation. A newer one in the database is the run's error.
+            does not store `text` again, and its reply begins with the stored text. None for a run that cannot be
+            resumed.
+        generation: the session's generation. If the database has a newer one, the run ends with an error.
         fence: fencing token of the turn, with a `run_id`. If another worker owns the turn, the run stores nothing and
             starts no tool; `TurnLostError` is its error.
         spoken: authors of the text, stored with it.
         decisions: people's decisions and answers on everything that the run has asked for. The run goes on with them
             instead of `text`, and its reply begins with what follows.
-        answers: the messages by which the run continues others, oldest first. If the last one is of this run, `text` is
-            the answer to a question.
+        answers: the messages by which the run continues others, oldest first. If the last one is of this run, `text`
+            is the answer to a question.
         meter: counts the model calls, also for callers that do not get the last event.
     """
 
@@ -113,15 +117,17 @@ class RunRequest:
 
 
 class AgentRuntime:
-    """Runner of an ADK app over stored sessions.
+    """Runs of an ADK app in stored sessions.
 
-    Sessions may run concurrently. The caller must run one session at a time.
+    Several sessions may run at once; the caller has to run each session one turn at a time.
 
     Args:
-        progress_texts: texts to show while a tool runs, by its name; they replace the tools' own.
+        artifacts: None for files that are lost with the process.
+        memory: None for memories that are lost with the process.
+        progress_texts: text to show while a tool runs, by the tool's name; it replaces the tool's own.
 
     Attributes:
-        max_llm_calls: maximum number of model calls in a run.
+        max_llm_calls: the most model calls of a run.
     """
 
     def __init__(
@@ -150,7 +156,13 @@ class AgentRuntime:
         )
 
     def get_media_support(self, model: str | None = None) -> SupportedFiles:
-        """Return the media that the agent can read with a model; of external models, a common subset."""
+        """Return the kinds of files that the agent can read with a model.
+
+        Of an external model, a subset that most models read.
+
+        Args:
+            model: the full name of the chosen model; None for the default.
+        """
         agent = self.app.root_agent
         adapter = agent.canonical_model if isinstance(agent, LlmAgent) else None
         return (
@@ -158,17 +170,20 @@ class AgentRuntime:
         )
 
     def get_model_name(self, model: str | None = None) -> str:
-        """Return the full name of the model if all agents of the app use one; else an empty string.
+        """Return the full name of the model that all agents of the app use.
 
         Args:
-            model: the chosen model; None for the default.
+            model: the full name of the chosen model; None for the default.
+
+        Returns:
+            The name; empty if the agents use different models.
         """
         models = [agent.canonical_model for agent in list_llm_agents(self.app)]
         names = {each.resolve_name(model) if isinstance(each, ModelAdapter) else each.model for each in models}
         return names.pop() if len(names) == 1 else ""
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
-        """Return the files that the turns of an origin saved, in their order."""
+        """Return the files that a turn and its reruns saved: see `ArtifactService`."""
         return (
             await self._artifacts.list_generated_files(session_id, origin)
             if isinstance(self._artifacts, ArtifactService)
@@ -180,9 +195,9 @@ class AgentRuntime:
         await self._runner.close()
 
     async def stream(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Run the agent and yield its events, ending with one `done` or one run-wide `error`.
+        """Run the agent and yield its events; the last is `done` or an `error` of the run.
 
-        If a model names an unknown agent, the run is repeated once with the valid names (seeds: hallucination retry).
+        If a model names an unknown agent, the run is repeated once with the valid names.
         """
         failed: StreamEvent | None = None
         async with aclosing(self._stream_once(request)) as events:
@@ -209,18 +224,23 @@ class AgentRuntime:
                 yield event
 
     async def run_and_collect(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """Return the whole reply, with one retry after an unknown agent name.
+        """Run the agent and return the whole reply.
+
+        After an unknown agent name, the run is repeated once.
 
         Raises:
-            Exception: error of the run; after a retry its error, caused by the first.
+            Exception: the error of the run; after a retry its error, caused by the first.
         """
         events = self.stream(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
         return await _collect_text(events)
 
     async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """Return the whole reply of one run.
+        """Run the agent without a retry and return the whole reply.
 
         The text of a step comes from its partial events or from its final one, never from both.
+
+        Raises:
+            Exception: the error of the run.
         """
         events = self._stream_once(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
         return await _collect_text(events)
@@ -306,6 +326,11 @@ class AgentRuntime:
             log.warning("messages of session %s cannot be saved in the memory: %s", session_id, format_error(error))
 
     def _create_correction(self, error: Exception) -> str | None:
+        """Return the prompt that tells a model the valid agent names.
+
+        Returns:
+            The prompt; None if the error is another one, or the app has no sub-agents.
+        """
         match = _UNKNOWN_AGENT_ERROR.search(str(error))
         valid = list(_walk_sub_agent_names(self.app.root_agent))
         if match is None or not valid:
@@ -321,7 +346,7 @@ class AgentRuntime:
 async def _run_messages(
     runner: ResumableRunner, messages: Sequence[types.Content], user_id: str, session_id: str, **options: Any
 ) -> AsyncGenerator[Event, None]:
-    """Run ADK with each message in turn, and yield all events."""
+    """Run ADK with each message, one after the other, and yield all events."""
     for message in messages:
         run = runner.run_async(user_id=user_id, session_id=session_id, new_message=message, **options)
         async with aclosing(run) as events:
@@ -356,7 +381,7 @@ async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
 
 
 class _SilentModel(BaseLlm):
-    """Model that replies with a period at once."""
+    """Model that answers with a period at once, for `warm_up`."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -370,7 +395,10 @@ class _SilentModel(BaseLlm):
 
 
 async def warm_up() -> None:
-    """Run an agent once: ADK imports a second's worth of code at the first run of a process."""
+    """Run an agent once with a fake model, so that the first user need not wait.
+
+    ADK imports a second's worth of code at the first run of a process.
+    """
     sessions = InMemorySessionService()
     runtime = AgentRuntime(
         App(name="warm_up", root_agent=LlmAgent(name="mute", model=_SilentModel(model="mute"))), sessions

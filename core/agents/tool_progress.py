@@ -25,7 +25,7 @@ BUILTIN_PROGRESS_TEXTS: Mapping[str, str] = MappingProxyType(
 
 
 def get_progress_texts(app: App) -> dict[str, str]:
-    """Return the progress texts that the tools of an app bring, by tool name."""
+    """Return the texts to show while an app's tools run, by tool name."""
     return dict(_iterate_progress_texts(app))
 
 
