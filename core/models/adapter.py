@@ -77,13 +77,13 @@ class ModelAdapter(BaseLlm):
 
     With `stream=True` a partial response for each delta of text or thought comes before.
 
-    Args:
+    Attributes:
         provider: provider of the model.
         selectable: models that a request may name instead, by their full names.
         fallbacks: models that replace one that fails.
-        is_fixed: the agent names its model, and no selection replaces it.
-        idle_seconds: maximum time between two events of a stream.
-        retry_seconds: waits before each retry of a call with a `retryable` error.
+        is_fixed: whether the agent names its model, and no selection replaces it.
+        idle_seconds: the most seconds between two events of a stream.
+        retry_seconds: seconds before each retry of a call with a `retryable` error; empty for no retry.
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
@@ -98,11 +98,19 @@ class ModelAdapter(BaseLlm):
         return LlmCapabilities(output_schema_and_tools=False)
 
     def resolve_name(self, selected: str | None) -> str:
-        """Return the full name of the model to call, given a selected one."""
+        """Return the full name of the model to call.
+
+        Args:
+            selected: the full name of the selected model; None without a selection. One that is unknown is ignored.
+        """
         return self.model if selected is None or self.is_fixed or selected not in self.selectable else selected
 
     def supported_files(self, model: str) -> SupportedFiles:
-        """Return the files that a model accepts, by its full name."""
+        """Return the kinds and sizes of files that a model accepts.
+
+        Args:
+            model: the full name of the model.
+        """
         handle = self._get_handle(model)
         return handle.provider.supported_files(handle.model)
 
@@ -119,9 +127,15 @@ class ModelAdapter(BaseLlm):
     async def _attempt(
         self, llm_request: LlmRequest, stream: bool, name: str, instead_of: str
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the responses of one attempt. A request that the model refuses is sent again without its files.
+        """Yield the responses of one attempt at a model call.
 
-        No vendor says which file it minds. A fallback gets the newer half of a conversation that is too long for it.
+        A request that the model refuses is sent again without its files, since no vendor says which file it minds. A
+        fallback gets the newer half of a conversation that is too long for it.
+
+        Args:
+            stream: whether partial responses are wanted.
+            name: the full name of the model to call.
+            instead_of: the full name of the model that it replaces; empty without one.
         """
         handle, has_output = self._get_handle(name), False
         request: ModelRequest | None = _to_model_request(llm_request, handle)
@@ -194,7 +208,10 @@ class ModelAdapter(BaseLlm):
 def _shorten(
     messages: Sequence[ModelMessage], refusal: ProviderRequestError, *, is_fallback: bool
 ) -> list[ModelMessage] | None:
-    """Return the messages without the older half or without files; None if neither can help."""
+    """Return the messages of a refused request in a smaller form, if there is one.
+
+    That is without the older half for a fallback whose context is too short, else without files.
+    """
     if is_fallback and isinstance(refusal, ContextLengthError):
         return shorten_history(messages)
     plain = drop_files(messages)
@@ -213,7 +230,10 @@ def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequ
 
 
 def _estimate_input_tokens(request: ModelRequest) -> int:
-    """Return a rough number of a request's tokens, without files: one for four characters."""
+    """Return an estimate of a request's tokens: a quarter of its characters.
+
+    Files do not count.
+    """
     return (
         sum(len(str(part)) for message in request.messages for part in message.parts if not isinstance(part, Media))
         // 4
@@ -245,7 +265,16 @@ def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
 
 
 class _AnswerBuilder:
-    """Parts of an answer, built from the events of a stream in their order."""
+    """Builder of a model's answer from the events of its stream.
+
+    Args:
+        messages: the messages of the request: their call ids are not used again.
+        provider: the name of the provider, which marks the answer's signatures.
+
+    Attributes:
+        grounding: the web pages of the answer so far; None without one.
+        read_urls: addresses of the pages that the model read as a whole.
+    """
 
     def __init__(self, messages: Iterable[ModelMessage], provider: str) -> None:
         self.provider = provider
@@ -324,9 +353,13 @@ def _response(parts: list[types.Part], *, partial: bool) -> LlmResponse:
 
 
 def register_adapter(make_adapter: Callable[[str], ModelAdapter], *, default: str) -> None:
-    """Register the factory of the models that agents name, and the model of agents that name none.
+    """Register the models that agents name by a string, with ADK's registry.
 
     ADK has one registry per process. A later registration replaces an earlier one.
+
+    Args:
+        make_adapter: returns the adapter for the full name of a model.
+        default: the full name of the model of agents that name none.
     """
 
     class RegisteredAdapter(ModelAdapter):

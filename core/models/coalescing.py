@@ -1,4 +1,7 @@
-"""Coalesces the deltas of model streams: each delta that reaches ADK costs a third of a millisecond of CPU."""
+"""Coalescing of stream deltas: fewer and longer ones reach ADK.
+
+Each delta that reaches ADK costs a third of a millisecond of CPU.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -17,26 +20,26 @@ SPACING_SECONDS = 0.0014
 
 
 class DeltaSchedule:
-    """Schedule of the deltas of all streams."""
+    """Schedule that spaces the deltas of all streams of the process."""
 
     def __init__(self) -> None:
         self._last = 0.0
 
     def next_delay(self) -> float:
-        """Assign the next time at which a delta may be passed on, and return the seconds until then."""
+        """Reserve the next time for a delta, and return the seconds until then."""
         now = event_loop.now()
         self._last = max(now + MIN_INTERVAL_SECONDS, self._last + SPACING_SECONDS)
         return self._last - now
 
 
 class CoalescingProvider:
-    """Provider that joins the deltas of another one: the more streams there are, the longer the deltas.
+    """Provider that joins the deltas of another one: more streams, longer deltas.
 
     The first delta of a stream is passed on at once, and so is the rest when the stream has ended. Deltas with a
     signature are never joined.
 
     Args:
-        schedule: shared with the other providers of the process.
+        schedule: shared with the other providers of the process; None for one of its own.
     """
 
     def __init__(self, provider: Provider, schedule: DeltaSchedule | None = None) -> None:

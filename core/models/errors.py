@@ -1,4 +1,4 @@
-"""Errors of vendors as provider errors; no message has a vendor's own words."""
+"""Vendors' errors as `ProviderError`; no message has a vendor's own words."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -20,9 +20,10 @@ from core.models.provider import Failed, ProviderEvent
 async def with_failure_event(
     events: AsyncGenerator[ProviderEvent, None], to_provider_error: Callable[[Exception], ProviderError]
 ) -> AsyncGenerator[ProviderEvent, None]:
-    """Yield the events of a stream, and its exception as a `Failed` event with the exception as its cause.
+    """Yield the events of a stream, and its exception as a last `Failed` event.
 
-    Every exception is converted, because no vendor's SDK has one base class for its errors.
+    Every exception is converted, because no vendor's SDK has one base class for its errors. The exception is the cause
+    of the event's error.
     """
     try:
         async with aclosing(events):
@@ -38,7 +39,12 @@ async def with_failure_event(
 
 @asynccontextmanager
 async def parse_errors(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncGenerator[None, None]:
-    """Convert errors of parsing a response to provider errors. Before the response, the request is at fault."""
+    """Convert errors of parsing a response to `ProviderUnavailableError`.
+
+    Args:
+        provider: the name of the provider.
+        has_response: returns whether the response has begun; before it, the request is at fault and the error stays.
+    """
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -51,7 +57,7 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
     """Return the error for a response with an HTTP status that is not 2xx.
 
     Args:
-        retry_after: seconds that the provider asks to wait.
+        retry_after: seconds that the provider asks to wait; None if it asks for none.
     """
     if status in (401, 403):
         return ProviderAuthError(f"{provider} refused the key (HTTP {status})")
@@ -71,7 +77,13 @@ def unknown_model(provider: str, model: str) -> ModelNotFoundError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a `retry-after-ms` or `retry-after` header (seconds or a date)."""
+    """Return the seconds that the headers of a response ask to wait before a retry.
+
+    `retry-after-ms` goes before `retry-after`, which is a number of seconds or a date.
+
+    Returns:
+        The seconds, at least 0; None without a readable header.
+    """
     if (wait := _seconds(headers.get("retry-after-ms"))) is not None:
         return wait / 1000
     if (wait := _seconds(headers.get("retry-after"))) is not None:

@@ -41,7 +41,11 @@ _MAX_INDENT = 3
 
 
 def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
-    """Return a text with a note about the reason if it breaks off."""
+    """Return a text, with a note at its end if the answer breaks off there.
+
+    Args:
+        finish_reason: of the model's answer; only a length limit or a safety filter leads to a note.
+    """
     if finish_reason == "MAX_TOKENS":
         return f"{close_code_fence(text)}\n\n{CUT_OFF}"
     if finish_reason in BLOCKED_REASONS:
@@ -50,7 +54,7 @@ def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
 
 
 def close_code_fence(text: str) -> str:
-    """Return a text with its last code fence closed."""
+    """Return a text, with its last Markdown code fence closed if it is open."""
     fence = indent = ""
     for match in _FENCE.finditer(text):
         before, marks, info = match.groups()

@@ -1,4 +1,4 @@
-"""Web pages that answers are based on: Gemini's grounding metadata as the common form, and the sources in it."""
+"""Sources of answers: web pages, in the form of Gemini's grounding metadata."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Source:
 
 
 def make_grounding(pages: Iterable[Source]) -> types.GroundingMetadata | None:
-    """Return the grounding metadata of pages; None without a page."""
+    """Return web pages as Gemini's grounding metadata; None without a page."""
     chunks = [
         types.GroundingChunk(web=types.GroundingChunkWeb(uri=page.url, title=page.title or None)) for page in pages
     ]
@@ -41,7 +41,10 @@ def make_grounding(pages: Iterable[Source]) -> types.GroundingMetadata | None:
 def merge_grounding(
     first: types.GroundingMetadata | None, second: types.GroundingMetadata | None
 ) -> types.GroundingMetadata | None:
-    """Return the second metadata with the chunks of the first before its own."""
+    """Return the second metadata, with the chunks of the first before its own.
+
+    If one is None, return the other.
+    """
     if first is None or second is None or first == second:
         return second or first
     earlier = first.grounding_chunks or []
@@ -59,7 +62,10 @@ def find_sources(response: LlmResponse) -> list[Source]:
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether an address is plain http(s) that a link can hold unchanged."""
+    """Return whether a text is an http(s) address that a Markdown link can hold.
+
+    An address with a user name or with more than `MAX_URL_CHARACTERS` is not.
+    """
     if len(url) > MAX_URL_CHARACTERS or not url.isprintable() or set(url) & set(' <>|\\"`'):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Files in model requests: their types, their text, and the ones that a model takes."""
+"""Files in model requests: their MIME types, their text, and limits of models."""
 
 from __future__ import annotations
 
@@ -102,7 +102,11 @@ _BYTES_PER_TOKEN = 3
 
 
 def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
-    """Return the MIME type of a file before its download, from its name and the platform's claim."""
+    """Return the MIME type of a file before its download; None if it is unknown.
+
+    Args:
+        claimed_type: the MIME type that the platform says; None if it says none.
+    """
     if name.lower().endswith(_CODE_SUFFIXES):
         return "text/plain"
     mime_type = (claimed_type or "").partition(";")[0].strip().lower()
@@ -112,11 +116,16 @@ def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
 
 
 def is_text_type(mime_type: str) -> bool:
+    """Return whether a MIME type is one of text, such as source code, JSON or XML."""
     return mime_type.startswith("text/") or mime_type in _TEXT_TYPES or mime_type.endswith(("+json", "+xml"))
 
 
 def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
-    """Return the MIME type of a file's bytes; None if it is unknown or contradicts the expected type."""
+    """Return the MIME type of a file's bytes; None if it is unknown.
+
+    Args:
+        expected_type: the result of `guess_mime_type`. Bytes that contradict it have an unknown type.
+    """
     found = next((mime_type for at, magic, mime_type in _MAGIC_BYTES if data[at : at + len(magic)] == magic), None)
     is_media = expected_type is not None and expected_type.startswith(("audio/", "video/"))
     if found is not None:  # audio and video share containers
@@ -128,10 +137,10 @@ def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
 
 
 def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
-    """Return the text of a file; None if it is binary.
+    """Return the text of a file, with LF for CRLF; None if it is binary.
 
     Args:
-        allow_legacy: try encodings other than Unicode. Nearly any bytes are valid in them.
+        allow_legacy: try encodings other than Unicode too. Nearly any bytes are valid in them.
     """
     encodings = ("utf-16",) if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig",)
     for encoding in (*encodings, *(_LEGACY_ENCODINGS if allow_legacy else ())):
@@ -144,7 +153,10 @@ def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
 
 
 def truncate_text(text: str, max_tokens: int) -> str:
-    """Return the beginning of a text, cut at the end of a line if it has one."""
+    """Return the beginning of a text with at most `max_tokens` estimated tokens.
+
+    The cut is at the end of a line, if there is one.
+    """
     data = text.encode("utf-8", "replace")
     max_bytes = max(0, max_tokens) * _BYTES_PER_TOKEN
     if len(data) <= max_bytes:
@@ -154,12 +166,18 @@ def truncate_text(text: str, max_tokens: int) -> str:
 
 
 def count_tokens(text: str) -> int:
-    """Return the estimate that `truncate_text` uses, at least the true count for most texts."""
+    """Return an estimate of a text's tokens: a third of its UTF-8 bytes.
+
+    That is at least the true count for most texts; `truncate_text` uses the same.
+    """
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 def format_file(text: str, name: str) -> str:
-    """Return a text file as a Markdown code block."""
+    """Return a text file as a Markdown code block.
+
+    The suffix of its name is the language of the block.
+    """
     language = re.sub(r"\W", "", name.rpartition(".")[2], flags=re.ASCII) if "." in name else ""
     return fence_code(text, language).strip("\n")
 
@@ -170,7 +188,10 @@ def make_part(mime_type: str, data: bytes) -> types.Part:
 
 
 def to_playable(file: Media) -> Media:
-    """Return a file with a WAV header if it is raw sound (16 bits, one channel), which no player opens."""
+    """Return a file, with a WAV header if it is raw sound, which no player opens.
+
+    Raw sound has 16 bits a sample and one channel.
+    """
     if file.data is None or (match := _RAW_SOUND.match(file.mime_type)) is None:
         return file
     sound = io.BytesIO()
@@ -190,7 +211,7 @@ def format_size(byte_count: int) -> str:
 
 
 def drop_unsupported_files(messages: Sequence[ModelMessage], supported: SupportedFiles) -> list[ModelMessage]:
-    """Return the messages with a description in place of each file that the model does not support.
+    """Return messages with a description in place of each file that the model rejects.
 
     The newest files have precedence when all of them together are too large. Older ones may come from a conversation
     with another model.
@@ -205,7 +226,13 @@ def drop_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | None:
-    """Return the system message and the newer half, from a user's message on; None if there is no later one."""
+    """Return the system message and the newer half of a conversation.
+
+    It begins with a user's message.
+
+    Returns:
+        The messages; None if there is no later user message to begin with.
+    """
     system = [message for message in messages[:1] if message.role == "system"]
     history = messages[len(system) :]
     starts = [index for index, message in enumerate(history) if message.role == "user" and index]
@@ -215,14 +242,17 @@ def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | No
 
 
 class _FileBudget:
-    """Space for files in one request."""
+    """Free bytes for files in one request, and the files that the model accepts."""
 
     def __init__(self, supported: SupportedFiles) -> None:
         self._supported = supported
         self._free_bytes = supported.max_total_bytes
 
     def accept(self, file: Media) -> bool:
-        """Take the space of a file, and return whether there was enough."""
+        """Reserve the bytes of a file, and return whether the model accepts it.
+
+        Text files and addresses need no space.
+        """
         if file.data is None or file.mime_type.startswith("text/"):
             return True
         size = len(file.data)
@@ -252,9 +282,10 @@ def _describe(file: Media) -> str:
 
 
 def move_files_to_user(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with a model's own files in the next message of a user, and their names in their place.
+    """Return messages with the model's own files moved to the next user message.
 
-    Anthropic and OpenAI accept files only from users. A file without a later user message is only named.
+    Names stay in their place. Anthropic and OpenAI accept files only from users. A file without a later user message
+    is only named.
     """
     moved, pending = list[ModelMessage](), list[Part]()
     for message in messages:

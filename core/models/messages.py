@@ -23,7 +23,7 @@ INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
 def convert_messages(
     contents: Sequence[types.Content], system_instruction: types.ContentUnion | None = None
 ) -> list[ModelMessage]:
-    """Return the messages of a request, in order.
+    """Return the messages of an ADK request as every provider accepts them, in order.
 
     The text parts of the system instruction, joined by newlines, are the first message, the only one with the role
     `system`. An id has ASCII letters, digits, `_` and `-` alone, at most 40. A call without an id gets `call_` and its
@@ -41,15 +41,22 @@ def convert_messages(
 
 
 def clean_tool_name(name: str, extra_characters: str = "") -> str:
-    """Return a tool's name with at most 64 ASCII letters, digits, `_`, `-` and extra characters.
+    """Return a tool's name with `_` for each character that a vendor refuses.
 
-    A model can call a tool that does not exist, and vendors refuse every later request with an invalid name.
+    It has at most 64 characters: ASCII letters, digits, `_` and `-`. A model can call a tool that does not exist, and
+    vendors refuse every later request with an invalid name.
+
+    Args:
+        extra_characters: further allowed characters.
     """
     return re.sub(rf"[^A-Za-z0-9_{extra_characters}-]", "_", name)[:64] or "_"
 
 
 def clean_text(text: str) -> str:
-    """Return a text without NULs and lone surrogates, which JSON, UTF-8 and databases refuse."""
+    """Return a text with U+FFFD for NULs and lone surrogates.
+
+    JSON, UTF-8 and databases refuse these.
+    """
     if text.isascii() and "\0" not in text:
         return text
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -57,7 +64,10 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value as plain JSON with clean strings; other objects become their `str`."""
+    """Return a mapping as plain JSON values with clean strings.
+
+    Other objects become their `str`, bytes base64, and NaN null.
+    """
     plain = to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     return {clean_text(key): _clean_value(item) for key, item in plain.items()}
 
@@ -74,6 +84,13 @@ def _clean_value(value: Any) -> Any:
 
 @dataclass(slots=True)
 class _PendingCall:
+    """Tool call whose result is looked for in later messages.
+
+    Attributes:
+        id: the unique id in the request.
+        original_id: the id in the history; None without one.
+    """
+
     id: str
     original_id: str | None
     name: str
@@ -189,12 +206,15 @@ def _list_media(response: types.FunctionResponse) -> Iterable[Media]:
 
 
 def wants_search(config: types.GenerateContentConfig) -> bool:
-    """Return whether a request has Gemini's search tool, for vendors with a search of their own."""
+    """Return whether a request has Gemini's tool `google_search`.
+
+    Other vendors then use a search of their own.
+    """
     return any(isinstance(tool, types.Tool) and tool.google_search is not None for tool in config.tools or ())
 
 
 def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
-    """Return the functions that the model may call."""
+    """Return the functions that the model may call, with JSON Schemas."""
     return [
         ToolSpec(declaration.name or "", declaration.description or "", parameter_schema(declaration))
         for declaration in _list_declarations(config)
@@ -202,7 +222,7 @@ def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
 
 
 def answer_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
-    """Return the JSON Schema of the answer, if there is one."""
+    """Return the JSON Schema that the answer must match; None if there is none."""
     if config.response_json_schema is not None:
         return _to_json_schema(config.response_json_schema)
     if config.response_schema is not None:
@@ -217,7 +237,7 @@ def _list_declarations(config: types.GenerateContentConfig) -> Iterable[types.Fu
 
 
 def parameter_schema(declaration: types.FunctionDeclaration) -> dict[str, Any]:
-    """Return the JSON Schema of a function's arguments."""
+    """Return the JSON Schema of a function's arguments; an empty object without any."""
     schema = declaration.parameters_json_schema or declaration.parameters
     return _to_json_schema(schema) if schema else {"type": "object", "properties": {}}
 

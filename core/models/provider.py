@@ -24,6 +24,12 @@ PDF_TYPE = "application/pdf"
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """Text: whole in a message, the next delta in a stream.
+
+    Attributes:
+        signature: opaque bytes by which the vendor recognizes its own output; it goes back with the text.
+    """
+
     text: str
     signature: bytes | None = None
 
@@ -41,10 +47,11 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """File for a model or of a model: its bytes, or an address.
+    """File for a model or from a model: its bytes, or an address.
 
     Attributes:
-        name: file name, if one is known.
+        data: the bytes; None if there is only `uri`.
+        name: file name; empty if it is unknown.
         signature: see `Text`; only files of models have one.
     """
 
@@ -57,7 +64,12 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Complete tool call: a provider joins the deltas of its arguments before it yields one."""
+    """Complete tool call: a provider joins the deltas of its arguments.
+
+    Attributes:
+        id: unique in the request; a provider may yield an empty one.
+        signature: see `Text`.
+    """
 
     id: str
     name: str
@@ -67,6 +79,13 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
+    """Result of a tool call, with the files that the tool returned.
+
+    Attributes:
+        id: the id of the call.
+        name: the name of the tool.
+    """
+
     id: str
     name: str
     result: Mapping[str, Any]
@@ -104,6 +123,7 @@ class ModelRequest:
     """One model call.
 
     Attributes:
+        model: the model's name at the vendor.
         messages: the system message, if there is one, and the conversation.
         config: ADK's configuration of the call. A provider reads sampling, limits and its own options there (Gemini's
             built-in tools), but never the system instruction or the functions: `messages` and `tools` have them.
@@ -119,18 +139,18 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class SupportedFiles:
-    """Files that a model accepts.
+    """Files that a model accepts in a request, by type and size.
 
     Attributes:
-        max_bytes: maximum size of one file, by MIME type.
-        max_total_bytes: maximum size of all files in a request.
+        max_bytes: the most bytes of one file, by MIME type; other types are not accepted.
+        max_total_bytes: the most bytes of all files in a request.
     """
 
     max_bytes: Mapping[str, int]
     max_total_bytes: int
 
     def supports(self, mime_type: str, size: int) -> bool:
-        """Return whether the model accepts a file of this type and size (bytes)."""
+        """Return whether the model accepts a file of this MIME type and size in bytes."""
         return size <= self.max_bytes.get(mime_type, -1)
 
 
@@ -155,7 +175,7 @@ class Grounding:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Last event of a complete stream."""
+    """Last event of a complete stream: why the answer ended, and its token counts."""
 
     finish_reason: FinishReason = field(default_factory=lambda: FinishReason.STOP)
     usage: Usage = field(default_factory=Usage)
@@ -163,7 +183,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Last event of a failed stream. `error` belongs to `core.errors`."""
+    """Last event of a failed stream; `error` is one of `core.errors`."""
 
     error: Exception
 
@@ -172,7 +192,10 @@ ProviderEvent = Text | Thought | Media | ToolCall | Grounding | Done | Failed
 
 
 def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text | Thought | None:
-    """Return two texts or two thoughts as one; None if they are something else or have a signature."""
+    """Return two texts, or two thoughts, as one; None if they cannot be joined.
+
+    Parts with a signature cannot.
+    """
     match first, second:
         case Text(start, None), Text(end, None):
             return Text(start + end)
@@ -182,14 +205,14 @@ def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text
 
 
 class Provider(Protocol):
-    """Client of one vendor's models; serves any number of concurrent calls."""
+    """Client of one vendor's models; it serves any number of concurrent calls."""
 
     @property
     def name(self) -> str:
         """Name of the vendor in `MODEL`, errors and signatures: `gemini`, `openai`, `anthropic`, `local`."""
 
     def supported_files(self, model: str) -> SupportedFiles:
-        """Return the files that a model of the vendor accepts."""
+        """Return the files that a model accepts, by the model's name at the vendor."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         """Send `request` and yield the events of the answer, with one `Done` or `Failed` at the end.
@@ -202,7 +225,7 @@ class Provider(Protocol):
 
 
 class ModelHandle(NamedTuple):
-    """Provider of a model, and the model's name there."""
+    """Provider of a model, and the model's name at that vendor."""
 
     provider: Provider
     model: str

@@ -1,4 +1,4 @@
-"""Creation and test calls of the providers that `MODEL` names."""
+"""Providers for the values of `MODEL`: creation, and a test call."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,9 +11,9 @@ from core.models.vendors import VendorSettings, find_model_fault, split_model
 
 
 def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]:
-    """Return the provider for a value of `MODEL`, and the model's name there. Nothing is sent yet.
+    """Return the provider for a value of `MODEL`, and the model's name at that vendor.
 
-    Imports the SDK of the vendor.
+    The SDK of the vendor is imported, and nothing is sent yet.
 
     Raises:
         SettingsError: `MODEL` names no known provider, or a setting is missing for it.
@@ -44,6 +44,10 @@ def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]
 
 async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> None:
     """Send a short request, and close the connection after the first event.
+
+    Args:
+        model: the model's name at the vendor.
+        seconds: the most seconds until the first event.
 
     Raises:
         ProviderError: the model cannot answer.

@@ -42,7 +42,7 @@ Attempt = Callable[[str, str], AsyncGenerator[LlmResponse, None]]
 
 
 class RetryStream:
-    """Responses of one model call over all its attempts."""
+    """Responses of one model call over its attempts, with retractions between them."""
 
     def __init__(self) -> None:
         self._has_output = False
@@ -50,10 +50,14 @@ class RetryStream:
     async def run(
         self, attempt: Callable[[], AsyncGenerator[LlmResponse, None]], waits: Sequence[float]
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the responses of an attempt, and of a retry after each of `waits` if it fails.
+        """Yield the responses of an attempt, and of a retry after each failure.
 
         The first response of a retry follows a retraction of the failed attempt's output. A call that fails for good
         retracts nothing.
+
+        Args:
+            attempt: starts an attempt.
+            waits: seconds before each retry, give or take a half; their number is that of the retries.
 
         Raises:
             ProviderError: the error of the last attempt.
@@ -89,7 +93,11 @@ def retraction() -> LlmResponse:
 
 
 def _retry_delay(error: ProviderError, wait: float) -> float | None:
-    """Return the seconds before a retry, at least the provider's `Retry-After`; None if there is no retry."""
+    """Return the seconds before a retry; None if the error allows none.
+
+    Args:
+        wait: seconds, give or take a half, in addition to the wait that the provider asks for.
+    """
     retry_after = error.retry_after or 0.0
     if not error.retryable or retry_after > MAX_RETRY_AFTER_SECONDS:
         return None
@@ -97,7 +105,9 @@ def _retry_delay(error: ProviderError, wait: float) -> float | None:
 
 
 class Fallbacks:
-    """Models that replace one that fails, and the models to skip. One instance per process.
+    """Models that replace one that fails, and the models to skip for now.
+
+    One instance serves all calls of a process.
 
     Args:
         models: the fallbacks by their full names, in their order.
@@ -108,10 +118,11 @@ class Fallbacks:
         self._skipped_until = dict[str, float]()  # by the event loop's clock
 
     async def stream(self, model: str, attempt: Attempt, waits: tuple[float, ...]) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the answer of a model, or of the first fallback that answers.
+        """Yield the responses of a model, or of the first fallback that answers.
 
         Args:
-            waits: seconds before each retry. A model that was skipped gets no retry.
+            model: the full name of the model.
+            waits: seconds before each retry. A model that was skipped before gets no retry.
 
         Raises:
             ProviderError: the error of the first model that was tried, if none answers.

@@ -28,19 +28,20 @@ _SETTING_PREFIX = re.compile(r"^MODEL(=\S*)?: ")
 
 
 class ModelRegistry:
-    """Models of the settings, by the full names that `MODEL` accepts.
+    """Models of the settings, by their full names, as `MODEL` has them.
 
     Args:
         default: model of agents and conversations without a selection.
         others: further models to select from.
+        endpoints: keys and addresses of the vendors.
         fallbacks: models that replace one that fails, in their order.
         is_required: whether a missing setting of the default model is a fault.
         replaces_keyless: whether the default model replaces an agent's model that has no key.
-        idle_seconds: maximum time between two events of a stream.
+        idle_seconds: the most seconds between two events of a stream.
 
     Raises:
-        SettingsError: a model is unknown or lacks a setting. Names `MODELS` or `MODEL_FALLBACKS` for other models than
-            the default.
+        SettingsError: a model is unknown or lacks a setting. It names `MODELS` or `MODEL_FALLBACKS` for other models
+            than the default.
 
     Attributes:
         selectable: models that a conversation can select, the default first.
@@ -81,7 +82,9 @@ class ModelRegistry:
         self.fallbacks = Fallbacks({name: self.handles[name] for name in fallbacks})
 
     def make_adapter(self, name: str) -> ModelAdapter:
-        """Return the adapter of a model. A selection replaces the default model only.
+        """Return the ADK model for a full name that an agent, or the default, has.
+
+        A conversation's selection replaces the default model only.
 
         Raises:
             SettingsError: the model is unknown or lacks a setting.
@@ -101,7 +104,11 @@ class ModelRegistry:
         )
 
     def _load_all(self, names: Sequence[str], setting: str) -> list[str]:
-        """Load models, and return the faults in their settings."""
+        """Create the providers of models, and return the faults in their settings.
+
+        Args:
+            setting: the name of the setting that lists the models.
+        """
         faults = list[str]()
         for name in names:
             try:
@@ -124,12 +131,12 @@ class ModelRegistry:
 
 
 class AgentRunConfig(RunConfig):
-    """Run configuration with the selected model and the user of the run.
+    """ADK's run configuration, with the selected model and the user of the run.
 
     Attributes:
         model: full name of the selected model; None for the default.
-        speaker: user of the run.
-        bot_name: the bot's name on the platform; empty if it is not known.
+        speaker: the user for whom the agent runs; None if unknown.
+        bot_name: the bot's name on the platform; empty if it is unknown.
     """
 
     model: str | None = None
@@ -156,7 +163,7 @@ class AgentRunConfig(RunConfig):
 
 
 class ModelSelectionPlugin(BasePlugin):
-    """Plugin that replaces the default model of a run's agents by the selected one.
+    """ADK plugin that replaces the default model of agents by the selected one.
 
     It ignores a selected model that the settings no longer have.
     """

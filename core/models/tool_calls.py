@@ -1,8 +1,8 @@
-"""Tool calls of models: parsed arguments, missing ids, thought signatures, and executed code as Markdown.
+"""Tool calls of models: arguments, ids, thought signatures, and code as Markdown.
 
 A thought signature can be read only by the vendor that made it, and another vendor refuses a request that has it. ADK
-stores it as bytes without an owner. So each signature is marked with its provider when it is stored, and a signature of
-another provider is left out of the request. Gemini's signatures have no mark: ADK's own Gemini class expects none.
+stores it as bytes without an owner. So each signature is marked with its provider when it is stored, and a signature
+of another provider is left out of the request. Gemini's signatures have no mark: ADK's own Gemini class expects none.
 """
 
 import json
@@ -31,7 +31,16 @@ _TICKS = re.compile("`{3,}")
 
 
 def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
-    """Return the call; None if a token limit cut off its arguments."""
+    """Return a tool call from the JSON text of its arguments.
+
+    Arguments that are no JSON object make it a call to `MALFORMED_CALL` and the tool's name.
+
+    Args:
+        is_truncated: whether a token limit ended the answer.
+
+    Returns:
+        The call; None if the token limit cut off its arguments.
+    """
     read = _parse_object(arguments)
     if read is not None:
         return ToolCall(call_id, name, read)
@@ -39,7 +48,10 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object in a text; None if there is none. An empty text is an empty object."""
+    """Return the JSON object in a text; None if there is none.
+
+    An empty text is an empty object.
+    """
     with suppress(ValueError):
         arguments = json.loads(text.strip() or "{}", strict=False)
         if isinstance(arguments, dict):
@@ -48,12 +60,12 @@ def _parse_object(text: str) -> dict[str, Any] | None:
 
 
 def mark_signature(signature: bytes | None, provider: str) -> bytes | None:
-    """Return a signature with the mark of the provider that made it, for the history."""
+    """Return a signature as it is stored: with the mark of the provider that made it."""
     return signature if signature is None or provider == _UNMARKED else _prefix(provider) + signature
 
 
 def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list[ModelMessage]:
-    """Return the messages with the unmarked signatures of one provider, and without those of others.
+    """Return messages with one provider's signatures, unmarked, and without others.
 
     Thoughts without such a signature are dropped: no vendor accepts another's thoughts or needs its own unsigned ones.
     Empty messages are dropped too.
@@ -88,7 +100,10 @@ def _prefix(provider: str) -> bytes:
 
 
 def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
-    """Return an id that is not in `used_ids`, and add it there: `call_id`, or `call_` and the tool's name."""
+    """Return an id that is not in `used_ids`, and add it there.
+
+    It is `call_id`, or without one `call_` and the tool's name; if that is taken, a number follows.
+    """
     base = call_id or f"call_{tool_name}"
     number, unique = 1, base
     while unique in used_ids:
@@ -99,7 +114,10 @@ def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
 
 
 def part_text(part: "types.Part") -> str:
-    """Return the text of a part, its code that the vendor ran, or the output of the code."""
+    """Return the text of a part; for code that the vendor ran, a Markdown block of it.
+
+    The output of such code is a block too.
+    """
     if part.executable_code is not None:
         return fence_code(part.executable_code.code or "", "python")
     if part.code_execution_result is not None:

@@ -1,4 +1,7 @@
-"""Vendors of models: values of `MODEL`, settings of each vendor, and their faults. Imports no SDK."""
+"""Vendors of models: values of `MODEL`, and faults in the settings of each vendor.
+
+It imports no SDK.
+"""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +12,7 @@ _NAME_FORMATS = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
 
 @dataclass(frozen=True, slots=True)
 class VendorSettings:
-    """API keys and base URLs of the model vendors."""
+    """API keys and base URLs of the model vendors; None for what is not set."""
 
     google_api_key: str | None = field(default=None, repr=False)
     google_base_url: str | None = None
@@ -20,7 +23,11 @@ class VendorSettings:
 
 
 def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
-    """Return the missing or wrong setting for a value of `MODEL`; None if there is none."""
+    """Return a sentence on the missing or wrong setting for a model; None without one.
+
+    Args:
+        model: a value of `MODEL`.
+    """
     if not _is_known_vendor(model):
         return f"MODEL={model}: there is no such provider; use {_NAME_FORMATS}"
     vendor, _ = split_model(model)
@@ -37,17 +44,20 @@ def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
 
 
 def lacks_key(model: str, endpoints: VendorSettings) -> bool:
-    """Return whether the model's provider is known and only its key is missing."""
+    """Return whether the model's vendor is known and only its key is missing."""
     return _is_known_vendor(model) and find_model_fault(model, endpoints) is not None
 
 
 def can_call_tools(model: str) -> bool:
-    """Return whether the model of this full name can call tools."""
+    """Return whether a model can call tools, by its full name."""
     return split_model(model)[0] != "local"
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """Return the vendor and the name that the model has there."""
+    """Return the vendor of a full name, and the model's name there.
+
+    The vendor is empty for `gemini/NAME`, which is no valid name.
+    """
     if model.startswith("gemini-"):
         return "gemini", model
     vendor, _, name = model.partition("/")

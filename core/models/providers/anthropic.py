@@ -157,7 +157,11 @@ class AnthropicProvider:
 
 
 class _AnthropicAnswer:
-    """State of an answer: tool calls and counts, which come in several chunks."""
+    """State of an answer in progress: tool calls and token counts from several chunks.
+
+    Attributes:
+        is_complete: whether the last chunk of the stream has come.
+    """
 
     def __init__(self) -> None:
         self.is_complete = False
@@ -166,7 +170,7 @@ class _AnthropicAnswer:
         self._usages: list[StartUsage | MessageDeltaUsage] = []
 
     def add_chunk(self, chunk: RawMessageStreamEvent) -> ProviderEvent | None:
-        """Add a chunk, and return its event if it has one.
+        """Add a chunk of the stream, and return its event; None if it has none yet.
 
         Anthropic: unknown types of chunks and blocks are no errors. The SDK parses them as a known class, so only
         `type` is reliable.
@@ -270,7 +274,7 @@ def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderE
 
 
 def build_body(request: ModelRequest) -> dict[str, Any]:
-    """Return the arguments of `messages.create`, without `stream`."""
+    """Return the keyword arguments of the SDK's `messages.create`, without `stream`."""
     config = request.config
     messages = _format_messages(move_files_to_user(request.messages))
     limit = config.max_output_tokens or DEFAULT_MAX_TOKENS
@@ -327,7 +331,13 @@ def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:
 
 
 def _thinking(config: types.ThinkingConfig | None) -> Block | None:
-    """Return the thinking option for Gemini's budget: 0 disables thinking, less or None lets the model decide."""
+    """Return Anthropic's thinking option for Gemini's thinking budget.
+
+    A budget of 0 disables thinking; a negative one, or None, lets the model decide.
+
+    Returns:
+        The option; None if the request says nothing about thinking.
+    """
     if config is None:
         return None
     budget = config.thinking_budget
@@ -352,7 +362,7 @@ def _can_think(messages: Sequence[Block]) -> bool:
 
 
 def _format_tools(request: ModelRequest) -> dict[str, Any]:
-    """Return the tools of a request.
+    """Return the options of `messages.create` for the tools of a request.
 
     Anthropic: calls in the history require declared tools, even if the tools no longer exist.
     """

@@ -154,7 +154,10 @@ def _collect_responses_in(responses: list[httpx.Response]) -> Iterator[None]:
 
 
 def _build_config(request: ModelRequest) -> types.GenerateContentConfig:
-    """Return ADK's configuration with our system instruction and tools, and without labels, which Gemini refuses."""
+    """Return the request's configuration with its system instruction and functions.
+
+    Labels are left out, since Gemini refuses them.
+    """
     system = "\n".join(message.text for message in request.messages if message.role == "system")
     native = [
         tool
@@ -261,7 +264,7 @@ def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
 
 
 def _parse_grounding(candidate: types.Candidate) -> Grounding | None:
-    """Return the pages of a search, and those that the model read through their addresses."""
+    """Return the web pages of a search and those that the model read; None for none."""
     context = candidate.url_context_metadata
     read_urls = tuple(
         page.retrieved_url
@@ -299,14 +302,14 @@ def _to_provider_error(error: Exception, model: str) -> ProviderError:
 
 
 def _list_error_details(body: Any) -> Iterable[dict[str, Any]]:
-    """Return the typed details of an error, which name its reason."""
+    """Return the typed details in the JSON body of an error, which name its reason."""
     error = body.get("error", body) if isinstance(body, dict) else {}
     details = error.get("details") if isinstance(error, dict) else None
     return (detail for detail in details or () if isinstance(detail, dict))
 
 
 def _retry_after(details: Iterable[dict[str, Any]]) -> float | None:
-    """Return the seconds of `RetryInfo.retryDelay`, such as `7s` or `1.5s`."""
+    """Return the seconds of `RetryInfo.retryDelay`, such as `7s`; None if missing."""
     for detail in details:
         delay = detail.get("retryDelay")
         if isinstance(delay, str) and delay.removesuffix("s").replace(".", "", 1).isdigit():

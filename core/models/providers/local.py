@@ -29,6 +29,8 @@ _MAX_OUTPUT_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
+    """Python package and file with the weights of a local model."""
+
     package: str
     file: str
     context_tokens: int  # tokens
@@ -48,7 +50,10 @@ class LocalProvider:
     name = "local"
 
     def __init__(self, model: str) -> None:
-        """Find the weights; the server does not start yet.
+        """Find the weights of a model; the server does not start yet.
+
+        Args:
+            model: a key of `LOCAL_MODELS`.
 
         Raises:
             SettingsError: the model is unknown, or its packages are not installed.
@@ -141,7 +146,7 @@ class LocalProvider:
 
 
 def _adapt_request(request: ModelRequest) -> ModelRequest:
-    """Return a request that suits a small model: no tools, a low temperature, a short answer."""
+    """Return a request for a small model: no tools, a low temperature, a short answer."""
     config = request.config
     instructions = [
         part.text
@@ -160,7 +165,13 @@ def _adapt_request(request: ModelRequest) -> ModelRequest:
 
 
 def _find_weights(weights: _Weights) -> Path:
-    """Return the path of the weights, without an import of their package, which needs another runtime."""
+    """Return the path of the weights.
+
+    Their package is not imported, since it needs another runtime.
+
+    Raises:
+        SettingsError: the package or the runtime is not installed.
+    """
     spec = importlib.util.find_spec(weights.package)
     if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
         raise SettingsError(

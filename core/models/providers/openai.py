@@ -183,9 +183,9 @@ class OpenAIProvider:
         )
 
     def _from_stream_error(self, error: openai.APIError, model: str) -> ProviderError:
-        """Convert an API error inside a stream, which has a code or type but no HTTP status.
+        """Return the error for an API error in a stream, which has no HTTP status.
 
-        Other servers than OpenAI's send the HTTP status as the code.
+        Its code or type decides. Other servers than OpenAI's send the HTTP status as the code.
         """
         code = str(error.code)
         status = (
@@ -234,7 +234,11 @@ class _CallBuilder:
         call["arguments"] += json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
 
     def build(self, *, is_truncated: bool) -> list[ToolCall]:
-        """Return the calls; in a truncated answer without those whose arguments are incomplete."""
+        """Return the tool calls of the answer.
+
+        Args:
+            is_truncated: whether a token limit ended the answer; calls with incomplete arguments are then left out.
+        """
         read = (
             parse_call(call["id"], call["name"], call["arguments"], is_truncated=is_truncated) for call in self._calls
         )
@@ -253,7 +257,12 @@ class _CallBuilder:
 
 
 def _parse_delta(delta: Any, calls: _CallBuilder, sound: bytearray) -> list[ProviderEvent]:
-    """Return the events of a delta, and add its tool calls to `calls` and its samples to `sound`."""
+    """Return the events of a delta.
+
+    Args:
+        calls: gets the deltas of tool calls.
+        sound: gets the samples of sound.
+    """
     if delta is None:
         return []
     events: list[ProviderEvent] = []
@@ -279,7 +288,7 @@ def _parse_delta(delta: Any, calls: _CallBuilder, sound: bytearray) -> list[Prov
 
 
 def _parse_image(url: str) -> Media:
-    """Return an image of an answer: a data URL, or an address."""
+    """Return an image of an answer, from a data URL or a web address."""
     head, comma, data = url.partition(",")
     if not (comma and head.startswith("data:")):
         return Media("image/png", uri=url)
@@ -300,9 +309,11 @@ def _usage(usage: CompletionUsage) -> Usage:
 
 
 def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
-    """Return the body of a chat completion.
+    """Return the keyword arguments of the SDK's `chat.completions.create`.
 
-    OpenAI's newer models accept only `max_completion_tokens`, other servers `max_tokens`.
+    Args:
+        is_openai: whether the server is OpenAI's. Its newer models accept only `max_completion_tokens`, other servers
+            `max_tokens`.
     """
     config = request.config
     limit = "max_completion_tokens" if is_openai else "max_tokens"
@@ -327,7 +338,7 @@ def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
 
 
 def _modalities(config: types.GenerateContentConfig) -> dict[str, Any]:
-    """Return the options for answers with sound or images."""
+    """Return the options for answers with sound or images; empty for text alone."""
     wanted = {str(kind).rpartition(".")[2].lower() for kind in config.response_modalities or ()} - {"text"}
     if not wanted:
         return {}
@@ -375,7 +386,10 @@ def _format_message(message: ModelMessage) -> Iterable[dict[str, Any]]:
 
 
 def _format_results(results: Sequence[ToolResult]) -> Iterable[dict[str, Any]]:
-    """Yield tool messages, and their files as a user's message, because OpenAI's tool messages are text."""
+    """Yield the tool messages of results, and their files as one user message.
+
+    OpenAI's tool messages are text.
+    """
     for result in results:
         yield {"role": "tool", "tool_call_id": result.id, "content": _to_json(result.result)}
     if media := [item for result in results for item in result.media]:
