@@ -34,12 +34,12 @@ from core.turns.worker import Worker
 from core.workers.lease import Lease
 
 STREAMS = 200
-TOKENS_A_SECOND = 40
+TOKENS_PER_SECOND = 40
 SECONDS = 10.0
 
 
-class Speaker:
-    """Model that streams words at an even pace."""
+class PacedModel:
+    """Model provider that streams `TOKENS_PER_SECOND` words for `SECONDS`."""
 
     name = "speaker"
 
@@ -49,8 +49,8 @@ class Speaker:
 
     async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         began = time.perf_counter()
-        for number in range(int(SECONDS * TOKENS_A_SECOND)):
-            due = began + number / TOKENS_A_SECOND
+        for number in range(int(SECONDS * TOKENS_PER_SECOND)):
+            due = began + number / TOKENS_PER_SECOND
             if (wait := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
             yield Text(f"word{number} ")
@@ -66,7 +66,7 @@ class Figures:
 
     Attributes:
         stall: the longest delay of a sleep of a millisecond.
-        collecting: the garbage collector's share of it.
+        collecting: the garbage collector's part of `stall`.
         busy: the longest CPU time of the event loop's thread without a pause. It is less than `stall` while other
             processes, or other threads with the interpreter's lock, run.
     """
@@ -78,16 +78,16 @@ class Figures:
     busy: float = 0.0
     deltas: int = 0
 
-    async def watch(self) -> None:
-        """Measure stalls until cancelled."""
+    async def measure_stalls(self) -> None:
+        """Update `stall`, `collecting` and `busy` until cancelled."""
         collecting = 0.0
 
-        def collection(phase: str, _info: object) -> None:
+        def add_collection(phase: str, _info: object) -> None:
             nonlocal collecting
             now = time.perf_counter()
             collecting += now if phase == "stop" else -now
 
-        gc.callbacks.append(collection)
+        gc.callbacks.append(add_collection)
         try:
             while True:
                 collecting, before, computed = 0.0, time.perf_counter(), time.thread_time()
@@ -97,10 +97,11 @@ class Figures:
                 if stall > self.stall:
                     self.stall, self.collecting = stall, collecting
         finally:
-            gc.callbacks.remove(collection)
+            gc.callbacks.remove(add_collection)
 
 
 async def measure(provider: Provider, streams: int) -> Figures:
+    """Run `streams` concurrent turns with this provider."""
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
         await migrate(database)
@@ -113,7 +114,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
 
         async def answer(turn: Turn) -> None:
             try:
-                deltas = await listen(runtime, turn.newest_message)
+                deltas = await count_deltas(runtime, turn.newest_message)
                 figures.deltas += deltas
                 await turns.end(turn, "failed")
             finally:
@@ -124,7 +125,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
         for number in range(streams):
             await inbox.accept(message(number))
         garbage.freeze_gc()
-        watching = asyncio.create_task(figures.watch(), name="stalls")
+        watching = asyncio.create_task(figures.measure_stalls(), name="stalls")
         wall, cpu = time.perf_counter(), time.process_time()
         working = asyncio.create_task(worker.run(), name="worker")
         for _ in range(streams):
@@ -152,10 +153,15 @@ def message(number: int) -> InboxMessage:
     )
 
 
-async def listen(runtime: AgentRuntime, inbound: InboxMessage) -> int:
+async def count_deltas(runtime: AgentRuntime, inbound: InboxMessage) -> int:
+    """Run the agent for a message, and return the number of its text deltas.
+
+    Raises:
+        Exception: the error of the run.
+    """
     deltas = 0
-    said = runtime.stream(RunRequest(user_id=inbound.place, session_id=inbound.session_id, text=inbound.text))
-    async with aclosing(said) as events:
+    stream = runtime.stream(RunRequest(user_id=inbound.place, session_id=inbound.session_id, text=inbound.text))
+    async with aclosing(stream) as events:
         async for event in events:
             deltas += event.type == "text_delta"
             if event.error is not None:
@@ -165,14 +171,14 @@ async def listen(runtime: AgentRuntime, inbound: InboxMessage) -> int:
 
 async def main(streams: int) -> None:
     await warm_up()
-    print(f"{streams} streams of {TOKENS_A_SECOND} tokens a second, {SECONDS:g} s")
+    print(f"{streams} streams of {TOKENS_PER_SECOND} tokens a second, {SECONDS:g} s")
     print(f"{'':12}{'wall':>10}{'CPU':>10}{'cores':>8}{'worst stall, of it gc':>24}{'longest busy':>15}{'deltas':>10}")
-    for name, provider in (("as they come", Speaker()), ("merged", CoalescingProvider(Speaker()))):
-        told = await measure(provider, streams)
+    for name, provider in (("as they come", PacedModel()), ("merged", CoalescingProvider(PacedModel()))):
+        figures = await measure(provider, streams)
         print(
-            f"{name:12}{told.wall:>8.1f} s{told.cpu:>8.1f} s{told.cpu / told.wall:>8.2f}"
-            f"{told.stall * 1000:>12.0f} ms{told.collecting * 1000:>6.0f} ms{told.busy * 1000:>12.0f} ms"
-            f"{told.deltas:>10,}"
+            f"{name:12}{figures.wall:>8.1f} s{figures.cpu:>8.1f} s{figures.cpu / figures.wall:>8.2f}"
+            f"{figures.stall * 1000:>12.0f} ms{figures.collecting * 1000:>6.0f} ms{figures.busy * 1000:>12.0f} ms"
+            f"{figures.deltas:>10,}"
         )
 
 

@@ -12,9 +12,9 @@ from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8
 
-SIZE = 100_000
-DELTA = 4
-DELTAS_A_PLAN = 100
+MAX_CHARS = 100_000
+DELTA_CHARS = 4
+DELTAS_PER_PLAN = 100
 
 PLATFORMS = {
     "Slack": MessageLimits(chunk_size=3_500, measure=utf8, status_reserve=102, dialect=SlackMarkdown()),
@@ -22,13 +22,13 @@ PLATFORMS = {
 }
 
 SECTION = """\
-## Section {n}: what **every** reply is made of
+## Section {n}: the parts of **every** reply
 
-A paragraph with *emphasis*, `inline code`, a [link](https://example.com/pages/{n}) and a few more words, so that
-it is as long as paragraphs of a model are; it mentions <@U{n}> and goes on for a while before it comes to its end.
+A paragraph with *emphasis*, `inline code`, a [link](https://example.com/pages/{n}) and more words, because
+paragraphs of a model are about this long. It mentions <@U{n}> and has one more sentence, which adds nothing new to it.
 
-1. A list, whose first item has `code` in it
-2. and whose second item is **strong**
+1. A list with `code` in its first item
+2. and a **strong** second item
    - with a nested one
 
 ```python
@@ -44,48 +44,49 @@ def section_{n}(text: str) -> int:
 """
 
 
-def kept(limits: MessageLimits, text: str) -> int:
-    """Feed one planner with all deltas, and return the number of chunks."""
+def plan_incrementally(limits: MessageLimits, text: str) -> int:
+    """Plan with one planner that gets all deltas, and return the number of chunks."""
     planner = Planner(limits)
-    for number, start in enumerate(range(0, len(text), DELTA)):
-        planner.feed(text[start : start + DELTA])
-        if number % DELTAS_A_PLAN == 0:
+    for number, start in enumerate(range(0, len(text), DELTA_CHARS)):
+        planner.feed(text[start : start + DELTA_CHARS])
+        if number % DELTAS_PER_PLAN == 0:
             planner.plan(Priority.STREAM_UPDATE)
     return len(planner.plan(Priority.FINAL).chunks)
 
 
-def anew(limits: MessageLimits, text: str) -> int:
-    """Plan the complete text with a new planner at each delta."""
-    for number, start in enumerate(range(0, len(text), DELTA)):
-        if number % DELTAS_A_PLAN == 0:
+def plan_from_scratch(limits: MessageLimits, text: str) -> int:
+    """Plan the text so far with a new planner each time, and return the final number of chunks."""
+    for number, start in enumerate(range(0, len(text), DELTA_CHARS)):
+        if number % DELTAS_PER_PLAN == 0:
             planner = Planner(limits)
-            planner.feed(text[: start + DELTA])
+            planner.feed(text[: start + DELTA_CHARS])
             planner.plan(Priority.STREAM_UPDATE)
     planner = Planner(limits)
     planner.feed(text)
     return len(planner.plan(Priority.FINAL).chunks)
 
 
-def seconds(way: Callable[[MessageLimits, str], int], limits: MessageLimits, text: str) -> tuple[float, int]:
+def measure_cpu(plan_all: Callable[[MessageLimits, str], int], limits: MessageLimits, text: str) -> tuple[float, int]:
+    """Return the CPU seconds of `plan_all`, and its number of chunks."""
     began = time.process_time()
-    chunks = way(limits, text)
+    chunks = plan_all(limits, text)
     return time.process_time() - began, chunks
 
 
-def main(longest: int) -> None:
-    sections = "".join(SECTION.format(n=number) for number in range(longest // 500 + 1))
-    print(f"deltas of {DELTA} characters, a plan every {DELTAS_A_PLAN}")
-    print(f"{'':10}{'characters':>12}{'chunks':>8}{'fed':>10}{'a delta':>12}{'anew':>10}{'a delta':>12}")
+def main(max_chars: int) -> None:
+    sections = "".join(SECTION.format(n=number) for number in range(max_chars // 500 + 1))
+    print(f"deltas of {DELTA_CHARS} characters, a plan every {DELTAS_PER_PLAN}")
+    print(f"{'':10}{'characters':>12}{'chunks':>8}{'one plan':>10}{'per delta':>12}{'new plans':>10}{'per delta':>12}")
     for name, limits in PLATFORMS.items():
-        for size in (longest // 4, longest // 2, longest):
+        for size in (max_chars // 4, max_chars // 2, max_chars):
             text = sections[:size]
-            fed, chunks = seconds(kept, limits, text)
-            again, same = seconds(anew, limits, text)
-            assert chunks == same
-            deltas = size / DELTA
-            costs = f"{fed:>8.2f} s{fed / deltas * 1e6:>9.1f} µs{again:>8.2f} s{again / deltas * 1e6:>9.1f} µs"
-            print(f"{name:10}{size:>12,}{chunks:>8}{costs}")
+            incremental_seconds, chunks = measure_cpu(plan_incrementally, limits, text)
+            scratch_seconds, scratch_chunks = measure_cpu(plan_from_scratch, limits, text)
+            assert chunks == scratch_chunks
+            deltas = size / DELTA_CHARS
+            costs = (f"{cpu:>8.2f} s{cpu / deltas * 1e6:>9.1f} µs" for cpu in (incremental_seconds, scratch_seconds))
+            print(f"{name:10}{size:>12,}{chunks:>8}{''.join(costs)}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else SIZE)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else MAX_CHARS)

@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 from google.adk.tools.function_tool import FunctionTool
 
-from benchmarks.turns.worker import Place
+from benchmarks.turns.worker import InstantChannel
 from channels.access import AccessPolicy
 from channels.answerer import Answerer
 from channels.base import ContextMessage, SurroundingMessages
@@ -75,7 +75,12 @@ WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod t
 
 @dataclass(frozen=True)
 class Conversation:
-    """Features of a conversation besides questions and answers."""
+    """Features of a measured conversation.
+
+    Attributes:
+        has_summaries: whether the history is short enough that older messages are summarized.
+        has_context: whether other users write in the thread before each question.
+    """
 
     name: str
     has_tools: bool = False
@@ -97,8 +102,8 @@ async def search_tickets(words: str) -> dict[str, Any]:
     return {"tickets": [{"id": number, "title": f"{words} {number}", "text": WORDS} for number in range(3)]}
 
 
-class Thread(Place):
-    """Thread in which two other users write before each question."""
+class BusyThread(InstantChannel):
+    """Thread in which two other users write before each question, if `has_context`."""
 
     def __init__(self, *, has_context: bool) -> None:
         super().__init__()
@@ -121,26 +126,30 @@ class Thread(Place):
 
 @dataclass
 class ScriptedModel:
-    """Model that records each request of the agent, and answers it."""
+    """Script of a model that records each request of the agent, and answers it.
+
+    Attributes:
+        prompts: see `serialize_prompt`; requests for a summary are left out.
+    """
 
     prompts: list[str] = field(default_factory=list)
 
     def __call__(self, asked: ReceivedRequest) -> Script:
         if asked.system.startswith(SUMMARY_INSTRUCTION):
             return "\n".join(f"{number}. {WORDS}" for number in range(10))
-        self.prompts.append(prompt_of(asked.body))
+        self.prompts.append(serialize_prompt(asked.body))
         if asked.tools and not asked.tool_results:
             return CallTool("search_tickets", {"words": f"request {len(self.prompts)}"}, id=f"call_{len(self.prompts)}")
         return f"Answer {len(self.prompts)}. {WORDS * 4}"
 
 
-def prompt_of(body: Mapping[str, Any]) -> str:
-    """Return a request in the order of vendors' caches, with a line per tool and message."""
+def serialize_prompt(body: Mapping[str, Any]) -> str:
+    """Return a request body as text in the order of vendors' caches, a line per tool and message."""
     return "".join(f"{json.dumps(part)}\n" for part in (*body.get("tools", ()), *body["messages"]))
 
 
 def shared_parts(prompts: Sequence[str]) -> list[float]:
-    """Return the share of each prompt that its successor repeats."""
+    """Return, for each prompt but the last, the fraction that the next one begins with."""
     return [shared_length(before, after) / len(before) for before, after in pairwise(prompts)]
 
 
@@ -151,7 +160,7 @@ def shared_length(before: str, after: str) -> int:
 
 
 async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]:
-    """Run a conversation, and return the share of each prompt that its successor repeats.
+    """Run a conversation of `turns` turns, and return the `shared_parts` of its prompts.
 
     Raises:
         RuntimeError: a turn had no answer.
@@ -175,7 +184,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
         counter = TokenCounter(Path(".parley/tiktoken"))
         runtime = AgentRuntime(app, SessionService(database, counter, agent=AGENT))
         stack.push_async_callback(runtime.aclose)
-        store, thread = TurnStore(database, lease, AgentRouter(AGENT)), Thread(has_context=conversation.has_context)
+        store, thread = TurnStore(database, lease, AgentRouter(AGENT)), BusyThread(has_context=conversation.has_context)
 
         async def answer(turn: Turn) -> None:
             await compaction.run_turn(turn, answerer.answer)
@@ -218,7 +227,7 @@ def message(number: int) -> InboxMessage:
         event_key=f"message {number}",
         session_id="memory:thread",
         place="memory:thread",
-        channel=Thread.name,
+        channel=BusyThread.name,
         address={},
         author="somebody",
         text=f"Question {number}. {WORDS}",

@@ -4,7 +4,7 @@ A plain turn of an ADK agent is one `get_session` and two `append_event`s. Each 
 each length, in one run, on files in a temporary folder and on a local PostgreSQL. The initial history is inserted
 directly, since the services would take longer than the whole measurement.
 
-A very long history has a process of its own: one service keeps it in memory, which slows all others.
+A very long history has a process of its own: `InMemorySessionService` keeps it in memory, which slows all others.
 """
 
 import asyncio
@@ -43,15 +43,15 @@ from sandbox.postgres import PostgresSandbox
 LENGTHS = (100, 2_000, 10_000, 100_000)
 
 #: Maximum length of histories that share a process.
-LONG = 10_000
+MAX_SHARED_LENGTH = 10_000
 
-RECENT = 50
+RECENT_EVENTS = 50
 
 #: Number of turns per length, their limit in seconds, and the minimum number.
-ROUNDS, SECONDS, FEWEST = 40, 15.0, 3
+MAX_TURNS, SECONDS, MIN_TURNS = 40, 15.0, 3
 
 #: Number of consecutive turns of an entrant.
-SPELL = 8
+TURNS_PER_SLOT = 8
 
 WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
 APP, USER = "bench", "somebody"
@@ -66,7 +66,8 @@ class Contender:
     """Session service on a database of its own.
 
     Attributes:
-        fill: inserts events into a session directly.
+        fill: inserts events into the session with this id directly.
+        stop: closes the service.
         configs: arguments of `get_session`, each measured separately.
     """
 
@@ -74,7 +75,7 @@ class Contender:
     service: BaseSessionService
     fill: Fill
     stop: Stop
-    configs: Sequence[GetSessionConfig | None] = (None, GetSessionConfig(num_recent_events=RECENT))
+    configs: Sequence[GetSessionConfig | None] = (None, GetSessionConfig(num_recent_events=RECENT_EVENTS))
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Figures:
     stall: float
 
 
-def event(number: int) -> Event:
+def build_event(number: int) -> Event:
     is_user = number % 2 == 0
     role, author = ("user", "user") if is_user else ("model", "agent")
     text = f"{number} " + WORDS * (2 if is_user else 6)
@@ -93,16 +94,16 @@ def event(number: int) -> Event:
     return Event(invocation_id=f"turn-{number // 2}", author=author, content=content)
 
 
-async def parley(where: str, url: str) -> Contender:
+async def create_parley(where: str, url: str) -> Contender:
     database = Database(url)
     await migrate(database)
     counter = TokenCounter(Path(".parley/tiktoken"))
 
     async def fill(session: str, events: list[Event]) -> None:
         rows = []
-        for said in events:
-            words, tokens = measure_event(said)
-            values = to_columns(to_row(said), tokens + await counter.count(words))
+        for one in events:
+            words, tokens = measure_event(one)
+            values = to_columns(to_row(one), tokens + await counter.count(words))
             rows.append({"session": session, "generation": 1, **values})
         async with database.write() as connection:
             await connection.execute(sa.insert(messages), rows)
@@ -111,7 +112,7 @@ async def parley(where: str, url: str) -> Contender:
     return Contender(f"Parley, {where}", service, fill, database.aclose, configs=(None,))
 
 
-def adk_sqlite(path: Path) -> Contender:
+def create_adk_sqlite(path: Path) -> Contender:
     async def fill(session: str, events: list[Event]) -> None:
         insert = "INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data)"
         with sqlite3.connect(path) as connection:
@@ -128,18 +129,18 @@ def adk_sqlite(path: Path) -> Contender:
     return Contender("ADK SqliteSessionService", service, fill, service.close)
 
 
-def adk_database(where: str, url: str) -> Contender:
+def create_adk_database(where: str, url: str) -> Contender:
     service = DatabaseSessionService(url)
 
     async def fill(session: str, events: list[Event]) -> None:
         owner = Session(id=session, app_name=APP, user_id=USER)
         async with AsyncSession(service.db_engine) as database, database.begin():
-            database.add_all([StorageEvent.from_event(owner, said) for said in events])
+            database.add_all([StorageEvent.from_event(owner, one) for one in events])
 
     return Contender(f"ADK DatabaseSessionService, {where}", service, fill, service.close)
 
 
-def adk_memory() -> Contender:
+def create_adk_memory() -> Contender:
     service = InMemorySessionService()
 
     async def fill(session: str, events: list[Event]) -> None:
@@ -151,51 +152,57 @@ def adk_memory() -> Contender:
     return Contender("ADK InMemorySessionService", service, fill, stop)
 
 
-async def contenders(folder: Path, server: PostgresSandbox) -> list[Contender]:
+async def create_contenders(folder: Path, server: PostgresSandbox) -> list[Contender]:
     def postgres(name: str) -> str:
         return server.create_database(name).replace("postgresql://", "postgresql+asyncpg://")
 
     return [
-        await parley("SQLite", f"sqlite+aiosqlite:///{folder / 'parley.db'}"),
-        await parley("PostgreSQL", postgres("parley")),
-        adk_sqlite(folder / "adk.db"),
-        adk_database("SQLite", f"sqlite+aiosqlite:///{folder / 'adk-sqlalchemy.db'}"),
-        adk_database("PostgreSQL", postgres("adk")),
-        adk_memory(),
+        await create_parley("SQLite", f"sqlite+aiosqlite:///{folder / 'parley.db'}"),
+        await create_parley("PostgreSQL", postgres("parley")),
+        create_adk_sqlite(folder / "adk.db"),
+        create_adk_database("SQLite", f"sqlite+aiosqlite:///{folder / 'adk-sqlalchemy.db'}"),
+        create_adk_database("PostgreSQL", postgres("adk")),
+        create_adk_memory(),
     ]
 
 
-class Entrant:
-    """Contender with one config at one length."""
+class SessionTrial:
+    """Measurement of a contender with one config at one length.
 
-    def __init__(self, contender: Contender, config: GetSessionConfig | None, length: int, rounds: int) -> None:
-        self.name = contender.name if config is None else f"{contender.name}, {RECENT} events"
+    Args:
+        length: the number of events in the history.
+        max_turns: the maximum number of turns.
+    """
+
+    def __init__(self, contender: Contender, config: GetSessionConfig | None, length: int, max_turns: int) -> None:
+        self.name = contender.name if config is None else f"{contender.name}, {RECENT_EVENTS} events"
         self._service = contender.service
         self._config = config
-        self._session = session_of(length)
-        self._rounds = rounds
+        self._session = get_session_id(length)
+        self._max_turns = max_turns
         self._times: list[float] = []
         self._stall = 0.0
 
     @property
     def is_due(self) -> bool:
+        """Whether more turns are to be measured."""
         count = len(self._times)
-        return count < min(FEWEST, self._rounds) or (count < self._rounds and sum(self._times) < SECONDS)
+        return count < min(MIN_TURNS, self._max_turns) or (count < self._max_turns and sum(self._times) < SECONDS)
 
     @property
     def figures(self) -> Figures:
         return Figures(statistics.median(self._times) * 1000, self._stall * 1000)
 
-    async def begin(self) -> None:
+    async def warm_up(self) -> None:
         """Run an unmeasured turn, which fills the caches."""
         await self._turn()
 
-    async def go_on(self) -> None:
-        """Run some turns."""
+    async def run_turns(self) -> None:
+        """Run up to `TURNS_PER_SLOT` turns, and record their times and the longest stall."""
         gc.collect()
         garbage.freeze_gc()  # same as in the ready bot
         until = time.perf_counter() + SECONDS / 10
-        for _ in range(min(SPELL, self._rounds - len(self._times))):
+        for _ in range(min(TURNS_PER_SLOT, self._max_turns - len(self._times))):
             stall = asyncio.create_task(longest_stall(), name="stall")
             await asyncio.sleep(0)
             self._times.append(await self._turn())
@@ -207,49 +214,52 @@ class Entrant:
 
     async def _turn(self) -> float:
         """Run a turn, and return its seconds."""
-        said = [event(number) for number in range(2)]
+        events = [build_event(number) for number in range(2)]
         began = time.perf_counter()
         session = await self._service.get_session(
             app_name=APP, user_id=USER, session_id=self._session, config=self._config
         )
         assert session is not None
-        for one in said:
+        for one in events:
             await self._service.append_event(session, one)
         return time.perf_counter() - began
 
 
 async def measure(
-    contenders: Sequence[Contender], lengths: Sequence[int], *, rounds: int = ROUNDS
+    contenders: Sequence[Contender], lengths: Sequence[int], *, max_turns: int = MAX_TURNS
 ) -> dict[str, list[Figures]]:
-    """Return each contender's figures at each length.
+    """Return each contender's figures at each length, in the order of the lengths.
 
-    All histories exist from the start, and the entrants alternate, so that other work of the machine affects all alike.
+    All histories exist from the start, and the trials alternate, so that other work of the machine affects all alike.
+
+    Args:
+        max_turns: the maximum number of turns per trial.
     """
-    entrants = []
+    trials = []
     for length in lengths:
         for contender in contenders:
-            await contender.service.create_session(app_name=APP, user_id=USER, session_id=session_of(length))
+            await contender.service.create_session(app_name=APP, user_id=USER, session_id=get_session_id(length))
             for start in range(0, length, BATCH):
-                batch = [event(number) for number in range(start, min(start + BATCH, length))]
-                await contender.fill(session_of(length), batch)
-            entrants += [Entrant(contender, config, length, rounds) for config in contender.configs]
-    for entrant in entrants:
-        await entrant.begin()
-    while due := [entrant for entrant in entrants if entrant.is_due]:
-        for entrant in due:
-            await entrant.go_on()
+                batch = [build_event(number) for number in range(start, min(start + BATCH, length))]
+                await contender.fill(get_session_id(length), batch)
+            trials += [SessionTrial(contender, config, length, max_turns) for config in contender.configs]
+    for trial in trials:
+        await trial.warm_up()
+    while due := [trial for trial in trials if trial.is_due]:
+        for trial in due:
+            await trial.run_turns()
     figures: dict[str, list[Figures]] = {}
-    for entrant in entrants:
-        figures.setdefault(entrant.name, []).append(entrant.figures)
+    for trial in trials:
+        figures.setdefault(trial.name, []).append(trial.figures)
     return figures
 
 
-def session_of(length: int) -> str:
+def get_session_id(length: int) -> str:
     return f"of-{length}-events"
 
 
 async def longest_stall() -> float:
-    """Measure until cancelled: the longest delay of a sleep of a millisecond, in seconds."""
+    """Sleep a millisecond repeatedly until cancelled; return the longest delay in seconds."""
     worst, before = 0.0, time.perf_counter()
     try:
         while True:
@@ -260,8 +270,8 @@ async def longest_stall() -> float:
         return worst
 
 
-def verdicts(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
-    """Return the targets and the measured figures."""
+def compare_with_targets(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
+    """Yield lines about Parley at 2,000 events beside its targets; none if a needed length is missing."""
     if not {100, 2_000} <= set(lengths):
         return
     short, long = lengths.index(100), lengths.index(2_000)
@@ -271,11 +281,11 @@ def verdicts(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Itera
     for name, ours in figures.items():
         if not name.startswith("Parley"):
             continue
-        yield f"{name}, at 2,000 events, beside the quicker of ADK's durable services:"
-        yield f"  as it comes, it takes {whole / ours[long].turn:.1f} times as long (to be reached: 12)"
-        yield f"  told to load {RECENT} events, {recent / ours[long].turn:.1f} times (3)"
-        yield f"  of its own time at 100 events: {ours[long].turn / ours[short].turn:.2f} (1.3)"
-        yield f"  longest stall of the loop, at any length: {max(of.stall for of in ours):.1f} ms (10)"
+        yield f"{name}, at 2,000 events, compared with the faster of ADK's durable services:"
+        yield f"  whole history: ADK takes {whole / ours[long].turn:.1f} times as long (target: 12)"
+        yield f"  with {RECENT_EVENTS} events: {recent / ours[long].turn:.1f} times (target: 3)"
+        yield f"  its own time at 100 events: {ours[long].turn / ours[short].turn:.2f} times (target: 1.3)"
+        yield f"  longest stall of the loop, at any length: {max(of.stall for of in ours):.1f} ms (target: 10)"
 
 
 def table(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
@@ -285,34 +295,34 @@ def table(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator
         yield f"{name:60}" + "".join(f"{cell:>18}" for cell in cells)
 
 
-async def in_one_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
-    """Measure all contenders at these lengths on local databases."""
+async def measure_in_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
+    """Return the figures of all contenders at these lengths, on local databases."""
     logging.disable(logging.WARNING)  # the truncation logs a line per load
     with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
-        entered = await contenders(Path(folder), server)
-        figures = await measure(entered, lengths)
-        for contender in entered:
+        contenders = await create_contenders(Path(folder), server)
+        figures = await measure(contenders, lengths)
+        for contender in contenders:
             await contender.stop()
     return figures
 
 
-def processes(lengths: Sequence[int]) -> list[Sequence[int]]:
-    """Return the lengths of each process."""
-    in_turn = [length for length in lengths if length <= LONG]
-    return [of for of in (in_turn, *([length] for length in lengths if length > LONG)) if of]
+def split_by_process(lengths: Sequence[int]) -> list[Sequence[int]]:
+    """Return groups of lengths that one process measures; a length over `MAX_SHARED_LENGTH` is alone."""
+    in_turn = [length for length in lengths if length <= MAX_SHARED_LENGTH]
+    return [of for of in (in_turn, *([length] for length in lengths if length > MAX_SHARED_LENGTH)) if of]
 
 
-def _measured(lengths: Sequence[int]) -> dict[str, list[Figures]]:
-    return asyncio.run(in_one_process(lengths))
+def _run_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
+    return asyncio.run(measure_in_process(lengths))
 
 
 def main(lengths: Sequence[int]) -> None:
     figures: dict[str, list[Figures]] = {}
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as process:
-        for of in processes(lengths):
-            for name, theirs in process.submit(_measured, of).result().items():
+        for of in split_by_process(lengths):
+            for name, theirs in process.submit(_run_process, of).result().items():
                 figures.setdefault(name, []).extend(theirs)
-    print(*table(figures, lengths), *verdicts(figures, lengths), sep="\n")
+    print(*table(figures, lengths), *compare_with_targets(figures, lengths), sep="\n")
 
 
 if __name__ == "__main__":

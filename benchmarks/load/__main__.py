@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import get_args
 
 from benchmarks.load.report import faults, table
-from benchmarks.load.run import Kind, Load, load
+from benchmarks.load.run import DatabaseKind, LoadConfig, run_load
 
 
-def wanted() -> Load:
-    usual = Load()
-    return Load(
+def read_config() -> LoadConfig:
+    usual = LoadConfig()
+    return LoadConfig(
         sessions=int(os.environ.get("SESSIONS") or usual.sessions),
         minutes=float(os.environ.get("MINUTES") or usual.minutes),
-        every=float(os.environ.get("EVERY") or usual.every),
+        deploy_interval=float(os.environ.get("EVERY") or usual.deploy_interval),
         pause=float(os.environ.get("PAUSE") or usual.pause),
         seed=int(os.environ.get("SEED") or usual.seed),
         speed=float(os.environ.get("SPEED") or usual.speed),
@@ -28,17 +28,17 @@ def wanted() -> Load:
 
 
 def main() -> None:
-    keep, found = os.environ.get("KEEP"), list[str]()
-    databases = [database for database in get_args(Kind) if os.environ.get("BENCH_DATABASE", "") in database]
+    log_folder, found = os.environ.get("KEEP"), list[str]()
+    databases = [database for database in get_args(DatabaseKind) if os.environ.get("BENCH_DATABASE", "") in database]
     if not databases:
-        sys.exit(f"BENCH_DATABASE: it is one of {', '.join(get_args(Kind))}")
+        sys.exit(f"BENCH_DATABASE: use one of {', '.join(get_args(DatabaseKind))}")
     for database in databases:
-        folder = Path(keep, database).absolute() if keep else None
+        folder = Path(log_folder, database).absolute() if log_folder else None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        result = asyncio.run(load(wanted(), database, folder))
+        result = asyncio.run(run_load(read_config(), database, folder))
         wrong = faults(result)
-        print(f"**{database}**\n\n{table(result, wanted().speed)}\n", *wrong, sep="\n", flush=True)
+        print(f"**{database}**\n\n{table(result, read_config().speed)}\n", *wrong, sep="\n", flush=True)
         found += wrong
     sys.exit(bool(found))
 

@@ -17,16 +17,18 @@ PHASES: Mapping[Phase, str] = {
 
 
 def table(result: Result, speed: float) -> str:
-    """Return the visible result and the users' waits in platform seconds."""
+    """Return the counts and the users' waits as Markdown tables; waits are in platform seconds."""
     longest = f"A deploy took {max(result.deploys, default=0):.1f} s at most, {speed:g} times as long in the table."
     return f"{soak.table(result.outcome)} {longest}\n\n{_waits(result.waits, speed)}"
 
 
 def faults(result: Result) -> list[str]:
-    """Return all faults in words; a run without messages or deploys is a fault."""
-    untried = [] if result.deploys else ["no deploy was made: EVERY is to be less than MINUTES"]
-    unsaid = [f"{one.platform} s{one.number}: nothing was said" for one, _ in result.outcome.verdicts if not one.said]
-    return [*soak.faults(result.outcome), *result.deaf, *untried, *unsaid]
+    """Return a line for each fault; a run without messages or deploys is a fault."""
+    no_deploy = [] if result.deploys else ["no deploy took place: set EVERY below MINUTES"]
+    silent = [
+        f"{one.platform} s{one.number}: no message was sent" for one, _ in result.outcome.verdicts if not one.sent
+    ]
+    return [*soak.faults(result.outcome), *result.reset_faults, *no_deploy, *silent]
 
 
 def _waits(waits: Sequence[Wait], speed: float) -> str:
@@ -38,7 +40,7 @@ def _waits(waits: Sequence[Wait], speed: float) -> str:
         for phase, words in PHASES.items():
             some = [wait for wait in waits if (wait.platform, wait.phase) == (platform, phase)]
             if some:
-                times = [wait.first for wait in some], [wait.whole for wait in some]
+                times = [wait.first for wait in some], [wait.complete for wait in some]
                 figures = [_seconds(percentile(each, share) * speed) for each in times for share in (0.5, 0.99)]
                 lines.append(f"| {platform}, {words} | {len(some):,} | {' | '.join(figures)} |")
     return "\n".join(lines)

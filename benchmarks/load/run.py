@@ -11,12 +11,12 @@ from time import monotonic
 from typing import Literal
 
 from benchmarks.load.processes import Formation
-from benchmarks.load.questions import Speaker, kind, papers
+from benchmarks.load.questions import LoadModel, get_files, get_kind
 from benchmarks.load.timing import Wait, waits
-from benchmarks.soak.outcome import Outcome, accepted, at_rest, begun_at, settled
-from benchmarks.soak.processes import stand_in
-from benchmarks.soak.sessions import Discord, Place, Platform, Slack, starts_over
-from benchmarks.soak.users import BURSTS, Session, patiently
+from benchmarks.soak.outcome import Outcome, build_outcome, find_accepted, find_turn_starts, wait_until_idle
+from benchmarks.soak.processes import write_python_wrapper
+from benchmarks.soak.sessions import DiscordPlatform, Place, Platform, SlackPlatform, count_resets
+from benchmarks.soak.users import BURST_SIZES, Session, poll_until
 from core.store.database import Database
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
@@ -24,123 +24,125 @@ from sandbox.postgres import PostgresSandbox
 from sandbox.procfile import Foreman
 from sandbox.slack import SlackSandbox
 
-Kind = Literal["postgres", "sqlite"]
+DatabaseKind = Literal["postgres", "sqlite"]
 
 ROOT = Path(__file__).parents[2]
 
 #: Number of worker processes.
-WORKERS: dict[Kind, int] = {"postgres": 2, "sqlite": 1}
+WORKERS: dict[DatabaseKind, int] = {"postgres": 2, "sqlite": 1}
 
 #: Platform seconds between two messages of an impatient user, and before an edit.
-PAUSES, EDITED_AFTER = (1.0, 4.0), (1.0, 6.0)
+PAUSE_SECONDS, EDIT_DELAY_SECONDS = (1.0, 4.0), (1.0, 6.0)
 
 #: Of ten sessions, the number in channels (Discord) or their threads (Slack), and in direct messages. On Discord the
 #: others are in threads.
-IN_CHANNELS, DIRECT = 6, 2
+CHANNEL_SESSIONS, DM_SESSIONS = 6, 2
 
 #: All sessions begin in this fraction of the time before the first deploy.
-BEGINS_WITHIN = 0.8
+START_FRACTION = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadConfig:
     """Parameters of a load in platform minutes.
 
     Attributes:
         sessions: the number of sessions, half of them on Slack.
         minutes: the duration.
-        every: the minutes between two deploys.
+        deploy_interval: the minutes between two deploys.
         pause: the mean minutes between an answer and the next question.
-        speed: factor between platform time and real time.
+        speed: platform seconds in a real second.
     """
 
     sessions: int = 500
     minutes: float = 30.0
-    every: float = 5.0
+    deploy_interval: float = 5.0
     pause: float = 5.0
     seed: int = 1
     speed: float = 4.0
 
     def seconds(self, minutes: float) -> float:
-        """Return real seconds."""
+        """Return the real seconds of some platform minutes."""
         return minutes * 60 / self.speed
 
 
-class Run:
+class LoadRun:
     """Users who send messages during deploys of `formation`."""
 
-    def __init__(self, load: Load, model: Speaker, formation: Formation) -> None:
-        self._load = load
+    def __init__(self, config: LoadConfig, model: LoadModel, formation: Formation) -> None:
+        self._config = config
         self._model = model
         self._formation = formation
-        self._dice = random.Random(load.seed)
-        self._asked_to_start_over: dict[int, int] = {}
+        self._random = random.Random(config.seed)
+        self._reset_counts: dict[int, int] = {}
 
-    async def talk(self, sessions: Sequence[Session]) -> None:
-        """Send all messages, and run all deploys."""
-        until = monotonic() + self._load.seconds(self._load.minutes)
+    async def run(self, sessions: Sequence[Session]) -> None:
+        """Send messages in all sessions and run the deploys for the configured time."""
+        until = monotonic() + self._config.seconds(self._config.minutes)
         async with asyncio.TaskGroup() as group:
-            deploys = group.create_task(self._deploy(until), name="deploys")
+            deploys = group.create_task(self._run_deploys(until), name="deploys")
             for session in sessions:
-                group.create_task(self._live(session, until, deploys), name=f"session {session.number}")
+                group.create_task(self._run_session(session, until, deploys), name=f"session {session.number}")
 
-    def deaf(self, sessions: Sequence[Session]) -> list[str]:
-        """Return the sessions with more or fewer resets than commands."""
-        told = ((session, self._asked_to_start_over.get(session.number, 0)) for session in sessions)
+    def find_reset_faults(self, sessions: Sequence[Session]) -> list[str]:
+        """Return a line for each session with more or fewer confirmed resets than `reset` messages."""
+        expected = ((session, self._reset_counts.get(session.number, 0)) for session in sessions)
         return [
-            f"{session.platform} s{session.number}: started over {done} times in the place of {count}"
-            for session, count in told
-            if (done := starts_over(session.place)) != count
+            f"{session.platform} s{session.number}: {done} resets instead of {count}"
+            for session, count in expected
+            if (done := count_resets(session.place)) != count
         ]
 
-    async def _deploy(self, until: float) -> None:
-        every = self._load.seconds(self._load.every)
-        due = monotonic() + every
+    async def _run_deploys(self, until: float) -> None:
+        interval = self._config.seconds(self._config.deploy_interval)
+        due = monotonic() + interval
         while due < until:
             await asyncio.sleep(max(0.0, due - monotonic()))
             await self._formation.deploy()
-            due += every
+            due += interval
 
-    async def _live(self, session: Session, until: float, deploys: asyncio.Task[None]) -> None:
-        """Send messages until the time and the last deploy are over.
+    async def _run_session(self, session: Session, until: float, deploys: asyncio.Task[None]) -> None:
+        """Send messages until the time is over and the last deploy has ended.
 
         All sessions begin before the first deploy: a backfill only reads known places.
         """
-        await asyncio.sleep(self._dice.uniform(0, BEGINS_WITHIN * self._load.seconds(self._load.every)))
-        await self._burst(session, 1)
+        await asyncio.sleep(
+            self._random.uniform(0, START_FRACTION * self._config.seconds(self._config.deploy_interval))
+        )
+        await self._send_burst(session, 1)
         while True:
-            pause = self._dice.expovariate(1 / self._load.seconds(self._load.pause))
+            pause = self._random.expovariate(1 / self._config.seconds(self._config.pause))
             if monotonic() + pause > until:
                 if deploys.done():
                     return
-                pause = min(pause, self._load.seconds(self._load.every))  # the last deploy takes long
+                pause = min(pause, self._config.seconds(self._config.deploy_interval))  # the last deploy takes long
             await asyncio.sleep(pause)
-            await self._burst(session, self._dice.choice(BURSTS))
+            await self._send_burst(session, self._random.choice(BURST_SIZES))
 
-    async def _burst(self, session: Session, messages: int) -> None:
+    async def _send_burst(self, session: Session, messages: int) -> None:
         """Send some messages, and wait for their answers."""
         names = []
         for number in range(messages):
             if number:
-                await self._sleep(PAUSES)
-            if kind(session.next) == "afresh" and session.said and session.is_at_rest:
-                await self._start_over(session)
-            name, said = await session.say(papers(session.next))
+                await self._sleep(PAUSE_SECONDS)
+            if get_kind(session.next_name) == "reset" and session.sent and session.is_idle:
+                await self._reset(session)
+            name, message = await session.send_next(get_files(session.next_name))
             names.append(name)
-            if kind(name) == "edited":
-                await self._sleep(EDITED_AFTER)
-                await session.place.edit(said, f"{name} please")
-        await session.wait(names)
+            if get_kind(name) == "edit":
+                await self._sleep(EDIT_DELAY_SECONDS)
+                await session.place.edit_message(message, f"{name} please")
+        await session.wait_for_answers(names)
 
-    async def _start_over(self, session: Session) -> None:
+    async def _reset(self, session: Session) -> None:
         """Reset the session, and wait until the bot confirms it."""
-        count = self._asked_to_start_over[session.number] = self._asked_to_start_over.get(session.number, 0) + 1
-        await session.place.say("reset")
-        if await patiently(lambda: starts_over(session.place) >= count):
-            self._model.starts_over(session.next)
+        count = self._reset_counts[session.number] = self._reset_counts.get(session.number, 0) + 1
+        await session.place.post_message("reset")
+        if await poll_until(lambda: count_resets(session.place) >= count):
+            self._model.record_reset(session.next_name)
 
     async def _sleep(self, between: tuple[float, float]) -> None:
-        await asyncio.sleep(self._dice.uniform(*between) / self._load.speed)
+        await asyncio.sleep(self._random.uniform(*between) / self._config.speed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,34 +150,34 @@ class Result:
     """Result of a load.
 
     Attributes:
-        outcome: same as of a soak.
-        deaf: see `Run.deaf`.
-        deploys: the seconds of each deploy.
+        outcome: same as of a soak; its `counts` are those of the deploys.
+        reset_faults: see `LoadRun.find_reset_faults`.
+        deploys: the real seconds of each deploy.
     """
 
     outcome: Outcome
-    deaf: list[str]
+    reset_faults: list[str]
     waits: list[Wait]
     deploys: list[float]
 
 
-async def load(load: Load, database: Kind, folder: Path | None = None) -> Result:
+async def run_load(config: LoadConfig, database: DatabaseKind, folder: Path | None = None) -> Result:
     """Run a load.
 
     Args:
-        folder: place of the bot's log.
+        folder: the folder of the bot's log and, with SQLite, its database; None for a temporary one.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        return await _load(load, database, folder or Path(temporary))
+        return await _run_load(config, database, folder or Path(temporary))
 
 
-async def _load(load: Load, database: Kind, folder: Path) -> Result:
-    stand_in(folder, load.speed)
-    speaker = Speaker(speed=load.speed)
+async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) -> Result:
+    write_python_wrapper(folder, config.speed)
+    model_script = LoadModel(speed=config.speed)
     async with AsyncExitStack() as stack:
-        slack = Slack(await stack.enter_async_context(SlackSandbox(speed=load.speed)))
-        discord = Discord(await stack.enter_async_context(DiscordSandbox(speed=load.speed)))
-        model = await stack.enter_async_context(ScriptedOpenAI(speaker))
+        slack = SlackPlatform(await stack.enter_async_context(SlackSandbox(speed=config.speed)))
+        discord = DiscordPlatform(await stack.enter_async_context(DiscordSandbox(speed=config.speed)))
+        model = await stack.enter_async_context(ScriptedOpenAI(model_script))
         url = _url(database, folder, stack)
         settings = {
             **slack.settings,
@@ -185,54 +187,65 @@ async def _load(load: Load, database: Kind, folder: Path) -> Result:
             "DATABASE_URL": url,
             "DATABASE_POOL_SIZE": "5",
             "ALLOW_EPHEMERAL_DATABASE": "1",
-            "SHUTDOWN_TIMEOUT_SECONDS": f"{20 / load.speed:g}",
+            "SHUTDOWN_TIMEOUT_SECONDS": f"{20 / config.speed:g}",
             "DATA_DIR": str(ROOT / ".parley"),
             "PYTHONPATH": str(ROOT),
         }
         foreman = Foreman(ROOT / "Procfile", folder, settings, path=folder)
-        formation = Formation(foreman, WORKERS[database], overlaps=database == "postgres")
+        formation = Formation(foreman, WORKERS[database], has_overlap=database == "postgres")
         stack.push_async_callback(formation.aclose)
         await formation.start()
-        sessions = [await _session(number, slack, discord) for number in range(load.sessions)]
-        run = Run(load, speaker, formation)
+        sessions = [await _create_session(number, slack, discord) for number in range(config.sessions)]
+        run = LoadRun(config, model_script, formation)
         began = monotonic()
-        await run.talk(sessions)
-        seen = Database(url.replace("postgresql:", "postgresql+asyncpg:").replace("sqlite:", "sqlite+aiosqlite:"))
-        stack.push_async_callback(seen.aclose)
-        left = await at_rest([seen], sessions)
-        seconds, known, begun = monotonic() - began, await accepted(seen), await begun_at(seen)
+        await run.run(sessions)
+        bot_database = Database(
+            url.replace("postgresql:", "postgresql+asyncpg:").replace("sqlite:", "sqlite+aiosqlite:")
+        )
+        stack.push_async_callback(bot_database.aclose)
+        unfinished_work = await wait_until_idle([bot_database], sessions)
+        seconds = monotonic() - began
+        accepted, turn_starts = await find_accepted(bot_database), await find_turn_starts(bot_database)
         await formation.stop()
         platforms: list[Platform] = [slack, discord]
-        deaths, made = formation.deaths, formation.made
-        outcome = settled(
-            load.seed, seconds, sessions, platforms, speaker, known, begun, deaths=deaths, left=left, made=made
+        outcome = build_outcome(
+            config.seed,
+            seconds,
+            sessions,
+            platforms,
+            model_script,
+            accepted,
+            turn_starts,
+            unexpected_exits=formation.unexpected_exits,
+            unfinished_work=unfinished_work,
+            counts=formation.counts,
         )
-    minute = load.seconds(1)
+    minute = config.seconds(1)
     return Result(
         outcome,
-        run.deaf(sessions),
+        run.find_reset_faults(sessions),
         [wait for session in sessions for wait in waits(session, formation.deploys, minute)],
         [end - begin for begin, end in formation.deploys],
     )
 
 
-async def _session(number: int, slack: Slack, discord: Discord) -> Session:
-    """Return the session of this number: a thread, a DM, or a Discord channel."""
-    platform, which = (slack, discord)[number % 2], number // 2 % 10
+async def _create_session(number: int, slack: SlackPlatform, discord: DiscordPlatform) -> Session:
+    """Create the session with this number: a thread, a DM, or a Discord channel."""
+    platform, slot = (slack, discord)[number % 2], number // 2 % 10
     place: Place
-    if which < DIRECT:
+    if slot < DM_SESSIONS:
         user = f"person-{number}"
         platform.sandbox.add_user(user)
-        place = platform.direct(user)
-    elif platform is discord and which >= DIRECT + IN_CHANNELS:
-        place = await discord.thread(number)
+        place = platform.open_dm(user)
+    elif platform is discord and slot >= DM_SESSIONS + CHANNEL_SESSIONS:
+        place = await discord.create_thread(number)
     else:
-        place = platform.place(number)
+        place = platform.create_place(number)
     return Session(number, platform.name, place)
 
 
-def _url(database: Kind, folder: Path, stack: AsyncExitStack) -> str:
-    """Return the database setting."""
+def _url(database: DatabaseKind, folder: Path, stack: AsyncExitStack) -> str:
+    """Return the `DATABASE_URL` of a new database; `stack` stops its server."""
     if database == "sqlite":
         return f"sqlite:///{folder / 'load.db'}"
     return stack.enter_context(PostgresSandbox()).create_database("load")

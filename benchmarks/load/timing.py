@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from benchmarks.soak.script import answered, begun
-from benchmarks.soak.sessions import Told
+from benchmarks.soak.script import find_answered, find_started
+from benchmarks.soak.sessions import BotMessage
 from benchmarks.soak.users import Session
 from channels.i18n.messages import RESET_DONE
 
@@ -16,45 +16,45 @@ Phase = Literal["before", "during", "after"]
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for the answer of one message.
+    """Wait for the answer to one message, in real seconds.
 
     Attributes:
         first: seconds until the first text of the answer; infinite without one.
-        whole: seconds until the complete answer.
+        complete: seconds until the complete answer; infinite without one.
     """
 
     platform: str
     phase: Phase
     first: float
-    whole: float
+    complete: float
 
 
 def waits(session: Session, deploys: Sequence[tuple[float, float]], minute: float) -> list[Wait]:
     """Return the waits for each message of a session.
 
     Args:
-        deploys: start and end of each deploy.
+        deploys: start and end of each deploy (monotonic seconds).
         minute: real seconds of a platform minute.
     """
-    first, whole = dict[str, float](), dict[str, float]()
-    for at, text in _shown(session.place.told()):
-        for times, found in ((first, begun(text)), (whole, answered(text))):
+    first, complete = dict[str, float](), dict[str, float]()
+    for at, text in _visible_texts(session.place.list_bot_messages()):
+        for times, found in ((first, find_started(text)), (complete, find_answered(text))):
             for name in found:
                 times.setdefault(name, at)
     return [
         Wait(
             session.platform,
-            _phase(said_at, whole.get(name, inf), deploys, minute),
-            first.get(name, inf) - said_at,
-            whole.get(name, inf) - said_at,
+            _phase(sent_at, complete.get(name, inf), deploys, minute),
+            first.get(name, inf) - sent_at,
+            complete.get(name, inf) - sent_at,
         )
-        for name, said_at in session.said_at.items()
+        for name, sent_at in session.sent_at.items()
     ]
 
 
-def _shown(told: Iterable[Told]) -> Iterable[tuple[float, str]]:
-    """Return the visible texts after each change, oldest first."""
-    answers = [one for one in told if one.text != RESET_DONE]
+def _visible_texts(messages: Iterable[BotMessage]) -> Iterable[tuple[float, str]]:
+    """Yield a time and the joined texts of all messages for each change of one, oldest first."""
+    answers = [one for one in messages if one.text != RESET_DONE]
     changes = sorted((at, place, text) for place, one in enumerate(answers) for at, text in one.versions)
     now = [""] * len(answers)
     for at, place, text in changes:
@@ -62,7 +62,7 @@ def _shown(told: Iterable[Told]) -> Iterable[tuple[float, str]]:
         yield at, "".join(now)
 
 
-def _phase(said: float, whole: float, deploys: Sequence[tuple[float, float]], minute: float) -> Phase:
-    if any(said < end and whole > begin for begin, end in deploys):
+def _phase(sent: float, complete: float, deploys: Sequence[tuple[float, float]], minute: float) -> Phase:
+    if any(sent < end and complete > begin for begin, end in deploys):
         return "during"
-    return "after" if any(end <= said < end + minute for _, end in deploys) else "before"
+    return "after" if any(end <= sent < end + minute for _, end in deploys) else "before"

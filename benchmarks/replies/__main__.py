@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterator
 
-from benchmarks.replies import results as kept
+from benchmarks.replies import results
 from benchmarks.replies.cell import Cell, measure
 from benchmarks.replies.contenders import parley
 from benchmarks.replies.contenders.base import Contender
@@ -23,43 +23,43 @@ from benchmarks.replies.plot import plot
 from benchmarks.replies.report import line, table
 
 
-def loads() -> Iterator[Load]:
+def list_loads() -> Iterator[Load]:
     speed = float(os.environ.get("BENCH_SPEED") or 4)
-    wanted, spread = os.environ.get("BENCH_REPLIES"), os.environ.get("BENCH_CHANNELS")
-    for replies in [int(number) for number in wanted.split()] if wanted else CHANNELS:
+    replies_setting, spread = os.environ.get("BENCH_REPLIES"), os.environ.get("BENCH_CHANNELS")
+    for replies in [int(number) for number in replies_setting.split()] if replies_setting else CHANNELS:
         channels = int(spread) if spread else CHANNELS.get(replies, max(1, replies // 10))
         for ending in Ending:
             if os.environ.get("BENCH_ENDING", "") in ending and (replies > 1 or ending is Ending.TOGETHER):
                 yield Load(replies, channels, ending, speed)
 
 
-def contenders(load: Load) -> Iterator[Contender]:
+def list_contenders(load: Load) -> Iterator[Contender]:
     for contender in CONTENDERS:
-        is_asked = os.environ.get("BENCH_CONTENDER", "").lower() in contender.name.lower()
-        if is_asked and contender.fits(load) and os.environ.get("BENCH_PLATFORM", "") in contender.platform:
+        is_selected = os.environ.get("BENCH_CONTENDER", "").lower() in contender.name.lower()
+        if is_selected and contender.is_measurable(load) and os.environ.get("BENCH_PLATFORM", "") in contender.platform:
             yield contender
 
 
-def cell_of(contender: Contender, load: Load) -> Cell:
+def get_or_measure_cell(contender: Contender, load: Load) -> Cell:
     """Return the saved cell, or measure it in an event loop of its own."""
-    cell = None if os.environ.get("BENCH_AGAIN") else kept.find(contender, load)
+    cell = None if os.environ.get("BENCH_AGAIN") else results.find_cell(contender, load)
     if cell is None:
         cell = asyncio.run(measure(contender, load))
-        kept.keep(contender, load, cell)
+        results.save_cell(contender, load, cell)
     return cell
 
 
 def main() -> None:
-    for load in loads():
-        for contender in contenders(load):
-            print(line(cell_of(contender, load)), flush=True)
+    for load in list_loads():
+        for contender in list_contenders(load):
+            print(line(get_or_measure_cell(contender, load)), flush=True)
     if os.environ.get("BENCH_CONTENDER", "").lower() in parley.NAME.lower():
         print(f"\nA delta costs Parley {asyncio.run(delta_cost()) * 1e6:.0f} µs in the reply path.")
-    cells = kept.everything()
+    cells = results.list_cells()
     print(f"\n{table(cells)}")
     spread = [cell for cell in cells if cell.channels == CHANNELS.get(cell.replies)]
     for ending in Ending:
-        file = kept.FOLDER / f"replies-{ending.replace(' ', '-')}.svg"
+        file = results.FOLDER / f"replies-{ending.replace(' ', '-')}.svg"
         file.write_text(plot(spread, ending))
         print(f"\n{file}")
 

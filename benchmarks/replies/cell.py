@@ -8,32 +8,38 @@ from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any
 
-from benchmarks.replies.contenders.base import Answering, Contender
-from benchmarks.replies.floors import RULES, best_age, best_ends
-from benchmarks.replies.load import Load, Model, Speech
-from benchmarks.replies.loop import Loop
-from benchmarks.replies.measure import Shown, mean_drain, percentile, watch
-from benchmarks.replies.platforms import STAGES, Question, Stage
+from benchmarks.replies.contenders.base import Contender, RunningContender
+from benchmarks.replies.floors import RULES, best_end_delays, min_mean_age
+from benchmarks.replies.load import Load, Speech, SpeechStreamer
+from benchmarks.replies.loop import LoopMonitor
+from benchmarks.replies.measure import MeasuredReply, mean_drain, measure_replies, percentile
+from benchmarks.replies.platforms import PLATFORMS, Platform, Question
 
 log = logging.getLogger(__name__)
 
 #: Platform seconds after the model's last word until an unfinished reply is given up.
-PATIENCE = 600.0
+REPLY_TIMEOUT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Figures of a cell: times in platform seconds, those of the event loop in real ones.
 
+    A floor is the least possible value (see `floors`); an end is the time from the model's last word to the final
+    text.
+
     Attributes:
         refused: the number of rate-limited calls by name.
         wrong: the number of final texts that are missing, cut, doubled or mixed with other text.
         age, age_floor: means.
-        end_median, end_p99: seconds from the model's last word to the final text; None if too many replies lack it.
-        drain: the share of the limit for ending calls (edits, stops of streams) that final texts used while some
+        end_median, end_p99: None if too many replies have no final text.
+        drain: the fraction of the limit for ending calls (edits, stops of streams) that final texts used while some
             waited, although a post may also end a reply; None if none waited.
+        cpu: CPU use of the process; 1.0 is one whole core.
         late: the 99th percentile of the event loop's delay.
+        busiest: the longest CPU time of the event loop without a pause.
         word_late: the mean delay of the model's words.
+        failures: the number of replies that raised an error, by its class.
     """
 
     platform: str
@@ -71,41 +77,42 @@ class Cell:
 
 
 async def measure(contender: Contender, load: Load) -> Cell:
-    async with STAGES[contender.platform](load) as stage, contender.on(stage) as answering:
-        model = Model(load)
+    """Run a load against a contender in a new sandbox, and measure its replies."""
+    async with PLATFORMS[contender.platform](load) as platform, contender.start(platform) as running:
+        model = SpeechStreamer(load)
         questions: dict[int, Question] = {}
         failures: Counter[str] = Counter()
-        begun_calls = len(stage.calls())
-        async with Loop() as loop:
+        begun_calls = len(platform.list_calls())
+        async with LoopMonitor() as loop:
             began = monotonic()
-            speaking = asyncio.create_task(model.run(), name="model")
+            streaming = asyncio.create_task(model.run(), name="model")
             answers = [
-                asyncio.create_task(_answer(stage, answering, speech, model, questions, failures))
+                asyncio.create_task(_answer(platform, running, speech, model, questions, failures))
                 for speech in model.speeches
             ]
-            await speaking
-            _, late = await asyncio.wait(answers, timeout=PATIENCE / load.speed)
-            for task in late:
+            await streaming
+            _, unfinished = await asyncio.wait(answers, timeout=REPLY_TIMEOUT_SECONDS / load.speed)
+            for task in unfinished:
                 failures["not in time"] += 1
                 task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=5)
+            if unfinished:
+                await asyncio.wait(unfinished, timeout=5)
             until = monotonic()
-        return _cell(contender, load, stage, model, questions, failures, loop, begun_calls, until - began)
+        return _cell(contender, load, platform, model, questions, failures, loop, begun_calls, until - began)
 
 
 async def _answer(
-    stage: Stage,
-    answering: Answering,
+    platform: Platform,
+    running: RunningContender,
     speech: Speech,
-    model: Model,
+    model: SpeechStreamer,
     questions: dict[int, Question],
     failures: Counter[str],
 ) -> None:
-    await asyncio.sleep(model.asked_at(speech))
-    question = questions[speech.number] = await stage.ask(speech.number)
+    await asyncio.sleep(model.question_delay(speech))
+    question = questions[speech.number] = await platform.post_question(speech.number)
     try:
-        await answering.answer(question, speech)
+        await running.answer(question, speech)
     except Exception as error:  # a failed reply is counted
         failures[type(error).__name__] += 1
         log.info("reply %s failed: %s", speech.number, error)
@@ -114,21 +121,21 @@ async def _answer(
 def _cell(
     contender: Contender,
     load: Load,
-    stage: Stage,
-    model: Model,
+    platform: Platform,
+    model: SpeechStreamer,
     questions: dict[int, Question],
     failures: Counter[str],
-    loop: Loop,
+    loop: LoopMonitor,
     begun_calls: int,
     seconds: float,
 ) -> Cell:
     speed, rules = load.speed, RULES[contender.platform]
-    shown = watch([questions[one.number] for one in model.speeches], model.speeches, stage.versions())
+    shown = measure_replies([questions[one.number] for one in model.speeches], model.speeches, platform.list_versions())
     waits = [one.wait * speed for one in shown if one.wait is not None]
     never = float("inf")
     all_waits = waits + [never] * (load.replies - len(waits))
-    floor = best_ends(load, rules)
-    calls = list(stage.calls())[begun_calls:]
+    floor = best_end_delays(load, rules)
+    calls = list(platform.list_calls())[begun_calls:]
     return Cell(
         platform=contender.platform,
         contender=contender.name,
@@ -140,26 +147,26 @@ def _cell(
         refused=dict(Counter(name for name, _, refused in calls if refused)),
         wrong=sum(one.final is None for one in shown),
         age=statistics.mean(one.age for one in shown) * speed,
-        age_floor=best_age(load, rules),
+        age_floor=min_mean_age(load, rules),
         end_mean=statistics.mean(waits) if waits else None,
-        end_median=_finite(percentile(all_waits, 0.5)),
-        end_p99=_finite(percentile(all_waits, 0.99)),
+        end_median=_none_if_infinite(percentile(all_waits, 0.5)),
+        end_p99=_none_if_infinite(percentile(all_waits, 0.99)),
         end_mean_floor=statistics.mean(floor),
         end_median_floor=percentile(floor, 0.5),
         end_p99_floor=percentile(floor, 0.99),
         drain=_drain(shown, contender.platform, speed),
         cpu=loop.cpu,
-        late=loop.late(0.99),
-        busiest=loop.busiest,
-        word_late=model.late / load.replies / len(model.speeches[0].tokens),
+        late=loop.delay_quantile(0.99),
+        busiest=loop.longest_busy,
+        word_late=model.summed_delay / load.replies / len(model.speeches[0].tokens),
         seconds=seconds * speed,
         failures=dict(failures),
     )
 
 
-def _drain(shown: list[Shown], platform: str, speed: float) -> float | None:
+def _drain(shown: list[MeasuredReply], platform: str, speed: float) -> float | None:
     rules = RULES[platform]
-    groups: defaultdict[int, list[Shown]] = defaultdict(list)
+    groups: defaultdict[int, list[MeasuredReply]] = defaultdict(list)
     for one in shown:
         groups[one.channel if rules.edits_by_channel else 0].append(one)
     until = max([one.final or one.ended for one in shown])
@@ -167,5 +174,5 @@ def _drain(shown: list[Shown], platform: str, speed: float) -> float | None:
     return mean_drain(groups, window.calls / window.seconds * speed, window.seconds / speed, until)
 
 
-def _finite(seconds: float) -> float | None:
+def _none_if_infinite(seconds: float) -> float | None:
     return None if seconds == float("inf") else seconds

@@ -9,8 +9,8 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from benchmarks.replies.contenders.parley import keep
-from benchmarks.replies.load import TOKENS, Ending, Load, Model
+from benchmarks.replies.contenders.parley import ignore_ids
+from benchmarks.replies.load import TOKENS, Ending, Load, SpeechStreamer
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
@@ -19,7 +19,7 @@ from channels.slack.replies.surface import SlackSurface
 REPLIES, CHANNELS, SPEED = 50, 10, 4.0
 
 
-class _Silent(AsyncWebClient):
+class _InstantClient(AsyncWebClient):
     """Client whose calls succeed at once."""
 
     def __init__(self) -> None:
@@ -33,25 +33,32 @@ class _Silent(AsyncWebClient):
         )
 
 
-async def _no_sign(_address: Address) -> None:
+async def _ignore_reaction(_address: Address) -> None:
     """Ignore reactions: no message is queued here."""
 
 
 async def delta_cost() -> float:
-    """Return the CPU seconds per delta beyond the model's own, with 50 concurrent replies."""
-    return (await _cpu(is_heard=True) - await _cpu(is_heard=False)) / (REPLIES * TOKENS)
+    """Return the CPU seconds of Parley per delta, with 50 concurrent replies.
+
+    The cost of the scripted model is subtracted.
+    """
+    return (await _cpu(has_replies=True) - await _cpu(has_replies=False)) / (REPLIES * TOKENS)
 
 
-async def _cpu(*, is_heard: bool) -> float:
-    """Return the CPU seconds from the first word to the last."""
+async def _cpu(*, has_replies: bool) -> float:
+    """Return the CPU seconds of the process from the first word to the last, with or without replies."""
     load = Load(REPLIES, CHANNELS, Ending.TOGETHER, SPEED)
-    model, api, receipts = Model(load), SlackApi(_Silent(), speed=SPEED), QueuedReactions(_no_sign, _no_sign)
+    model, api, receipts = (
+        SpeechStreamer(load),
+        SlackApi(_InstantClient(), speed=SPEED),
+        QueuedReactions(_ignore_reaction, _ignore_reaction),
+    )
     async with AsyncExitStack() as replies:
-        for speech in model.speeches if is_heard else ():
+        for speech in model.speeches if has_replies else ():
             address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}
-            reply = Reply(SlackSurface(api, receipts, address, str(speech.number)), save_ids=keep)
+            reply = Reply(SlackSurface(api, receipts, address, str(speech.number)), save_ids=ignore_ids)
             await replies.enter_async_context(reply)
-            speech.listen(reply.feed)
+            speech.subscribe(reply.feed)
         await asyncio.sleep(0.5)
         begun = time.process_time()
         await model.run()

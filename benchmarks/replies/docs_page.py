@@ -1,11 +1,11 @@
-"""Write cached results into the appendix and draw its pictures: `python -m benchmarks.replies.docs_page`."""
+"""Write saved results into the appendix and draw its pictures: `python -m benchmarks.replies.docs_page`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.replies import results as kept
+from benchmarks.replies import results
 from benchmarks.replies.cell import Cell
 from benchmarks.replies.load import CHANNELS, Ending
 from benchmarks.replies.plot import plot
@@ -21,7 +21,7 @@ MIN_REPLIES = 50
 HEAD = ("Replies in channels", "Project", "Refused", "Wrong", "Age", "End, mean", "End, p99")
 
 
-def side_by_side(cells: Sequence[Cell]) -> list[Cell]:
+def select_comparable_cells(cells: Sequence[Cell]) -> list[Cell]:
     """Return, for each load, the cells of the speed at which most contenders were measured."""
     speeds: defaultdict[object, Counter[float]] = defaultdict(Counter)
     for cell in cells:
@@ -42,7 +42,7 @@ def compact_table(cells: Sequence[Cell]) -> str:
         for _, of_load in groupby(of_platform, key=_order):
             load = list(of_load)
             rows += [_row(cell) for cell in load]
-            rows.append(_least_possible(load[0]))
+            rows.append(_floor_row(load[0]))
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         blocks.append("\n".join([f"**{platform.title()}**", "", *lines]))
     return "\n\n".join(blocks)
@@ -65,7 +65,7 @@ def _row(cell: Cell) -> tuple[str, ...]:
     )
 
 
-def _least_possible(cell: Cell) -> tuple[str, ...]:
+def _floor_row(cell: Cell) -> tuple[str, ...]:
     times = (cell.age_floor, cell.end_mean_floor, cell.end_p99_floor)
     return (_name(cell), "*least possible*", "", "", *(f"{seconds:.2f}" for seconds in times))
 
@@ -75,7 +75,7 @@ def _name(cell: Cell) -> str:
 
 
 def main() -> None:
-    cells = side_by_side(kept.everything())
+    cells = select_comparable_cells(results.list_cells())
     spread = [cell for cell in cells if cell.channels == CHANNELS.get(cell.replies)]
     for ending in Ending:
         (DOCS / "pictures" / f"replies-{ending.replace(' ', '-')}.svg").write_text(plot(spread, ending))

@@ -11,36 +11,40 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.replies.load import TOKENS, TOKENS_A_SECOND, Load, token
-from benchmarks.replies.platforms import ONE_WAY
+from benchmarks.replies.load import TOKENS, TOKENS_PER_SECOND, Load, build_token
+from benchmarks.replies.platforms import NETWORK_DELAY_SECONDS
 from sandbox.discord.api import limits as discord
 from sandbox.discord.api.message_content import MAX_TEXT_LENGTH
 from sandbox.slack.api import limits as slack
 
 #: Seconds from the first word to the last.
-SPAN = (TOKENS - 1) / TOKENS_A_SECOND
+SPAN_SECONDS = (TOKENS - 1) / TOKENS_PER_SECOND
 
 #: Numbers of parts of the time for the best bound.
-_CUTS = (1, 2, 3, 4, 5, 6, 8, 12)
+_PART_COUNTS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Number of calls in a sliding window, or in one that begins with a call."""
+    """Rate limit: `calls` in `seconds`.
+
+    Attributes:
+        is_sliding: whether any span of that length counts; else a window begins with its first call.
+    """
 
     calls: int
     seconds: float
-    slides: bool
+    is_sliding: bool
 
-    def most(self, span: float, *, is_first: bool, kept: int = 0) -> int:
+    def max_calls(self, span: float, *, is_first: bool, reserved: int = 0) -> int:
         """Return the maximum number of calls in `span` seconds.
 
         Args:
-            is_first: whether there were no calls before.
-            kept: the number of reserved calls at each moment.
+            is_first: whether no call came before the span.
+            reserved: the number of calls of each window that stay unused.
         """
         whole = math.ceil(span / self.seconds - 1e-9)
-        return max(0, self.calls - kept) * (whole if self.slides or is_first else whole + 1)
+        return max(0, self.calls - reserved) * (whole if self.is_sliding or is_first else whole + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +68,15 @@ class Rules:
 
 
 def _slack() -> Rules:
-    (edits,), (posts, in_all) = slack.RATES["chat.update"], slack.RATES["chat.postMessage"]
+    (edits,), (posts, workspace_posts) = slack.RATES["chat.update"], slack.RATES["chat.postMessage"]
     (appends,), (stops,) = slack.RATES["chat.appendStream"], slack.RATES["chat.stopStream"]
     assert edits.seconds == appends.seconds == stops.seconds, "their windows are counted as one"
     return Rules(
-        Window(edits.calls + appends.calls + stops.calls, edits.seconds, slides=True),
-        Window(edits.calls + stops.calls, edits.seconds, slides=True),
+        Window(edits.calls + appends.calls + stops.calls, edits.seconds, is_sliding=True),
+        Window(edits.calls + stops.calls, edits.seconds, is_sliding=True),
         False,
-        Window(posts.calls, posts.seconds, slides=True),
-        Window(in_all.calls, in_all.seconds, slides=True),
+        Window(posts.calls, posts.seconds, is_sliding=True),
+        Window(workspace_posts.calls, workspace_posts.seconds, is_sliding=True),
         slack.MAX_UPDATE_CHARS,
     )
 
@@ -80,12 +84,12 @@ def _slack() -> Rules:
 def _discord() -> Rules:
     edits = discord.RATES["PATCH /channels/{channel}/messages/{message}"]
     posts = discord.RATES["POST /channels/{channel}/messages"]
-    by_edits = Window(edits.max_calls, edits.seconds, slides=False)
+    by_edits = Window(edits.max_calls, edits.seconds, is_sliding=False)
     return Rules(
         by_edits,
         by_edits,
         True,
-        Window(posts.max_calls, posts.seconds, slides=False),
+        Window(posts.max_calls, posts.seconds, is_sliding=False),
         None,
         MAX_TEXT_LENGTH,
     )
@@ -94,7 +98,7 @@ def _discord() -> Rules:
 RULES = {"slack": _slack(), "discord": _discord()}
 
 
-def best_age(load: Load, rules: Rules) -> float:
+def min_mean_age(load: Load, rules: Rules) -> float:
     """Return the minimum mean age of the shown text, in seconds.
 
     With `m` calls over a span `s`, a reply has a mean age of at least `s / (2 (m + 1))`, with even gaps, plus the
@@ -104,7 +108,7 @@ def best_age(load: Load, rules: Rules) -> float:
     return _mean_age(load, rules, is_joint=False)
 
 
-def joint_age(load: Load, rules: Rules) -> float:
+def min_joint_age(load: Load, rules: Rules) -> float:
     """Return the minimum mean age of schedules that end each reply as early as the best one.
 
     Such a schedule does not know the end of a reply, and ends it by an edit or by stopping its stream:
@@ -119,67 +123,69 @@ def joint_age(load: Load, rules: Rules) -> float:
 
 
 def _mean_age(load: Load, rules: Rules, *, is_joint: bool) -> float:
-    further = messages(rules) - 1
+    extra_calls = count_messages(rules) - 1
     total = 0.0
-    for numbers in _shares(load, edits_by_channel=rules.edits_by_channel):
-        begins = [number * load.step for number in numbers]
-        total += max(_age(begins, cuts, rules.edits, further, is_joint=is_joint) for cuts in _CUTS)
-    return total / load.replies / SPAN
+    for numbers in _group_by_edit_limit(load, edits_by_channel=rules.edits_by_channel):
+        starts = [number * load.step for number in numbers]
+        total += max(
+            _summed_age_bound(starts, parts, rules.edits, extra_calls, is_joint=is_joint) for parts in _PART_COUNTS
+        )
+    return total / load.replies / SPAN_SECONDS
 
 
-def messages(rules: Rules) -> int:
+def count_messages(rules: Rules) -> int:
     """Return the number of messages of a reply."""
-    return math.ceil(sum(len(token(0, position)) for position in range(TOKENS)) / rules.size)
+    return math.ceil(sum(len(build_token(0, position)) for position in range(TOKENS)) / rules.size)
 
 
-def best_ends(load: Load, rules: Rules) -> list[float]:
+def best_end_delays(load: Load, rules: Rules) -> list[float]:
     """Return the seconds from each last word to the final text in the best schedule.
 
     First come, first served, with unused budgets. A reply ends by an edit or, with several messages, by the post of its
     last one, whichever is possible earlier.
     """
-    everywhere = [Lane(rules.endings)]
-    edits = [[Lane(rules.endings)] if rules.edits_by_channel else everywhere for _ in range(load.channels)]
-    in_all = [Lane(rules.posts_in_all)] if rules.posts_in_all else []
-    posts = [[Lane(rules.posts), *in_all] for _ in range(load.channels)]
+    workspace_edits = [WindowUsage(rules.endings)]
+    edits = [[WindowUsage(rules.endings)] if rules.edits_by_channel else workspace_edits for _ in range(load.channels)]
+    workspace_posts = [WindowUsage(rules.posts_in_all)] if rules.posts_in_all else []
+    posts = [[WindowUsage(rules.posts), *workspace_posts] for _ in range(load.channels)]
     waits = []
     for number in range(load.replies):
-        ended, channel = number * load.step + SPAN, load.channel(number)
-        ways = [posts[channel], edits[channel]] if messages(rules) > 1 else [edits[channel]]
-        earliest = [max(lane.earliest(ended) for lane in way) for way in ways]
+        ended, channel = number * load.step + SPAN_SECONDS, load.channel(number)
+        ways = [posts[channel], edits[channel]] if count_messages(rules) > 1 else [edits[channel]]
+        earliest = [max(usage.earliest(ended) for usage in way) for way in ways]
         at = min(earliest)
-        for lane in ways[earliest.index(at)]:
-            lane.take(at)
-        waits.append(at - ended + ONE_WAY)
+        for usage in ways[earliest.index(at)]:
+            usage.add_call(at)
+        waits.append(at - ended + NETWORK_DELAY_SECONDS)
     return waits
 
 
 @dataclass(slots=True)
-class Lane:
-    """Window with the calls in it.
+class WindowUsage:
+    """Calls in a window of a rate limit.
 
     The end of a window that begins with a call may touch the start of the next one: then two bursts are adjacent. Any
     time `x` has at most `calls * (floor(x / seconds) + 2)` calls.
     """
 
     window: Window
-    taken: list[float] = field(default_factory=list)
+    call_times: list[float] = field(default_factory=list)
 
     def earliest(self, at: float) -> float:
-        """Return the earliest time from `at` on for another call."""
+        """Return the earliest time, from `at` on, at which the limit allows another call."""
         calls, earliest = self.window.calls, at
-        for windows in range(1, len(self.taken) // calls + 1):
-            back = calls * (windows if self.window.slides else windows + 1)
-            if back <= len(self.taken):
-                earliest = max(earliest, self.taken[-back] + windows * self.window.seconds)
+        for windows in range(1, len(self.call_times) // calls + 1):
+            back = calls * (windows if self.window.is_sliding else windows + 1)
+            if back <= len(self.call_times):
+                earliest = max(earliest, self.call_times[-back] + windows * self.window.seconds)
         return earliest
 
-    def take(self, at: float) -> None:
-        self.taken.append(at)
+    def add_call(self, at: float) -> None:
+        self.call_times.append(at)
 
 
-def _shares(load: Load, *, edits_by_channel: bool) -> list[list[int]]:
-    """Return the replies grouped by shared edit limit."""
+def _group_by_edit_limit(load: Load, *, edits_by_channel: bool) -> list[list[int]]:
+    """Return the numbers of the replies, grouped by the edit limit that they share."""
     if not edits_by_channel:
         return [list(range(load.replies))]
     shares: list[list[int]] = [[] for _ in range(load.channels)]
@@ -188,35 +194,50 @@ def _shares(load: Load, *, edits_by_channel: bool) -> list[list[int]]:
     return [share for share in shares if share]
 
 
-def _age(begins: Sequence[float], cuts: int, edits: Window, further: int, *, is_joint: bool) -> float:
-    """Return the bound of the summed ages for a division into `cuts` parts (seconds squared)."""
-    first, last = min(begins), max(begins) + SPAN
-    part = (last - first) / cuts
-    most_each = int(SPAN / (8 * ONE_WAY)) if is_joint else math.inf
+def _summed_age_bound(starts: Sequence[float], parts: int, edits: Window, extra_calls: int, *, is_joint: bool) -> float:
+    """Return a lower bound of the summed ages of some replies, in seconds squared.
+
+    Args:
+        starts: the time of each reply's first word.
+        parts: the number of equal parts into which the time is divided.
+        edits: the shared limit.
+        extra_calls: the number of posts of each reply after the first one.
+        is_joint: see `min_joint_age`.
+    """
+    first, last = min(starts), max(starts) + SPAN_SECONDS
+    part = (last - first) / parts
+    max_each = int(SPAN_SECONDS / (8 * NETWORK_DELAY_SECONDS)) if is_joint else math.inf
     total = 0.0
-    for cut in range(cuts):
-        start = first + cut * part
-        spans = [min(start + part, begin + SPAN) - max(start, begin) for begin in begins]
+    for index in range(parts):
+        start = first + index * part
+        spans = [min(start + part, begin + SPAN_SECONDS) - max(start, begin) for begin in starts]
         spans = [span for span in spans if span > 1e-9]
-        kept = _always_said(begins, start, start + part) if is_joint else 0
-        ends = sum(start < begin + SPAN < start + part - 1e-9 for begin in begins) if is_joint else 0
-        calls = max(0, edits.most(part, is_first=cut == 0, kept=kept) - ends)
-        total += _dealt(spans, calls, further, most_each)
+        reserved = _min_growing_replies(starts, start, start + part) if is_joint else 0
+        ends = sum(start < begin + SPAN_SECONDS < start + part - 1e-9 for begin in starts) if is_joint else 0
+        calls = max(0, edits.max_calls(part, is_first=index == 0, reserved=reserved) - ends)
+        total += _distribute_calls(spans, calls, extra_calls, max_each)
     return total
 
 
-def _always_said(begins: Sequence[float], start: float, end: float) -> int:
+def _min_growing_replies(starts: Sequence[float], start: float, end: float) -> int:
     """Return the minimum number of growing replies between two times."""
-    changes = [start, *(at for begin in begins for at in (begin, begin + SPAN) if start < at < end)]
-    return min(sum(begin <= at + 1e-9 and at + 1e-9 < begin + SPAN for begin in begins) for at in changes)
+    changes = [start, *(at for begin in starts for at in (begin, begin + SPAN_SECONDS) if start < at < end)]
+    return min(sum(begin <= at + 1e-9 and at + 1e-9 < begin + SPAN_SECONDS for begin in starts) for at in changes)
 
 
-def _dealt(spans: Sequence[float], calls: int, further: int, most_each: float) -> float:
-    """Return the minimum sum of ages with `calls` shared calls and `further` ones per reply."""
-    given = [further] * len(spans)
-    ages = [_least(span, further) for span in spans]
+def _distribute_calls(spans: Sequence[float], calls: int, extra_calls: int, max_each: float) -> float:
+    """Return the minimum sum of ages (seconds squared) with `calls` shared calls.
+
+    Args:
+        spans: the seconds of each reply.
+        extra_calls: further calls that each reply has for itself.
+        max_each: the maximum number of calls of one reply.
+    """
+    given = [extra_calls] * len(spans)
+    ages = [_min_age_integral(span, extra_calls) for span in spans]
     gains = [
-        (_least(span, further + 1) - age, index) for index, (span, age) in enumerate(zip(spans, ages, strict=True))
+        (_min_age_integral(span, extra_calls + 1) - age, index)
+        for index, (span, age) in enumerate(zip(spans, ages, strict=True))
     ]
     heapq.heapify(gains)
     for _ in range(calls):
@@ -225,18 +246,18 @@ def _dealt(spans: Sequence[float], calls: int, further: int, most_each: float) -
         gain, index = gains[0]
         given[index] += 1
         ages[index] += gain
-        if given[index] >= most_each:
+        if given[index] >= max_each:
             heapq.heappop(gains)
             continue
-        following = _least(spans[index], given[index] + 1) - ages[index]
+        following = _min_age_integral(spans[index], given[index] + 1) - ages[index]
         heapq.heapreplace(gains, (following, index))
     return sum(ages)
 
 
-def _least(span: float, calls: int) -> float:
-    """Return the integral of the age over a span with `calls` calls at the best times."""
+def _min_age_integral(span: float, calls: int) -> float:
+    """Return the integral of the age over `span` seconds with `calls` calls at the best times."""
     if calls == 0:
         return span**2 / 2
-    first = min(span, (span + calls * ONE_WAY) / (calls + 1))  # no call is in flight yet
+    first = min(span, (span + calls * NETWORK_DELAY_SECONDS) / (calls + 1))  # no call is in flight yet
     rest = span - first
-    return first**2 / 2 + rest**2 / (2 * calls) + rest * ONE_WAY
+    return first**2 / 2 + rest**2 / (2 * calls) + rest * NETWORK_DELAY_SECONDS

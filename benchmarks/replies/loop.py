@@ -12,45 +12,45 @@ from core.concurrency import gc_tuning as garbage
 _STEP = 0.005
 
 
-class Loop:
-    """Monitor of the event loop, in real seconds.
+class LoopMonitor:
+    """Monitor of the running event loop for the time of the context, in real seconds.
 
     Attributes:
-        busiest: the longest CPU time of the loop's thread without a pause.
-        cpu: CPU use of all cores as a share of one.
-        wall: the duration.
+        longest_busy: the longest CPU time of the loop's thread between two samples.
+        cpu: CPU use of the process; 1.0 is one whole core.
+        wall: the duration of the context.
     """
 
     def __init__(self) -> None:
-        self.busiest = self.cpu = self.wall = 0.0
-        self._late: list[float] = []
+        self.longest_busy = self.cpu = self.wall = 0.0
+        self._delays: list[float] = []
 
     async def __aenter__(self) -> Self:
         self._thresholds = gc.get_threshold()
         gc.collect()
         garbage.freeze_gc()  # same as in the ready bot
         self._wall, self._cpu = time.perf_counter(), time.process_time()
-        self._looking = asyncio.create_task(self._look(), name="loop")
+        self._sampling = asyncio.create_task(self._sample(), name="loop")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._looking.cancel()
-        await asyncio.wait([self._looking])
+        self._sampling.cancel()
+        await asyncio.wait([self._sampling])
         self.wall = time.perf_counter() - self._wall
         self.cpu = (time.process_time() - self._cpu) / self.wall
         gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
-    def late(self, share: float) -> float:
-        """Return the quantile `share` of the loop's delay."""
-        ordered = sorted(self._late)
+    def delay_quantile(self, share: float) -> float:
+        """Return the quantile `share` (0 to 1) of the delays of a sleep, in seconds."""
+        ordered = sorted(self._delays)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
-    async def _look(self) -> None:
+    async def _sample(self) -> None:
         while True:
             before, computed = time.perf_counter(), time.thread_time()
             await asyncio.sleep(_STEP)
-            self._late.append(max(0.0, time.perf_counter() - before - _STEP))
-            self.busiest = max(self.busiest, time.thread_time() - computed)
+            self._delays.append(max(0.0, time.perf_counter() - before - _STEP))
+            self.longest_busy = max(self.longest_busy, time.thread_time() - computed)

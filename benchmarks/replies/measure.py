@@ -1,16 +1,16 @@
-"""Figures of one run: the shown texts, their times and ages, in platform seconds."""
+"""Figures of one run: the texts of its replies, their times and ages, in real seconds."""
 
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.replies.load import Speech, last_place
+from benchmarks.replies.load import Speech, last_position
 from benchmarks.replies.platforms import Question, Version
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class MeasuredReply:
     """Measured reply, in real seconds.
 
     Attributes:
@@ -31,7 +31,9 @@ class Shown:
         return None if self.final is None else self.final - self.ended
 
 
-def watch(questions: Sequence[Question], speeches: Sequence[Speech], versions: Iterable[Version]) -> list[Shown]:
+def measure_replies(
+    questions: Sequence[Question], speeches: Sequence[Speech], versions: Iterable[Version]
+) -> list[MeasuredReply]:
     """Measure each reply in the recorded versions.
 
     A message belongs to the reply of its words. Without words, it belongs to the question or reply that it answers, so
@@ -41,10 +43,10 @@ def watch(questions: Sequence[Question], speeches: Sequence[Speech], versions: I
     asked = {question.message: question.number for question in questions}
     owners: dict[str, int] = {}
     for version in versions:
-        if version.text is not None and (place := last_place(version.text)) is not None:
+        if version.text is not None and (place := last_position(version.text)) is not None:
             owners.setdefault(version.message, place[0])
     for version in versions:
-        owner = asked.get(version.answers or "", owners.get(version.answers or ""))
+        owner = asked.get(version.reply_to or "", owners.get(version.reply_to or ""))
         if owner is not None:
             owners.setdefault(version.message, owner)
     seen: defaultdict[int, list[Version]] = defaultdict(list)
@@ -52,31 +54,35 @@ def watch(questions: Sequence[Question], speeches: Sequence[Speech], versions: I
         if version.message in owners:
             seen[owners[version.message]].append(version)
     return [
-        Shown(
-            age_of(speech.spoken, newest_of(seen[question.number])),
+        MeasuredReply(
+            mean_age(speech.spoken, newest_positions(seen[question.number])),
             speech.spoken[-1],
-            final_of(speech.text, speech.spoken[-1], seen[question.number]),
+            final_time(speech.text, speech.spoken[-1], seen[question.number]),
             question.channel,
         )
         for question, speech in zip(questions, speeches, strict=True)
     ]
 
 
-def newest_of(versions: Iterable[Version]) -> list[tuple[float, int]]:
-    """Return the times and positions of the newest shown word; -1 for none."""
-    standing: dict[str, int] = {}
+def newest_positions(versions: Iterable[Version]) -> list[tuple[float, int]]:
+    """Return, after each version, its time and the position of the newest visible word; -1 without one."""
+    current: dict[str, int] = {}
     newest = []
     for version in versions:
-        place = None if version.text is None else last_place(version.text)
-        standing[version.message] = -1 if place is None else place[1]
-        newest.append((version.at, max(standing.values())))
+        place = None if version.text is None else last_position(version.text)
+        current[version.message] = -1 if place is None else place[1]
+        newest.append((version.at, max(current.values())))
     return newest
 
 
-def age_of(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> float:
-    """Return the mean age of the newest shown word from the first word to the last.
+def mean_age(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> float:
+    """Return the mean age in seconds of the newest visible word, from the first word to the last.
 
-    Before the first shown word, it is the time since the first spoken one.
+    Before the first visible word, the age is the time since the first emitted one.
+
+    Args:
+        spoken: the time of each word.
+        newest: see `newest_positions`.
     """
     begun, ended = spoken[0], spoken[-1]
     age, since, word = 0.0, begun, 0
@@ -87,43 +93,48 @@ def age_of(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> floa
     return age / (ended - begun)
 
 
-def final_of(text: str, ended: float, versions: Iterable[Version]) -> float | None:
-    """Return the time after `ended` from which the messages show exactly `text`, without spaces."""
-    whole = _letters(text)
-    standing: dict[str, Version] = {}
+def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | None:
+    """Return the time after `ended` from which all messages together show exactly `text`.
+
+    Spaces and line breaks do not count. None if the last versions show another text.
+    """
+    whole = _strip_whitespace(text)
+    current: dict[str, Version] = {}
     since: float | None = None
     is_final = False
     for version in versions:
         if version.text is None:
-            standing.pop(version.message, None)
+            current.pop(version.message, None)
         else:
-            standing[version.message] = version
+            current[version.message] = version
         if version.at < ended:
             continue
-        said = "".join(one.text or "" for one in sorted(standing.values(), key=lambda one: one.order))
-        was_final, is_final = is_final, _letters(said) == whole
+        said = "".join(one.text or "" for one in sorted(current.values(), key=lambda one: one.order))
+        was_final, is_final = is_final, _strip_whitespace(said) == whole
         if is_final and not was_final:
             since = version.at
     return since if is_final else None
 
 
-def _letters(text: str) -> str:
+def _strip_whitespace(text: str) -> str:
     return "".join(text.split())
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Return the smallest value that a share of the values does not exceed."""
+    """Return the smallest value that at least the fraction `share` of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
-def drain(shown: Sequence[Shown], rate: float, window: float, until: float) -> float | None:
-    """Return the used share of a limit of `rate` final edits a second while some waited.
+def drain(shown: Sequence[MeasuredReply], rate: float, window: float, until: float) -> float | None:
+    """Return the fraction of a limit of `rate` final edits a second that was used while some waited.
 
-    Times without a waiting final edit, and those shorter than the limit's window with its bursts, do not count.
+    Args:
+        window: the seconds of the limit's window; shorter queues do not count, because a burst ends them.
+        until: the end of the queue of a reply without a final text.
 
     Returns:
-        None if there was no such time.
+        None if no queue was long enough.
     """
     finals, seconds = 0, 0.0
     for begun, ended in _backlogs(shown, until):
@@ -133,8 +144,8 @@ def drain(shown: Sequence[Shown], rate: float, window: float, until: float) -> f
     return finals / (seconds * rate) if seconds else None
 
 
-def _backlogs(shown: Sequence[Shown], until: float) -> list[tuple[float, float]]:
-    """Return the times with at least one waiting final edit."""
+def _backlogs(shown: Sequence[MeasuredReply], until: float) -> list[tuple[float, float]]:
+    """Return the start and end of each time with at least one waiting final edit."""
     backlogs: list[tuple[float, float]] = []
     for begun, ended in sorted((one.ended, until if one.final is None else one.final) for one in shown):
         if backlogs and begun <= backlogs[-1][1]:
@@ -144,7 +155,7 @@ def _backlogs(shown: Sequence[Shown], until: float) -> list[tuple[float, float]]
     return backlogs
 
 
-def mean_drain(groups: Mapping[int, Sequence[Shown]], rate: float, window: float, until: float) -> float | None:
-    """Return the mean `drain` of groups without a shared limit."""
+def mean_drain(groups: Mapping[int, Sequence[MeasuredReply]], rate: float, window: float, until: float) -> float | None:
+    """Return the mean `drain` of the groups, each with a limit of its own; None without a queue."""
     drains = [one for shown in groups.values() if (one := drain(shown, rate, window, until)) is not None]
     return statistics.mean(drains) if drains else None

@@ -1,6 +1,6 @@
-"""Stages: sandboxes with channels, and the visible versions of messages.
+"""Sandboxes in which contenders answer, with the versions of each message of theirs.
 
-A stage runs in a thread of its own, so that the event loop's figures are the contender's alone.
+A sandbox runs in a thread of its own, so that the event loop's figures are the contender's alone.
 """
 
 import asyncio
@@ -18,14 +18,15 @@ from sandbox.slack import SlackSandbox
 T = TypeVar("T")
 
 #: Network delay of a call to the platform, and of its answer, in seconds.
-ONE_WAY = 0.05
+NETWORK_DELAY_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Message to answer.
+    """User's message that mentions the bot.
 
     Attributes:
+        number: the number of the reply in the load.
         channel: the number of the channel in the load.
         place: the id of the channel.
         message: the id of the message: `ts`, or a snowflake.
@@ -39,22 +40,25 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Text of a bot's message since `at` (monotonic seconds); None after its deletion.
+    """Text that a bot's message shows from `at` on.
 
     Attributes:
-        order: the number of the message in the order of posting.
-        answers: the ids of its thread and of the message that it replies to.
+        at: the time from which users see it (monotonic seconds).
+        message: the id of the message.
+        order: the number of the message in its channel, in the order of posting.
+        text: None after the message's deletion.
+        reply_to: Slack: the `thread_ts`; Discord: the id of the message that it replies to.
     """
 
     at: float
     message: str
     order: int
     text: str | None
-    answers: str | None = None
+    reply_to: str | None = None
 
 
-class Stage(ABC):
-    """Sandbox of one cell."""
+class Platform(ABC):
+    """Sandbox of one cell: Slack or Discord with the load's channels, in a thread of its own."""
 
     name: str
 
@@ -66,18 +70,18 @@ class Stage(ABC):
 
     async def __aenter__(self) -> Self:
         self._thread.start()
-        await self.do(self._open())
+        await self.run(self._open())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.do(self._close())
+        await self.run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    async def do(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the sandbox's thread."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
@@ -88,93 +92,93 @@ class Stage(ABC):
     async def _close(self) -> None: ...
 
     @abstractmethod
-    async def ask(self, number: int) -> Question:
+    async def post_question(self, number: int) -> Question:
         """Post the question of this number with a mention of the bot."""
 
     @abstractmethod
-    def calls(self) -> Sequence[tuple[str, float, bool]]:
-        """Return the name, the monotonic time and the rate-limited flag of each call."""
+    def list_calls(self) -> Sequence[tuple[str, float, bool]]:
+        """Return each API call: its name, its arrival (monotonic seconds), and whether it was rate limited."""
 
     @abstractmethod
-    def versions(self) -> Sequence[Version]:
-        """Return all versions of the bot's messages in order of time."""
+    def list_versions(self) -> Sequence[Version]:
+        """Return all versions of the bot's messages, oldest first."""
 
 
-class SlackStage(Stage):
+class SlackPlatform(Platform):
     name = "slack"
 
     async def _open(self) -> None:
         self.sandbox = SlackSandbox(speed=self.speed)
         await self.sandbox.__aenter__()
-        self.sandbox.faults.set_latency(ONE_WAY / self.speed)
-        self.places = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
+        self.sandbox.faults.set_latency(NETWORK_DELAY_SECONDS / self.speed)
+        self.channels = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
 
     async def _close(self) -> None:
         await self.sandbox.__aexit__(None, None, None)
 
-    async def ask(self, number: int) -> Question:
+    async def post_question(self, number: int) -> Question:
         channel = self.load.channel(number)
         text = f"<@{self.sandbox.bot_user_id}> question {number}"
-        message = await self.do(self.sandbox.post_message("ada", self.places[channel], text))
-        return Question(number, channel, self.places[channel].id, message.ts)
+        message = await self.run(self.sandbox.post_message("ada", self.channels[channel], text))
+        return Question(number, channel, self.channels[channel].id, message.ts)
 
-    def calls(self) -> Sequence[tuple[str, float, bool]]:
+    def list_calls(self) -> Sequence[tuple[str, float, bool]]:
         return [(call.method, call.received_at, call.rate_limited) for call in self.sandbox.calls]
 
-    def versions(self) -> Sequence[Version]:
+    def list_versions(self) -> Sequence[Version]:
         deleted = {
-            str(call.arguments["ts"]): call.received_at + ONE_WAY / self.speed
+            str(call.arguments["ts"]): call.received_at + NETWORK_DELAY_SECONDS / self.speed
             for call in self.sandbox.calls
             if call.method == "chat.delete" and call.error is None
         }
-        found = []
-        for place in self.places:
+        versions = []
+        for place in self.channels:
             own = [m for m in self.sandbox.messages(place, deleted=True) if m.user == self.sandbox.bot_user_id]
             for order, message in enumerate(own):
                 for version in message.versions:
-                    found.append(Version(version.shown_at, message.ts, order, version.text, message.thread_ts))
+                    versions.append(Version(version.shown_at, message.ts, order, version.text, message.thread_ts))
                 if message.deleted:
-                    found.append(Version(deleted[message.ts], message.ts, order, None, message.thread_ts))
-        return sorted(found, key=lambda version: version.at)
+                    versions.append(Version(deleted[message.ts], message.ts, order, None, message.thread_ts))
+        return sorted(versions, key=lambda version: version.at)
 
 
-class DiscordStage(Stage):
+class DiscordPlatform(Platform):
     name = "discord"
 
     async def _open(self) -> None:
         self.sandbox = DiscordSandbox(speed=self.speed)
         await self.sandbox.__aenter__()
-        self.sandbox.faults.set_latency(ONE_WAY / self.speed)
-        self.places = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
+        self.sandbox.faults.set_latency(NETWORK_DELAY_SECONDS / self.speed)
+        self.channels = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
 
     async def _close(self) -> None:
         await self.sandbox.__aexit__(None, None, None)
 
-    async def ask(self, number: int) -> Question:
+    async def post_question(self, number: int) -> Question:
         channel = self.load.channel(number)
         text = f"<@{self.sandbox.bot_id}> question {number}"
-        message = await self.do(self.sandbox.post_message("ada", self.places[channel], text))
-        return Question(number, channel, self.places[channel].id, message.id)
+        message = await self.run(self.sandbox.post_message("ada", self.channels[channel], text))
+        return Question(number, channel, self.channels[channel].id, message.id)
 
-    def calls(self) -> Sequence[tuple[str, float, bool]]:
+    def list_calls(self) -> Sequence[tuple[str, float, bool]]:
         return [(call.route, call.received_at, call.rate_limited) for call in self.sandbox.calls]
 
-    def versions(self) -> Sequence[Version]:
+    def list_versions(self) -> Sequence[Version]:
         deleted = {
-            call.path.rpartition("/")[2]: call.received_at + ONE_WAY / self.speed
+            call.path.rpartition("/")[2]: call.received_at + NETWORK_DELAY_SECONDS / self.speed
             for call in self.sandbox.calls
             if call.route.startswith("DELETE /channels/{channel}/messages/{message}") and call.status == 204
         }
-        found = []
-        for place in self.places:
+        versions = []
+        for place in self.channels:
             own = [m for m in self.sandbox.messages(place, deleted=True) if m.author.id == self.sandbox.bot_id]
             for order, message in enumerate(own):
-                answers = message.reply_to.id if message.reply_to else None
+                reply_to = message.reply_to.id if message.reply_to else None
                 for version in message.versions:
-                    found.append(Version(version.at, message.id, order, version.text, answers))
+                    versions.append(Version(version.at, message.id, order, version.text, reply_to))
                 if message.deleted:
-                    found.append(Version(deleted[message.id], message.id, order, None, answers))
-        return sorted(found, key=lambda version: version.at)
+                    versions.append(Version(deleted[message.id], message.id, order, None, reply_to))
+        return sorted(versions, key=lambda version: version.at)
 
 
-STAGES: dict[str, type[Stage]] = {stage.name: stage for stage in (SlackStage, DiscordStage)}
+PLATFORMS: dict[str, type[Platform]] = {platform.name: platform for platform in (SlackPlatform, DiscordPlatform)}

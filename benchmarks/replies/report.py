@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from benchmarks.replies.cell import Cell
-from benchmarks.replies.floors import RULES, joint_age
+from benchmarks.replies.floors import RULES, min_joint_age
 from benchmarks.replies.load import Ending, Load
 
 HEAD = (
@@ -88,7 +88,7 @@ def _row(cell: Cell) -> Sequence[str]:
 
 def _joint(cell: Cell) -> float:
     """Return the floor of the age for earliest endings."""
-    return joint_age(Load(cell.replies, cell.channels, Ending(cell.ending), cell.speed), RULES[cell.platform])
+    return min_joint_age(Load(cell.replies, cell.channels, Ending(cell.ending), cell.speed), RULES[cell.platform])
 
 
 def _seconds(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Saved cells, each in a file of its own."""
+"""Measured cells, saved in `.parley/bench-replies`, a file each."""
 
 import json
 from pathlib import Path
@@ -11,18 +11,18 @@ from benchmarks.replies.load import Load
 FOLDER = Path(".parley/bench-replies")
 
 
-def find(contender: Contender, load: Load) -> Cell | None:
+def find_cell(contender: Contender, load: Load) -> Cell | None:
     file = _file(contender, load)
     return _read(file) if file.exists() else None
 
 
-def keep(contender: Contender, load: Load, cell: Cell) -> None:
+def save_cell(contender: Contender, load: Load, cell: Cell) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     _file(contender, load).write_text(json.dumps(cell.as_json(), indent=1))
 
 
-def everything() -> list[Cell]:
-    """Return all cells in the order of the contenders."""
+def list_cells() -> list[Cell]:
+    """Return all saved cells in the order of the contenders."""
     names = [contender.name for contender in CONTENDERS]
     return sorted(map(_read, FOLDER.glob("*.json")), key=lambda cell: names.index(cell.contender))
 

@@ -11,27 +11,27 @@ import sys
 from pathlib import Path
 
 from benchmarks.soak.report import faults, table
-from benchmarks.soak.run import Load, soak
+from benchmarks.soak.run import SoakConfig, run_soak
 
 
-def load() -> Load:
-    usual = Load()
+def read_config() -> SoakConfig:
+    usual = SoakConfig()
     turns = int(os.environ.get("TURNS") or usual.messages)
-    return Load(
+    return SoakConfig(
         messages=turns,
         sessions=int(os.environ.get("SESSIONS") or max(2, turns // 20)),
-        at_once=int(os.environ.get("AT_ONCE") or usual.at_once),
-        every=int(os.environ.get("EVERY") or usual.every),
+        concurrent_users=int(os.environ.get("AT_ONCE") or usual.concurrent_users),
+        messages_per_fault=int(os.environ.get("EVERY") or usual.messages_per_fault),
         seed=int(os.environ.get("SEED") or usual.seed),
         speed=float(os.environ.get("SPEED") or usual.speed),
     )
 
 
 def main() -> None:
-    keep = os.environ.get("KEEP")
-    if keep:
-        Path(keep).mkdir(parents=True, exist_ok=True)
-    outcome = asyncio.run(soak(load(), Path(keep) if keep else None))
+    log_folder = os.environ.get("KEEP")
+    if log_folder:
+        Path(log_folder).mkdir(parents=True, exist_ok=True)
+    outcome = asyncio.run(run_soak(read_config(), Path(log_folder) if log_folder else None))
     print(table(outcome))
     found = faults(outcome)
     print(*found, sep="\n")

@@ -12,6 +12,7 @@ from channels.slack.client.api import SlackApi
 
 
 def main(speed: float, *asked: str) -> None:
+    """Run a command of the bot with `speed` platform seconds in a real second for its rate limiters."""
     with (
         patch.object(slack, "SlackApi", partial(SlackApi, speed=speed)),
         patch.object(discord, "DiscordApi", partial(DiscordApi, speed=speed)),

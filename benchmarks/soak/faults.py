@@ -6,36 +6,41 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from benchmarks.soak.processes import Bot
+from benchmarks.soak.processes import BotProcess
 from sandbox.discord import DiscordSandbox
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 
 #: Limit of reconnecting, and of a database outage, in seconds.
-CONNECT_TIMEOUT, AWAY = 180.0, 2.0
+CONNECT_TIMEOUT_SECONDS, MAX_OUTAGE_SECONDS = 180.0, 2.0
 
 SLACK_CALLS = ("chat.postMessage", "chat.update", "chat.startStream", "chat.appendStream", "chat.stopStream")
 DISCORD_CALLS = ("POST /channels/{channel}/messages", "PATCH /channels/{channel}/messages/{message}")
 
 #: Maximum number of consecutive calls with a fault.
-CALLS = 4
+MAX_FAULTY_CALLS = 4
 
 
-class Trouble:
-    """Fault injector.
+class FaultInjector:
+    """Random faults in the bots, the platforms and the database of a soak.
 
     Args:
         bots: the bots on Slack, then the one on Discord.
 
     Attributes:
-        made: the number of faults of each kind.
+        counts: the number of faults of each kind.
     """
 
     def __init__(
-        self, seed: int, slack: SlackSandbox, discord: DiscordSandbox, server: PostgresSandbox, bots: Sequence[Bot]
+        self,
+        seed: int,
+        slack: SlackSandbox,
+        discord: DiscordSandbox,
+        server: PostgresSandbox,
+        bots: Sequence[BotProcess],
     ) -> None:
-        self.made: Counter[str] = Counter()
-        self._dice = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self._random = random.Random(seed)
         self._slack = slack
         self._discord = discord
         self._server = server
@@ -43,20 +48,28 @@ class Trouble:
         self._kinds: list[Callable[[], Awaitable[str]]] = [
             *(self._kill,) * 3,
             *(self._break_calls,) * 6,
-            *(self._drop,) * 3,
-            self._refuse,
-            self._redeliver,
+            *(self._drop_sockets,) * 3,
+            self._refuse_handshakes,
+            self._redeliver_events,
             self._restart_database,
         ]
 
-    async def make(self) -> None:
-        """Cause one fault, and restart what it ended."""
-        self.made[await self._dice.choice(self._kinds)()] += 1
-        await self.settle()
+    async def inject_fault(self) -> None:
+        """Cause one random fault; return when all bots run and are connected again.
 
-    async def settle(self) -> None:
-        """Start the ended bots, and wait until all are connected."""
-        async with asyncio.timeout(CONNECT_TIMEOUT):
+        Raises:
+            TimeoutError: a bot was not connected within `CONNECT_TIMEOUT_SECONDS`.
+        """
+        self.counts[await self._random.choice(self._kinds)()] += 1
+        await self.wait_until_connected()
+
+    async def wait_until_connected(self) -> None:
+        """Start the bots that have exited, and wait until all bots are connected.
+
+        Raises:
+            TimeoutError: after `CONNECT_TIMEOUT_SECONDS`.
+        """
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             while True:
                 for bot in self._bots:
                     if not bot.is_alive:
@@ -66,36 +79,36 @@ class Trouble:
                 await asyncio.sleep(0.1)
 
     async def _kill(self) -> str:
-        bot = self._dice.choice(self._bots)
+        bot = self._random.choice(self._bots)
         await bot.aclose()
         await asyncio.sleep(0.2)  # the platform must notice the kill
         return "kill -9"
 
     async def _break_calls(self) -> str:
-        faults: Any = self._dice.choice((self._slack.faults, self._discord.faults))
-        call = self._dice.choice(SLACK_CALLS if faults is self._slack.faults else DISCORD_CALLS)
-        times = self._dice.randint(1, CALLS)
-        kind = self._dice.choice(("500", "429", "lost reply"))
+        faults: Any = self._random.choice((self._slack.faults, self._discord.faults))
+        call = self._random.choice(SLACK_CALLS if faults is self._slack.faults else DISCORD_CALLS)
+        times = self._random.randint(1, MAX_FAULTY_CALLS)
+        kind = self._random.choice(("500", "429", "lost reply"))
         match kind:
             case "500":
-                faults.fail(call, times, status=self._dice.choice((500, 502, 503)))
+                faults.fail(call, times, status=self._random.choice((500, 502, 503)))
             case "429":
                 faults.rate_limit(call, 1, times)
             case "lost reply":
                 faults.lose_response(call, times)
         return kind
 
-    async def _drop(self) -> str:
-        await self._dice.choice((self._slack, self._discord)).drop_sockets()
+    async def _drop_sockets(self) -> str:
+        await self._random.choice((self._slack, self._discord)).drop_sockets()
         return "dropped sockets"
 
-    async def _refuse(self) -> str:
-        sandbox = self._dice.choice((self._slack, self._discord))
+    async def _refuse_handshakes(self) -> str:
+        sandbox = self._random.choice((self._slack, self._discord))
         sandbox.faults.refuse_handshakes(2)
         await sandbox.drop_sockets()
         return "refused handshakes"
 
-    async def _redeliver(self) -> str:
+    async def _redeliver_events(self) -> str:
         for envelope in self._slack.envelopes[-5:]:
             if envelope.type == "events_api":
                 await self._slack.redeliver(envelope)
@@ -103,6 +116,6 @@ class Trouble:
 
     async def _restart_database(self) -> str:
         await asyncio.to_thread(self._server.stop)
-        await asyncio.sleep(self._dice.uniform(0.2, AWAY))
+        await asyncio.sleep(self._random.uniform(0.2, MAX_OUTAGE_SECONDS))
         await asyncio.to_thread(self._server.start)
         return "database restarted"

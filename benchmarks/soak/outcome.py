@@ -8,113 +8,119 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from benchmarks.soak.script import Model, Verdict, disordered, is_late, judge, names
-from benchmarks.soak.sessions import Platform, shown, unfinished
+from benchmarks.soak.script import CheckingModel, Verdict, find_disordered, find_names, is_late, judge
+from benchmarks.soak.sessions import Platform, count_unfinished, visible_text
 from benchmarks.soak.users import Session
 from core.store.database import Database
 from core.store.schema import inbox, turns
 from core.turns.queries import is_active, is_waiting
 
 #: Limit for the bots to finish after the last message, in seconds.
-REST = 120.0
+IDLE_TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a soak.
+    """Outcome of a soak. Messages are named like `s3-14` (see `script`).
 
     Attributes:
         verdicts: the verdict on each session.
-        unheard: unanswered messages that no bot has accepted, since none was connected.
+        unreceived: unanswered messages that no bot has accepted, since none was connected.
         late: messages that the platform delivered after the turns of newer ones began (see `disordered` of the
             verdicts).
-        histories: faults of the histories in requests.
-        deaths: the number of unexpected exits of a bot.
-        left: turns and messages that still wait in the databases.
-        astray: messages of the bot outside all sessions.
+        history_faults: descriptions of wrong histories in model requests.
+        unexpected_exits: the number of exits of a bot that no fault caused.
+        unfinished_work: the number of turns and messages that still wait in the databases.
+        counts: the number of faults of each kind.
+        orphan_count: the number of the bot's messages outside all sessions.
     """
 
     seed: int
     seconds: float
     verdicts: Sequence[tuple[Session, Verdict]]
-    unheard: frozenset[str]
+    unreceived: frozenset[str]
     late: frozenset[str]
-    histories: Sequence[str]
-    deaths: int
-    left: int
-    made: Counter[str]
-    astray: int = 0
+    history_faults: Sequence[str]
+    unexpected_exits: int
+    unfinished_work: int
+    counts: Counter[str]
+    orphan_count: int = 0
 
 
-async def at_rest(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
-    """Wait up to `REST` seconds until all is answered; return the unfinished work."""
+async def wait_until_idle(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
+    """Wait up to `IDLE_TIMEOUT_SECONDS` until every message is answered.
+
+    Returns:
+        The number of unfinished turns and messages in the databases.
+    """
     waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
     running = sa.select(sa.func.count()).select_from(turns).where(is_active(turns))
-    deadline = time.monotonic() + REST
+    deadline = time.monotonic() + IDLE_TIMEOUT_SECONDS
     while True:
-        left = 0
+        unfinished_work = 0
         for database in databases:
             async with database.read() as connection:
-                left += (await connection.execute(waiting)).scalar_one() + (
+                unfinished_work += (await connection.execute(waiting)).scalar_one() + (
                     await connection.execute(running)
                 ).scalar_one()
-        is_done = not left and all(session.has(session.said) for session in sessions)
+        is_done = not unfinished_work and all(session.has_answers(session.sent) for session in sessions)
         if is_done or time.monotonic() > deadline:
-            return left
+            return unfinished_work
         await asyncio.sleep(0.5)
 
 
-async def accepted(database: Database) -> set[str]:
-    """Return the accepted messages."""
+async def find_accepted(database: Database) -> set[str]:
+    """Return the names of the messages in the inbox of a database."""
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(inbox.c.message))).scalars()
-        return {name for row in rows if row is not None for name in names(str(row["text"]))}
+        return {name for row in rows if row is not None for name in find_names(str(row["text"]))}
 
 
-async def begun_at(database: Database) -> dict[str, float]:
-    """Return the start of each message's turn (monotonic seconds)."""
+async def find_turn_starts(database: Database) -> dict[str, float]:
+    """Return the start of the turn of each message (monotonic seconds), by the message's name."""
     offset = time.monotonic() - time.time()
-    begun = sa.select(inbox.c.message, turns.c.created_at).join(turns, turns.c.id == inbox.c.turn)
+    turn_starts = sa.select(inbox.c.message, turns.c.created_at).join(turns, turns.c.id == inbox.c.turn)
     async with database.read() as connection:
-        rows = (await connection.execute(begun.where(inbox.c.message.is_not(None)))).all()
-    return {name: row.created_at + offset for row in rows for name in names(str(row.message["text"]))}
+        rows = (await connection.execute(turn_starts.where(inbox.c.message.is_not(None)))).all()
+    return {name: row.created_at + offset for row in rows for name in find_names(str(row.message["text"]))}
 
 
-def settled(
+def build_outcome(
     seed: int,
     seconds: float,
     sessions: Sequence[Session],
     platforms: Sequence[Platform],
-    model: Model,
-    known: Set[str],
-    begun: Mapping[str, float],
+    model: CheckingModel,
+    accepted: Set[str],
+    turn_starts: Mapping[str, float],
     *,
-    deaths: int,
-    left: int,
-    made: Counter[str],
+    unexpected_exits: int,
+    unfinished_work: int,
+    counts: Counter[str],
 ) -> Outcome:
     """Judge all visible messages.
 
     Args:
-        known: the accepted messages.
-        begun: the start of each message's turn.
+        accepted: see `find_accepted`.
+        turn_starts: see `find_turn_starts`.
     """
-    verdicts = [(one, judge(one.said, shown(one.place), unfinished(one.place))) for one in sessions]
+    verdicts = [(one, judge(one.sent, visible_text(one.place), count_unfinished(one.place))) for one in sessions]
     lost = {id_ for _, verdict in verdicts for id_ in verdict.lost}
     pairs = [pair for _, verdict in verdicts for pair in verdict.disordered]
-    heard_at = {name: at for platform in platforms for name, at in platform.heard_at().items()}
-    in_time = {pair[0] for pair in pairs if not is_late(pair, heard_at, begun)}
+    receipt_times = {name: at for platform in platforms for name, at in platform.receipt_times().items()}
+    in_time = {pair[0] for pair in pairs if not is_late(pair, receipt_times, turn_starts)}
     late = {older for older, _ in pairs} - in_time
-    wrong = [order for order in model.orders if any(older not in late for older, _ in disordered(order))]
+    wrong = [order for order in model.orders if any(older not in late for older, _ in find_disordered(order))]
     return Outcome(
         seed,
         seconds,
         verdicts,
-        frozenset(lost - known),
+        frozenset(lost - accepted),
         frozenset(late),
         [*model.faults, *(f"order: {order}" for order in wrong)],
-        deaths,
-        left,
-        made,
-        sum(platform.spoken() for platform in platforms) - sum(len(one.place.told()) for one in sessions),
+        unexpected_exits,
+        unfinished_work,
+        counts,
+        sum(platform.count_bot_messages() for platform in platforms)
+        - sum(len(one.place.list_bot_messages()) for one in sessions),
     )

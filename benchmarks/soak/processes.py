@@ -10,44 +10,44 @@ from shlex import quote
 from sandbox.environment import clean_environment
 
 
-def bot_at(speed: float) -> list[str]:
-    """Return `python -m bot` with faster platform time, without its command."""
+def bot_command(speed: float) -> list[str]:
+    """Return the arguments of the bot without a command such as `run`, with faster rate limiters."""
     return [sys.executable, "-m", "benchmarks.soak.bot", f"{speed:g}"]
 
 
-def stand_in(folder: Path, speed: float) -> None:
-    """Write a `python` into `folder` that runs `-m bot` with faster platform time."""
+def write_python_wrapper(folder: Path, speed: float) -> None:
+    """Write an executable `python` into `folder` that runs `-m bot` with faster rate limiters."""
     python = folder / "python"
-    bot = " ".join(map(quote, bot_at(speed)))
+    bot = " ".join(map(quote, bot_command(speed)))
     python.write_text(f'#!/bin/sh\n[ "$1 $2" = "-m bot" ] || exit 2\nshift 2\nexec {bot} "$@"\n')
     python.chmod(0o755)
 
 
-class Bot:
-    """Process of the bot.
+class BotProcess:
+    """Process of the bot that can be started repeatedly.
 
     Attributes:
-        log: the output of all processes so far.
-        deaths: the number of exits without a kill.
+        log: the output of all its processes.
+        unexpected_exits: the number of exits without a kill.
     """
 
     def __init__(self, name: str, folder: Path, speed: float, settings: Mapping[str, str]) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
-        self.deaths = 0
+        self.unexpected_exits = 0
         self._folder = folder
         self._speed = speed
         self._environment = {**clean_environment(), **settings}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start a process after the former one."""
+        """Start a process; a former one that still runs is killed."""
         if self._process is not None:
-            self.deaths += self._process.returncode not in (None, -signal.SIGKILL)
+            self.unexpected_exits += self._process.returncode not in (None, -signal.SIGKILL)
             await self.aclose()
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *bot_at(self._speed),
+                *bot_command(self._speed),
                 "run",
                 cwd=self._folder,
                 env=self._environment,

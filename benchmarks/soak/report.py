@@ -8,9 +8,10 @@ from benchmarks.soak.users import Session
 
 
 def table(outcome: Outcome) -> str:
+    """Return the counts per platform as a Markdown table, and the totals in sentences."""
     platforms = sorted({session.platform for session, _ in outcome.verdicts})
     columns = [[pair for pair in outcome.verdicts if pair[0].platform == platform] for platform in platforms]
-    made = ", ".join(f"{kind} {number}" for kind, number in sorted(outcome.made.items()))
+    faults_made = ", ".join(f"{kind} {number}" for kind, number in sorted(outcome.counts.items()))
     lines = ["| | " + " | ".join(platforms) + " |", "| --- |" + " ---: |" * len(platforms)]
     for name, count in COUNTS.items():
         counts = (count(column, outcome) for column in columns)
@@ -19,40 +20,42 @@ def table(outcome: Outcome) -> str:
         [
             *lines,
             "",
-            f"Seed {outcome.seed}, {outcome.seconds:.0f} s. Trouble: {made}.",
-            f"Histories that were not what was said: {len(outcome.histories)}. Bots that ended by themselves: "
-            f"{outcome.deaths}. Turns and messages left: {outcome.left}. Messages where nobody has asked: "
-            f"{outcome.astray}.",
+            f"Seed {outcome.seed}, {outcome.seconds:.0f} s. Faults: {faults_made}.",
+            f"Wrong histories: {len(outcome.history_faults)}. Unexpected exits of a bot: {outcome.unexpected_exits}. "
+            f"Unfinished turns and messages: {outcome.unfinished_work}. "
+            f"Bot messages outside all sessions: {outcome.orphan_count}.",
         ]
     )
 
 
 def faults(outcome: Outcome) -> list[str]:
-    """Return all faults in words."""
-    told = [f"history: {fault}" for fault in outcome.histories]
+    """Return a line for each fault; none means that the soak succeeded."""
+    found = [f"history: {fault}" for fault in outcome.history_faults]
     for session, verdict in outcome.verdicts:
         for name in ("lost", "doubled", "wrong"):
             for what in getattr(verdict, name):
-                if what not in outcome.unheard:
-                    told.append(f"{session.platform} s{session.number}: {name}: {what[:300]}")
+                if what not in outcome.unreceived:
+                    found.append(f"{session.platform} s{session.number}: {name}: {what[:300]}")
         if verdict.unfinished:
-            told.append(f"{session.platform} s{session.number}: unfinished messages: {verdict.unfinished}")
-        told += [f"{session.platform} s{session.number}: nobody heard: {id_}" for id_ in _unheard_in(session, outcome)]
-        for older, newer in _out_of_order(verdict, outcome):
-            told.append(f"{session.platform} s{session.number}: out of order: {older} behind {newer}")
-    if outcome.left:
-        told.append(f"{outcome.left} turns and messages are left")
-    if outcome.astray:
-        told.append(f"{outcome.astray} messages stand where nobody has asked")
-    return [*told, *(["a bot ended by itself"] * outcome.deaths)]
+            found.append(f"{session.platform} s{session.number}: unfinished messages: {verdict.unfinished}")
+        found += [
+            f"{session.platform} s{session.number}: not received: {id_}" for id_ in _find_unreceived(session, outcome)
+        ]
+        for older, newer in _find_out_of_order(verdict, outcome):
+            found.append(f"{session.platform} s{session.number}: out of order: {older} after {newer}")
+    if outcome.unfinished_work:
+        found.append(f"{outcome.unfinished_work} turns and messages are unfinished")
+    if outcome.orphan_count:
+        found.append(f"{outcome.orphan_count} bot messages outside all sessions")
+    return [*found, *(["a bot exited unexpectedly"] * outcome.unexpected_exits)]
 
 
-def _unheard_in(session: Session, outcome: Outcome) -> list[str]:
+def _find_unreceived(session: Session, outcome: Outcome) -> list[str]:
     """Return the session's messages that no bot has accepted."""
-    return [id_ for id_ in session.said if id_ in outcome.unheard]
+    return [id_ for id_ in session.sent if id_ in outcome.unreceived]
 
 
-def _out_of_order(verdict: Verdict, outcome: Outcome) -> list[tuple[str, str]]:
+def _find_out_of_order(verdict: Verdict, outcome: Outcome) -> list[tuple[str, str]]:
     """Return the disordered messages without the late ones."""
     return [pair for pair in verdict.disordered if pair[0] not in outcome.late]
 
@@ -60,55 +63,55 @@ def _out_of_order(verdict: Verdict, outcome: Outcome) -> list[tuple[str, str]]:
 _Column = Sequence[tuple[Session, Verdict]]
 
 
-def _said(column: _Column, _outcome: Outcome) -> int:
-    return sum(len(session.said) for session, _ in column)
+def _count_messages(column: _Column, _outcome: Outcome) -> int:
+    return sum(len(session.sent) for session, _ in column)
 
 
-def _sessions(column: _Column, _outcome: Outcome) -> int:
+def _count_sessions(column: _Column, _outcome: Outcome) -> int:
     return len(column)
 
 
-def _replies(column: _Column, _outcome: Outcome) -> int:
+def _count_replies(column: _Column, _outcome: Outcome) -> int:
     return sum(verdict.replies for _, verdict in column)
 
 
-def _lost(column: _Column, outcome: Outcome) -> int:
-    return sum(len(set(verdict.lost) - outcome.unheard) for _, verdict in column)
+def _count_lost(column: _Column, outcome: Outcome) -> int:
+    return sum(len(set(verdict.lost) - outcome.unreceived) for _, verdict in column)
 
 
-def _unheard(column: _Column, outcome: Outcome) -> int:
-    return sum(len(outcome.unheard.intersection(verdict.lost)) for _, verdict in column)
+def _count_unreceived(column: _Column, outcome: Outcome) -> int:
+    return sum(len(outcome.unreceived.intersection(verdict.lost)) for _, verdict in column)
 
 
-def _doubled(column: _Column, _outcome: Outcome) -> int:
+def _count_doubled(column: _Column, _outcome: Outcome) -> int:
     return sum(len(verdict.doubled) for _, verdict in column)
 
 
-def _disordered(column: _Column, outcome: Outcome) -> int:
-    return sum(bool(_out_of_order(verdict, outcome)) for _, verdict in column)
+def _count_disordered(column: _Column, outcome: Outcome) -> int:
+    return sum(bool(_find_out_of_order(verdict, outcome)) for _, verdict in column)
 
 
-def _late(column: _Column, outcome: Outcome) -> int:
+def _count_late(column: _Column, outcome: Outcome) -> int:
     return sum(len({older for older, _ in verdict.disordered} & outcome.late) for _, verdict in column)
 
 
-def _wrong(column: _Column, _outcome: Outcome) -> int:
+def _count_wrong(column: _Column, _outcome: Outcome) -> int:
     return sum(len(verdict.wrong) for _, verdict in column)
 
 
-def _unfinished(column: _Column, _outcome: Outcome) -> int:
+def _count_unfinished(column: _Column, _outcome: Outcome) -> int:
     return sum(verdict.unfinished for _, verdict in column)
 
 
 COUNTS = {
-    "sessions": _sessions,
-    "messages": _said,
-    "answers": _replies,
-    "lost": _lost,
-    "said while nobody listened": _unheard,
-    "doubled": _doubled,
-    "sessions out of order": _disordered,
-    "heard too late": _late,
-    "wrong texts": _wrong,
-    "unfinished messages": _unfinished,
+    "sessions": _count_sessions,
+    "messages": _count_messages,
+    "answers": _count_replies,
+    "lost": _count_lost,
+    "sent while no bot was connected": _count_unreceived,
+    "doubled": _count_doubled,
+    "sessions out of order": _count_disordered,
+    "delivered late": _count_late,
+    "wrong texts": _count_wrong,
+    "unfinished messages": _count_unfinished,
 }

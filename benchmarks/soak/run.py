@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.soak.faults import Trouble
-from benchmarks.soak.outcome import Outcome, accepted, at_rest, begun_at, settled
-from benchmarks.soak.processes import Bot
-from benchmarks.soak.script import Model
-from benchmarks.soak.sessions import Discord, Platform, Slack
-from benchmarks.soak.users import BURSTS, PAUSES, Session
+from benchmarks.soak.faults import FaultInjector
+from benchmarks.soak.outcome import Outcome, build_outcome, find_accepted, find_turn_starts, wait_until_idle
+from benchmarks.soak.processes import BotProcess
+from benchmarks.soak.script import CheckingModel
+from benchmarks.soak.sessions import DiscordPlatform, Platform, SlackPlatform
+from benchmarks.soak.users import BURST_SIZES, PAUSE_SECONDS, Session
 from core.store.database import Database
 from core.store.migrate import migrate
 from sandbox.discord import DiscordSandbox
@@ -29,122 +29,134 @@ SLACK_WORKERS = 2
 LEASE_SECONDS = "4"
 
 #: Maximum attempts of a turn. The default of 3 is too low here: a process dies every twelve seconds.
-ATTEMPTS = "20"
+MAX_ATTEMPTS = "20"
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class SoakConfig:
     """Parameters of a soak.
 
     Attributes:
         messages: the number of messages in all sessions.
         sessions: the number of sessions, half of them on Slack.
-        at_once: the number of sessions with a waiting user.
-        every: the number of messages between two faults.
+        concurrent_users: the number of sessions whose user waits for an answer at the same time.
+        messages_per_fault: the number of messages between two faults.
         speed: factor of the platform time of the bot's rate limiters; the sandboxes have no limits.
     """
 
     messages: int = 10_000
     sessions: int = 500
-    at_once: int = 40
-    every: int = 25
+    concurrent_users: int = 40
+    messages_per_fault: int = 25
     seed: int = 1
     speed: float = 50.0
 
 
-class Soak:
-    def __init__(self, load: Load, folder: Path) -> None:
-        self._load = load
+class SoakRun:
+    """One soak: bots, platforms, databases and users.
+
+    Args:
+        folder: the folder of the bots' logs.
+    """
+
+    def __init__(self, config: SoakConfig, folder: Path) -> None:
+        self._config = config
         self._folder = folder
-        self._dice = random.Random(load.seed)
-        self._model = Model()
-        self._said = 0
+        self._random = random.Random(config.seed)
+        self._model = CheckingModel()
+        self._sent_count = 0
         self._progress = asyncio.Event()
 
     async def run(self) -> Outcome:
         async with AsyncExitStack() as stack:
-            slack = await stack.enter_async_context(SlackSandbox(rate_limits=False, speed=self._load.speed))
+            slack = await stack.enter_async_context(SlackSandbox(rate_limits=False, speed=self._config.speed))
             discord = await stack.enter_async_context(DiscordSandbox(rate_limits=False))
             model = await stack.enter_async_context(ScriptedOpenAI(self._model))
             server = stack.enter_context(PostgresSandbox())
-            platforms: list[Platform] = [Slack(slack), Discord(discord)]
+            platforms: list[Platform] = [SlackPlatform(slack), DiscordPlatform(discord)]
             databases = [await stack.enter_async_context(_database(server, at.name)) for at in platforms]
             bots = []
             for at, database, workers in zip(platforms, databases, (SLACK_WORKERS, 1), strict=True):
-                told = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "LOG_LEVEL": "INFO"}
-                told |= {"DATABASE_URL": _url(database), "LEASE_SECONDS": LEASE_SECONDS, "DATA_DIR": _data()}
-                told["TURN_MAX_ATTEMPTS"] = ATTEMPTS
+                settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "LOG_LEVEL": "INFO"}
+                settings |= {"DATABASE_URL": _url(database), "LEASE_SECONDS": LEASE_SECONDS, "DATA_DIR": _data_folder()}
+                settings["TURN_MAX_ATTEMPTS"] = MAX_ATTEMPTS
                 for number in range(workers):
-                    bot = Bot(f"{at.name}-{number}", self._folder, self._load.speed, {**at.settings, **told})
+                    bot = BotProcess(
+                        f"{at.name}-{number}", self._folder, self._config.speed, {**at.settings, **settings}
+                    )
                     stack.push_async_callback(bot.aclose)
                     bots.append(bot)
-            trouble = Trouble(self._load.seed, slack, discord, server, bots)
-            await trouble.settle()
+            injector = FaultInjector(self._config.seed, slack, discord, server, bots)
+            await injector.wait_until_connected()
             sessions = [
-                Session(number, at.name, at.place(number))
-                for number in range(self._load.sessions)
+                Session(number, at.name, at.create_place(number))
+                for number in range(self._config.sessions)
                 for at in [platforms[number % len(platforms)]]
             ]
             began = time.monotonic()
-            await self._talk(sessions, trouble)
-            left = await at_rest(databases, sessions)
+            await self._send_messages(sessions, injector)
+            unfinished_work = await wait_until_idle(databases, sessions)
             seconds = time.monotonic() - began
-            known = {name for database in databases for name in await accepted(database)}
-            begun = {name: at for database in databases for name, at in (await begun_at(database)).items()}
-        made, deaths = trouble.made, sum(bot.deaths for bot in bots)
-        return settled(
-            self._load.seed,
+            accepted = {name for database in databases for name in await find_accepted(database)}
+            turn_starts = {
+                name: at for database in databases for name, at in (await find_turn_starts(database)).items()
+            }
+        counts, unexpected_exits = injector.counts, sum(bot.unexpected_exits for bot in bots)
+        return build_outcome(
+            self._config.seed,
             seconds,
             sessions,
             platforms,
             self._model,
-            known,
-            begun,
-            deaths=deaths,
-            left=left,
-            made=made,
+            accepted,
+            turn_starts,
+            unexpected_exits=unexpected_exits,
+            unfinished_work=unfinished_work,
+            counts=counts,
         )
 
-    async def _talk(self, sessions: Sequence[Session], trouble: Trouble) -> None:
+    async def _send_messages(self, sessions: Sequence[Session], injector: FaultInjector) -> None:
         """Send all messages with faults in between.
 
         The first message of each session has no faults: a backfill only reads known places.
         """
-        waiting = asyncio.Semaphore(self._load.at_once)
-        each = self._load.messages // self._load.sessions
+        waiting = asyncio.Semaphore(self._config.concurrent_users)
+        each = self._config.messages // self._config.sessions
         async with asyncio.TaskGroup() as group:
             for session in sessions:
-                group.create_task(self._burst(session, 1, waiting))
+                group.create_task(self._send_burst(session, 1, waiting))
         async with asyncio.TaskGroup() as group:
-            troubling = group.create_task(self._trouble(trouble), name="trouble")
-            talks = [group.create_task(self._session(session, each, waiting)) for session in sessions]
-            await asyncio.wait(talks)
-            troubling.cancel()
-        await trouble.settle()
+            fault_task = group.create_task(self._inject_faults(injector), name="faults")
+            session_tasks = [group.create_task(self._run_session(session, each, waiting)) for session in sessions]
+            await asyncio.wait(session_tasks)
+            fault_task.cancel()
+        await injector.wait_until_connected()
 
-    async def _session(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
-        while len(session.said) < messages:
-            await self._burst(session, min(messages - len(session.said), self._dice.choice(BURSTS)), waiting)
+    async def _run_session(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
+        while len(session.sent) < messages:
+            await self._send_burst(
+                session, min(messages - len(session.sent), self._random.choice(BURST_SIZES)), waiting
+            )
 
-    async def _burst(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
+    async def _send_burst(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
         """Send some messages, and wait for their answers."""
         async with waiting:
             names = []
             for _ in range(messages):
-                names.append((await session.say())[0])
-                self._said += 1
+                names.append((await session.send_next())[0])
+                self._sent_count += 1
                 self._progress.set()
-                await asyncio.sleep(self._dice.choice(PAUSES))
-            await session.wait(names)
+                await asyncio.sleep(self._random.choice(PAUSE_SECONDS))
+            await session.wait_for_answers(names)
 
-    async def _trouble(self, trouble: Trouble) -> None:
-        due = self._said + self._load.every
+    async def _inject_faults(self, injector: FaultInjector) -> None:
+        due = self._sent_count + self._config.messages_per_fault
         while True:
             await self._progress.wait()
             self._progress.clear()
-            if self._said >= due:
-                await trouble.make()
-                due += self._load.every
+            if self._sent_count >= due:
+                await injector.inject_fault()
+                due += self._config.messages_per_fault
 
 
 @asynccontextmanager
@@ -161,16 +173,16 @@ def _url(database: Database) -> str:
     return database.engine.url.render_as_string(hide_password=False)
 
 
-def _data() -> str:
-    """Return the folder of the token vocabulary."""
+def _data_folder() -> str:
+    """Return the bot's `DATA_DIR` with the downloaded token vocabulary, as an absolute path."""
     return str(Path(".parley").absolute())
 
 
-async def soak(load: Load, folder: Path | None = None) -> Outcome:
+async def run_soak(config: SoakConfig, folder: Path | None = None) -> Outcome:
     """Run a soak.
 
     Args:
-        folder: place of the bots' logs.
+        folder: the folder of the bots' logs; None for a temporary one.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        return await Soak(load, folder or Path(temporary)).run()
+        return await SoakRun(config, folder or Path(temporary)).run()

@@ -1,11 +1,11 @@
-"""Sessions with the bot on both platforms."""
+"""Places of the sessions on both platforms, and the bot's messages in them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
-from benchmarks.soak.script import names
+from benchmarks.soak.script import find_names
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE, STOP
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.discord import GuildChannel as DiscordChannel
@@ -13,18 +13,18 @@ from sandbox.slack import SlackConversation as SlackChannel
 from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
 
 #: Number of threads in one Slack channel.
-THREADS = 5
+THREADS_PER_CHANNEL = 5
 
 _files = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Message of the bot.
+class BotMessage:
+    """Message of the bot as users see it.
 
     Attributes:
-        versions: its texts with their times (monotonic seconds).
-        is_finished: whether it is final.
+        versions: pairs of a time (monotonic seconds) and the text from then on, oldest first.
+        is_finished: whether it has text, is no live stream, and has no Stop button.
     """
 
     versions: tuple[tuple[float, str], ...]
@@ -36,18 +36,20 @@ class Told:
 
 
 class Place(Protocol):
-    """Place of a session."""
+    """Channel, thread or DM of one session."""
 
-    async def say(self, text: str, papers: Mapping[str, str] | None = None) -> Any:
-        """Send a message with text files, given by name."""
+    async def post_message(self, text: str, files: Mapping[str, str] | None = None) -> Any:
+        """Send a user's message that mentions the bot (in a DM without mention), with text files by name."""
 
-    async def edit(self, said: Any, text: str) -> None: ...
+    async def edit_message(self, message: Any, text: str) -> None: ...
 
-    def told(self) -> list[Told]:
-        """Return the bot's messages here."""
+    def list_bot_messages(self) -> list[BotMessage]:
+        """Return the bot's messages in this place, oldest first."""
 
 
 class Platform(Protocol):
+    """Sandbox of a platform, with the bot's settings for it."""
+
     name: str
 
     @property
@@ -56,28 +58,28 @@ class Platform(Protocol):
     @property
     def settings(self) -> dict[str, str]: ...
 
-    def place(self, number: int) -> Place: ...
+    def create_place(self, number: int) -> Place: ...
 
-    def heard_at(self) -> dict[str, float]:
-        """Return the first delivery of each message as the platform knows it (monotonic seconds)."""
+    def receipt_times(self) -> dict[str, float]:
+        """Return when the bot first received each message (monotonic seconds), by the message's name."""
 
-    def spoken(self) -> int:
-        """Return the number of the bot's messages."""
-
-
-def shown(place: Place) -> str:
-    """Return the bot's messages without confirmations of a reset."""
-    return "".join(told.text for told in place.told() if told.text != RESET_DONE)
+    def count_bot_messages(self) -> int:
+        """Return the number of the bot's messages in all places."""
 
 
-def starts_over(place: Place) -> int:
-    """Return the number of confirmations of a reset."""
-    return sum(told.text == RESET_DONE for told in place.told())
+def visible_text(place: Place) -> str:
+    """Return the texts of the bot's messages in a place, joined, without confirmations of a reset."""
+    return "".join(message.text for message in place.list_bot_messages() if message.text != RESET_DONE)
 
 
-def unfinished(place: Place) -> int:
-    """Return the number of the bot's unfinished messages."""
-    return sum(not told.is_finished for told in place.told())
+def count_resets(place: Place) -> int:
+    """Return the number of the bot's confirmations of a reset in a place."""
+    return sum(message.text == RESET_DONE for message in place.list_bot_messages())
+
+
+def count_unfinished(place: Place) -> int:
+    """Return the number of the bot's messages in a place that are not finished."""
+    return sum(not message.is_finished for message in place.list_bot_messages())
 
 
 class SlackThread:
@@ -90,37 +92,37 @@ class SlackThread:
         self.channel = channel
         self.root: SlackMessage | None = None
 
-    async def say(self, text: str, papers: Mapping[str, str] | None = None) -> SlackMessage:
+    async def post_message(self, text: str, files: Mapping[str, str] | None = None) -> SlackMessage:
         thread = self.root.ts if self.root else None
-        files = [SlackFile(f"F{next(_files)}", name, text.encode()) for name, text in (papers or {}).items()]
-        said = await self._slack.post_message(
-            self._user, self.channel, f"{self._mention}{text}", thread_ts=thread, files=files
+        uploads = [SlackFile(f"F{next(_files)}", name, text.encode()) for name, text in (files or {}).items()]
+        message = await self._slack.post_message(
+            self._user, self.channel, f"{self._mention}{text}", thread_ts=thread, files=uploads
         )
-        self.root = self.root or said
-        return said
+        self.root = self.root or message
+        return message
 
-    async def edit(self, said: SlackMessage, text: str) -> None:
-        await self._slack.edit_message(self._user, said, f"{self._mention}{text}")
+    async def edit_message(self, message: SlackMessage, text: str) -> None:
+        await self._slack.edit_message(self._user, message, f"{self._mention}{text}")
 
-    def told(self) -> list[Told]:
+    def list_bot_messages(self) -> list[BotMessage]:
         if self.root is None:
             return []
         thread = self._slack.messages(self.channel, thread_ts=self.root.ts)
-        return [_slack_told(message) for message in thread if message.user == self._slack.bot_user_id]
+        return [_convert_slack_message(message) for message in thread if message.user == self._slack.bot_user_id]
 
 
-def _slack_told(message: SlackMessage) -> Told:
+def _convert_slack_message(message: SlackMessage) -> BotMessage:
     is_live = message.stream is not None and message.stream.is_live
     versions = tuple((version.shown_at, version.text) for version in message.versions)
-    return Told(versions, not is_live and _stands(message.text, message.buttons))
+    return BotMessage(versions, not is_live and _is_final(message.text, message.buttons))
 
 
-def _stands(text: str, buttons: Collection[str]) -> bool:
+def _is_final(text: str, buttons: Collection[str]) -> bool:
     """Return whether a message is final: it has text and no Stop button."""
     return text not in ("", PLACEHOLDER) and STOP not in buttons
 
 
-class Slack:
+class SlackPlatform:
     name = "slack"
 
     def __init__(self, sandbox: SlackSandbox) -> None:
@@ -132,18 +134,18 @@ class Slack:
         tokens = {"SLACK_BOT_TOKEN": sandbox.bot_token, "SLACK_APP_TOKEN": sandbox.app_token}
         return {"SLACK_API_URL": sandbox.api_url, **tokens}
 
-    def place(self, number: int) -> SlackThread:
-        name = f"soak-{number // THREADS}"
+    def create_place(self, number: int) -> SlackThread:
+        name = f"soak-{number // THREADS_PER_CHANNEL}"
         channel = self.sandbox.channels.get(name) or self.sandbox.add_channel(name)
         return SlackThread(self.sandbox, channel, "ada")
 
-    def direct(self, user: str) -> SlackThread:
-        """Begin a session in the direct messages of a user."""
+    def open_dm(self, user: str) -> SlackThread:
+        """Return the DM of a user; each call begins a new thread in it."""
         return SlackThread(self.sandbox, self.sandbox.open_dm(user), user)
 
-    def heard_at(self) -> dict[str, float]:
+    def receipt_times(self) -> dict[str, float]:
         """Return the acknowledgements: the bot sends them after storing a message."""
-        return _first(
+        return _first_times(
             (event.get("text", ""), envelope.acknowledged_at)
             for envelope in self.sandbox.envelopes
             if envelope.acknowledged_at is not None
@@ -151,13 +153,13 @@ class Slack:
             if event.get("user") != self.sandbox.bot_user_id
         )
 
-    def spoken(self) -> int:
+    def count_bot_messages(self) -> int:
         sandbox = self.sandbox
         places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
         return sum(m.user == sandbox.bot_user_id for place in places for m in sandbox.messages(place))
 
 
-class DiscordRoom:
+class DiscordConversation:
     """Channel, thread or direct messages."""
 
     def __init__(self, discord: DiscordSandbox, channel: DiscordChannel, user: str) -> None:
@@ -166,22 +168,22 @@ class DiscordRoom:
         self._mention = "" if channel.is_dm else f"<@{discord.bot_id}> "
         self.channel = channel
 
-    async def say(self, text: str, papers: Mapping[str, str] | None = None) -> DiscordMessage:
-        files = {name: text.encode() for name, text in (papers or {}).items()}
-        return await self._discord.post_message(self._user, self.channel, f"{self._mention}{text}", files=files)
+    async def post_message(self, text: str, files: Mapping[str, str] | None = None) -> DiscordMessage:
+        contents = {name: text.encode() for name, text in (files or {}).items()}
+        return await self._discord.post_message(self._user, self.channel, f"{self._mention}{text}", files=contents)
 
-    async def edit(self, said: DiscordMessage, text: str) -> None:
-        await self._discord.edit_message(self._user, said, f"{self._mention}{text}")
+    async def edit_message(self, message: DiscordMessage, text: str) -> None:
+        await self._discord.edit_message(self._user, message, f"{self._mention}{text}")
 
-    def told(self) -> list[Told]:
+    def list_bot_messages(self) -> list[BotMessage]:
         return [
-            Told(tuple((version.at, version.text) for version in m.versions), _stands(m.text, m.buttons))
+            BotMessage(tuple((version.at, version.text) for version in m.versions), _is_final(m.text, m.buttons))
             for m in self._discord.messages(self.channel)
             if m.author.id == self._discord.bot_id and m.ephemeral_to is None
         ]
 
 
-class Discord:
+class DiscordPlatform:
     name = "discord"
 
     def __init__(self, sandbox: DiscordSandbox) -> None:
@@ -191,39 +193,39 @@ class Discord:
     def settings(self) -> dict[str, str]:
         return {"DISCORD_API_URL": self.sandbox.api_url, "DISCORD_BOT_TOKEN": self.sandbox.bot_token}
 
-    def place(self, number: int) -> DiscordRoom:
-        return DiscordRoom(self.sandbox, self.sandbox.add_channel(f"soak-{number}"), "ada")
+    def create_place(self, number: int) -> DiscordConversation:
+        return DiscordConversation(self.sandbox, self.sandbox.add_channel(f"soak-{number}"), "ada")
 
-    async def thread(self, number: int) -> DiscordRoom:
-        """Begin a thread in a new channel."""
+    async def create_thread(self, number: int) -> DiscordConversation:
+        """Create a channel with a message, and return the thread of that message."""
         channel = self.sandbox.add_channel(f"threads-{number}")
         root = await self.sandbox.post_message("ada", channel, "Let us talk of something else.")
-        return DiscordRoom(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
+        return DiscordConversation(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
 
-    def direct(self, user: str) -> DiscordRoom:
-        return DiscordRoom(self.sandbox, self.sandbox.open_dm(user), user)
+    def open_dm(self, user: str) -> DiscordConversation:
+        return DiscordConversation(self.sandbox, self.sandbox.open_dm(user), user)
 
-    def heard_at(self) -> dict[str, float]:
+    def receipt_times(self) -> dict[str, float]:
         """Return the deliveries to a connected or resumed client."""
-        return _first(
+        return _first_times(
             (event.data["content"], event.sent_at)
             for event in self.sandbox.events
             if event.name == "MESSAGE_CREATE" and event.sent_at is not None
             if event.data["author"]["id"] != str(self.sandbox.bot_id)
         )
 
-    def spoken(self) -> int:
+    def count_bot_messages(self) -> int:
         sandbox = self.sandbox
         channels = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
         places = [place for channel in channels for place in (channel, *sandbox.threads(channel))]
-        told = (m for place in places for m in sandbox.messages(place) if m.ephemeral_to is None)
-        return sum(m.author.id == sandbox.bot_id for m in told)
+        messages = (m for place in places for m in sandbox.messages(place) if m.ephemeral_to is None)
+        return sum(m.author.id == sandbox.bot_id for m in messages)
 
 
-def _first(told: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Return the first time of each message that the texts name."""
+def _first_times(texts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the earliest time of each message name in the (text, time) pairs."""
     times: dict[str, float] = {}
-    for text, at in told:
-        for name in names(text):
+    for text, at in texts:
+        for name in find_names(text):
             times[name] = min(at, times.get(name, at))
     return times

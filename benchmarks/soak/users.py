@@ -1,4 +1,4 @@
-"""Users of the bot."""
+"""Users who send messages to the bot, and wait for its answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -6,70 +6,70 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from benchmarks.soak.script import answered
-from benchmarks.soak.sessions import Place, shown, unfinished
+from benchmarks.soak.script import find_answered
+from benchmarks.soak.sessions import Place, count_unfinished, visible_text
 
 #: Limit of a user's wait for an answer, in seconds.
-PATIENCE = 60.0
+ANSWER_TIMEOUT_SECONDS = 60.0
 
 #: Seconds between two polls of a waiting user.
-LOOK = 0.2
+POLL_SECONDS = 0.2
 
 #: Possible numbers of messages before a user waits for the answers.
-BURSTS = (1, 1, 1, 1, 2, 3)
+BURST_SIZES = (1, 1, 1, 1, 2, 3)
 
 #: Seconds between two messages of a user who does not wait.
-PAUSES = (0.1, 0.4)
+PAUSE_SECONDS = (0.1, 0.4)
 
 
 @dataclass
 class Session:
-    """Session of a user.
+    """Session of a user, whose messages are named like `s3-14`.
 
     Attributes:
-        said: the names of the messages, in order.
-        said_at: the time of each message (monotonic seconds).
+        sent: the names of the sent messages, in order.
+        sent_at: the time of each message (monotonic seconds).
     """
 
     number: int
     platform: str
     place: Place
-    said: list[str] = field(default_factory=list)
-    said_at: dict[str, float] = field(default_factory=dict)
+    sent: list[str] = field(default_factory=list)
+    sent_at: dict[str, float] = field(default_factory=dict)
 
     @property
-    def next(self) -> str:
-        """Return the name of the next message."""
-        return f"s{self.number}-{len(self.said)}"
+    def next_name(self) -> str:
+        """Name of the next message."""
+        return f"s{self.number}-{len(self.sent)}"
 
-    async def say(self, papers: Mapping[str, str] | None = None) -> tuple[str, Any]:
+    async def send_next(self, files: Mapping[str, str] | None = None) -> tuple[str, Any]:
         """Send the next message; return its name and the platform's message."""
-        name = self.next
-        self.said.append(name)
-        self.said_at[name] = monotonic()
-        return name, await self.place.say(name, papers)
+        name = self.next_name
+        self.sent.append(name)
+        self.sent_at[name] = monotonic()
+        return name, await self.place.post_message(name, files)
 
-    def has(self, names: Sequence[str]) -> bool:
+    def has_answers(self, names: Sequence[str]) -> bool:
         """Return whether these messages are answered."""
-        return answered(shown(self.place)).issuperset(names)
+        return find_answered(visible_text(self.place)).issuperset(names)
 
     @property
-    def is_at_rest(self) -> bool:
-        """Return whether all messages are answered and no reply grows.
+    def is_idle(self) -> bool:
+        """Whether all messages are answered and no reply grows.
 
-        The next process may write an answer again that only looks complete.
+        A reply that grows may look complete, although the next process writes it again.
         """
-        return self.has(self.said) and not unfinished(self.place)
+        return self.has_answers(self.sent) and not count_unfinished(self.place)
 
-    async def wait(self, names: Sequence[str]) -> bool:
-        """Wait for an answer to these messages; return whether it came in time."""
-        return await patiently(lambda: self.has(names))
+    async def wait_for_answers(self, names: Sequence[str]) -> bool:
+        """Wait for answers to these messages; return False after `ANSWER_TIMEOUT_SECONDS`."""
+        return await poll_until(lambda: self.has_answers(names))
 
 
-async def patiently(comes: Callable[[], bool]) -> bool:
-    """Poll until `comes` holds; return whether it did in time."""
-    for _ in range(int(PATIENCE / LOOK)):
-        if comes():
+async def poll_until(condition: Callable[[], bool]) -> bool:
+    """Poll until `condition` holds; return False after `ANSWER_TIMEOUT_SECONDS`."""
+    for _ in range(int(ANSWER_TIMEOUT_SECONDS / POLL_SECONDS)):
+        if condition():
             return True
-        await asyncio.sleep(LOOK)
-    return comes()
+        await asyncio.sleep(POLL_SECONDS)
+    return condition()

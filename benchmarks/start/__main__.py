@@ -16,29 +16,30 @@ from benchmarks.start.measure import Figures, measure
 _BARE = "bare"
 
 
-async def compared(platform: str, runs: int) -> dict[str, list[Figures]]:
+async def measure_contenders(platform: str, runs: int) -> dict[str, list[Figures]]:
+    """Return the figures of `runs` starts of each contender, by its name."""
     contenders = [contender for contender in CONTENDERS if platform in contender.platforms]
-    found: dict[str, list[Figures]] = {contender.name: [] for contender in contenders}
+    figures: dict[str, list[Figures]] = {contender.name: [] for contender in contenders}
     for contender in contenders:  # an unmeasured run fills the disk cache
         await measure(contender, platform, idle=0)
     for _ in range(runs):
         for contender in contenders:
-            found[contender.name].append(await measure(contender, platform))
-    return found
+            figures[contender.name].append(await measure(contender, platform))
+    return figures
 
 
-def table(platform: str, found: dict[str, list[Figures]]) -> str:
-    """Return the medians, and in brackets the median ratios to the bare program's run."""
+def table(platform: str, figures: dict[str, list[Figures]]) -> str:
+    """Return the rows of a platform: medians, and in brackets the median ratio to the bare program."""
     lines = []
-    for name, runs in found.items():
+    for name, runs in figures.items():
         cells = []
         for figure in ("ready", "answered", "cpu", "rss", "pss"):
             values = [getattr(run, figure) for run in runs]
-            beside = [getattr(run, figure) for run in found[_BARE]]
-            times = statistics.median(mine / its for mine, its in zip(values, beside, strict=True))
+            bare_values = [getattr(run, figure) for run in figures[_BARE]]
+            times = statistics.median(value / bare for value, bare in zip(values, bare_values, strict=True))
             digits = 0 if figure in ("rss", "pss") else 2
-            told = f"{statistics.median(values):.{digits}f}"
-            cells.append(told if name == _BARE else f"{told} ({times:.2f})")
+            median = f"{statistics.median(values):.{digits}f}"
+            cells.append(median if name == _BARE else f"{median} ({times:.2f})")
         lines.append(f"| {platform} | {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -46,7 +47,7 @@ def table(platform: str, found: dict[str, list[Figures]]) -> str:
 async def main(platforms: Sequence[str], runs: int) -> None:
     print("| | | ready (s) | answered (s) | CPU (s) | RSS (MB) | PSS (MB) |\n| --- | --- " + "| --- " * 5 + "|")
     for platform in platforms:
-        print(table(platform, await compared(platform, runs)), flush=True)
+        print(table(platform, await measure_contenders(platform, runs)), flush=True)
 
 
 if __name__ == "__main__":

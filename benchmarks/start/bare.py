@@ -24,20 +24,20 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 #: Message of the warm-up run.
-_FIRST = "."
+_WARM_UP_TEXT = "."
 
 
 class Model(BaseLlm):
-    """Model on an OpenAI-compatible server; the first call sends no request."""
+    """ADK model on an OpenAI-compatible server; it answers the warm-up text without a request."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        said = (llm_request.contents[-1].parts or [types.Part()])[0].text or ""
-        answer = said
-        if said != _FIRST:
+        text = (llm_request.contents[-1].parts or [types.Part()])[0].text or ""
+        answer = text
+        if text != _WARM_UP_TEXT:
             done = await client().chat.completions.create(
-                model="scripted", messages=[{"role": "user", "content": said}]
+                model="scripted", messages=[{"role": "user", "content": text}]
             )
             answer = done.choices[0].message.content or ""
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=answer)]))
@@ -47,9 +47,9 @@ def client() -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(api_key="none", base_url=os.environ["OPENAI_BASE_URL"])
 
 
-async def ask(runner: Runner, said: str) -> str:
+async def ask(runner: Runner, text: str) -> str:
     answer = ""
-    message = types.Content(role="user", parts=[types.Part(text=said)])
+    message = types.Content(role="user", parts=[types.Part(text=text)])
     async for event in runner.run_async(user_id="somebody", session_id="one", new_message=message):
         if event.is_final_response() and event.content and event.content.parts:
             answer = event.content.parts[0].text or ""
@@ -70,7 +70,7 @@ async def connect_slack(runner: Runner, stack: AsyncExitStack) -> None:
     else:
 
         @app.event("app_mention")
-        async def mentioned(event: dict[str, Any], say: Any) -> None:
+        async def handle_mention(event: dict[str, Any], say: Any) -> None:
             await say(await ask(runner, event["text"]), thread_ts=event["ts"])
 
     handler = AsyncSocketModeHandler(app, os.environ["SLACK_APP_TOKEN"])
@@ -113,7 +113,7 @@ async def main(platform: str) -> None:
         app = App(name="bare", root_agent=LlmAgent(name="bare", model=Model(model="scripted")))
         sessions = InMemorySessionService()
         runner = Runner(app=app, session_service=sessions, auto_create_session=True)
-        await ask(runner, _FIRST)
+        await ask(runner, _WARM_UP_TEXT)
         await asyncio.gather(
             *(
                 connect(runner, stack)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.replies.contenders.nanobot import NAME as NANOBOT
-from benchmarks.replies.contenders.nanobot import PACKAGES, PROGRAM, config
+from benchmarks.replies.contenders.nanobot import PACKAGES, PROGRAM, build_config
 
-HERE = str(Path(__file__).parents[2])
+ROOT = str(Path(__file__).parents[2])
 
 _BARE = Path(__file__).with_name("bare.py")
 
@@ -27,32 +27,33 @@ class Contender:
     """Program to start.
 
     Attributes:
-        command: takes the platform, its own folder and the settings with Parley's names.
-        ready: output that reports readiness; None if a connection does.
-        more: further environment variables.
+        platforms: "slack", "discord" or "both".
+        command: returns the arguments from the platform, the run's folder and the settings with Parley's names.
+        ready: text in the output that reports readiness; "" if a connection does.
+        environment: returns more environment variables from the run's folder.
     """
 
     name: str
     platforms: Sequence[str]
     command: Callable[[str, Path, Mapping[str, str]], list[str]]
     ready: str = ""
-    more: Callable[[Path], Mapping[str, str]] = lambda folder: {}
+    environment: Callable[[Path], Mapping[str, str]] = lambda folder: {}
 
 
 def _bare(platform: str, _folder: Path, _settings: Mapping[str, str]) -> list[str]:
     return [sys.executable, str(_BARE), platform]
 
 
-def _counting(_folder: Path) -> Mapping[str, str]:
+def _vocabulary_environment(_folder: Path) -> Mapping[str, str]:
     return {"TIKTOKEN_CACHE_DIR": str(_VOCABULARY)} if _VOCABULARY.exists() else {}
 
 
 def _parley(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
-    """Return the command, after migrating its database as at each start but the first."""
+    """Return the command of Parley; its database is migrated before, as at each start but the first."""
     if _VOCABULARY.exists():
         (folder / ".parley").mkdir()
         (folder / ".parley" / "tiktoken").symlink_to(_VOCABULARY)
-    environment = {**os.environ, "PYTHONPATH": HERE, **settings}
+    environment = {**os.environ, "PYTHONPATH": ROOT, **settings}
     migrate = [sys.executable, "-m", "bot", "migrate"]
     subprocess.run(migrate, cwd=folder, env=environment, check=True, capture_output=True)
     return [sys.executable, "-m", "bot", "run"]
@@ -64,20 +65,20 @@ def _nanobot(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[
         subprocess.run(["uv", "venv", "--quiet", "--python", "3.11", str(_HOME)], check=True)
         subprocess.run(["uv", "pip", "install", "--quiet", "--python", str(python), *PACKAGES], check=True)
     file = folder / "config.json"
-    file.write_text(json.dumps(config(str(folder), settings["OPENAI_BASE_URL"], settings["DISCORD_BOT_TOKEN"])))
+    file.write_text(json.dumps(build_config(str(folder), settings["OPENAI_BASE_URL"], settings["DISCORD_BOT_TOKEN"])))
     addresses = [settings["DISCORD_API_URL"], settings["DISCORD_GATEWAY_URL"], str(folder)]
     return [str(python.absolute()), "-c", PROGRAM, *addresses, "gateway", "--config", str(file)]
 
 
 CONTENDERS = (
-    Contender("bare", ("slack", "discord", "both"), _bare, "ready", _counting),
+    Contender("bare", ("slack", "discord", "both"), _bare, "ready", _vocabulary_environment),
     Contender("Parley", ("slack", "discord", "both"), _parley, "bot.app: ready"),
     Contender(
         "google-adk's SlackRunner",
         ("slack",),
         _bare,
         "ready",
-        lambda folder: {**_counting(folder), "SLACK_RUNNER": "1"},
+        lambda folder: {**_vocabulary_environment(folder), "SLACK_RUNNER": "1"},
     ),
     Contender(NANOBOT, ("discord",), _nanobot, "bot connected as user"),
 )

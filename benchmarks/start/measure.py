@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
-from benchmarks.soak.sessions import Discord, Slack, shown
-from benchmarks.start.contenders import HERE, Contender
+from benchmarks.soak.sessions import DiscordPlatform, SlackPlatform, visible_text
+from benchmarks.start.contenders import ROOT, Contender
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
@@ -19,7 +19,7 @@ from sandbox.slack import SlackSandbox
 _ANSWER = "Here I am."
 
 #: Limit of a start, and the pause before the memory is read, in seconds.
-_PATIENCE, _IDLE = 120.0, 10.0
+_TIMEOUT_SECONDS, _IDLE_SECONDS = 120.0, 10.0
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -29,7 +29,7 @@ class Figures:
     """Seconds from exec, and megabytes.
 
     Attributes:
-        ready: until it reports readiness or, without a report, is connected.
+        ready: until the program reports readiness or, without a report, is connected.
         answered: until the answer to the first message, which is sent when it is ready.
         cpu: CPU seconds until then.
         rss, pss: memory after an idle pause.
@@ -42,16 +42,23 @@ class Figures:
     pss: float
 
 
-def _platforms(wanted: str) -> list[Slack | Discord]:
-    platforms: list[Slack | Discord] = [Slack(SlackSandbox()), Discord(DiscordSandbox())]
-    return [platform for platform in platforms if wanted in (platform.name, "both")]
+def _platforms(name: str) -> list[SlackPlatform | DiscordPlatform]:
+    platforms: list[SlackPlatform | DiscordPlatform] = [
+        SlackPlatform(SlackSandbox()),
+        DiscordPlatform(DiscordSandbox()),
+    ]
+    return [platform for platform in platforms if name in (platform.name, "both")]
 
 
-async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -> Figures:
-    """Start the contender once in a folder of its own.
+async def measure(contender: Contender, platform: str, *, idle: float = _IDLE_SECONDS) -> Figures:
+    """Start the contender once in a new folder, and let it answer one message.
+
+    Args:
+        platform: "slack", "discord" or "both".
+        idle: seconds between the answer and the measurement of the memory.
 
     Raises:
-        TimeoutError: it did not answer; the text has its last output.
+        TimeoutError: no answer came; the error's text has the last output of the program.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
@@ -61,59 +68,61 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
         for each in platforms:
             await stack.enter_async_context(each.sandbox)
             settings |= each.settings
-            if isinstance(each, Discord):  # some clients do not ask Discord for the gateway's address
+            if isinstance(each, DiscordPlatform):  # some clients do not ask Discord for the gateway's address
                 settings["DISCORD_GATEWAY_URL"] = each.sandbox.gateway_url
         command = contender.command(platform, folder, settings)
-        environment = {**os.environ, "PYTHONPATH": HERE, **settings, **contender.more(folder)}
+        environment = {**os.environ, "PYTHONPATH": ROOT, **settings, **contender.environment(folder)}
         output = folder / "output"
         out = os.open(output, os.O_WRONLY | os.O_CREAT)
         stack.callback(os.close, out)
         began = monotonic()
         process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environment, stdout=out, stderr=out)
         try:
-            async with asyncio.timeout(_PATIENCE):
-                await (_says(output, contender.ready) if contender.ready else _connected(platforms))
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                await (
+                    _wait_for_output(output, contender.ready) if contender.ready else _wait_until_connected(platforms)
+                )
                 ready = monotonic() - began
-                await asyncio.gather(*map(_answered, platforms))
+                await asyncio.gather(*map(_get_answer, platforms))
                 answered, cpu = monotonic() - began, _cpu(process.pid)
             await asyncio.sleep(idle)
             return Figures(ready, answered, cpu, *_memory(process.pid))
         except TimeoutError as error:
-            raise TimeoutError(f"{contender.name} on {platform}: {_told(output)[-2000:]}") from error
+            raise TimeoutError(f"{contender.name} on {platform}: {_read_output(output)[-2000:]}") from error
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
 
 
-async def _connected(platforms: Sequence[Slack | Discord]) -> None:
+async def _wait_until_connected(platforms: Sequence[SlackPlatform | DiscordPlatform]) -> None:
     for platform in platforms:
-        await platform.sandbox.wait_until_connected(_PATIENCE)
+        await platform.sandbox.wait_until_connected(_TIMEOUT_SECONDS)
 
 
-async def _answered(platform: Slack | Discord) -> None:
+async def _get_answer(platform: SlackPlatform | DiscordPlatform) -> None:
     """Send a message, and wait for the answer."""
-    place = platform.place(0)
-    await place.say("hello")
-    await platform.sandbox.wait_for(lambda: _ANSWER in shown(place), timeout=_PATIENCE)
+    place = platform.create_place(0)
+    await place.post_message("hello")
+    await platform.sandbox.wait_for(lambda: _ANSWER in visible_text(place), timeout=_TIMEOUT_SECONDS)
 
 
-async def _says(output: Path, word: str) -> None:
-    while word not in _told(output):  # noqa: ASYNC110 - a file tells nobody
+async def _wait_for_output(output: Path, word: str) -> None:
+    while word not in _read_output(output):  # noqa: ASYNC110 - a file sends no event
         await asyncio.sleep(0.01)
 
 
-def _told(output: Path) -> str:
+def _read_output(output: Path) -> str:
     return output.read_text(errors="replace")
 
 
 def _cpu(pid: int) -> float:
-    """Return the CPU seconds from `/proc`."""
+    """Return the CPU seconds of a process from `/proc`."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def _memory(pid: int) -> tuple[float, float]:
-    """Return RSS and PSS in MB from `/proc`."""
-    told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
-    return int(told["Rss"].split()[0]) / 1024, int(told["Pss"].split()[0]) / 1024
+    """Return RSS and PSS of a process in MB from `/proc`."""
+    sizes = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    return int(sizes["Rss"].split()[0]) / 1024, int(sizes["Pss"].split()[0]) / 1024

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from benchmarks.turns import many_workers as several
-from benchmarks.turns import one_worker as alone
+from benchmarks.turns import many_workers, one_worker
 from benchmarks.turns.report import Figures, table
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -26,50 +25,61 @@ from sandbox.postgres import PostgresSandbox
 WORKERS = (1, 2, 4)
 
 
-def on_sqlite() -> Figures:
+def measure_sqlite() -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         urls = (f"sqlite+aiosqlite:///{Path(folder) / f'{number}.db'}" for number in count())
-        steps, idle = asyncio.run(alone.one_at_a_time(next(urls)))
-        together = asyncio.run(alone.all_at_once(next(urls)))
-        bare = asyncio.run(alone.all_at_once(next(urls), is_bare=True))
-        return Figures("SQLite", steps, idle, together, bare, [asyncio.run(several.pace(next(urls), 1))])
-
-
-def on_postgres() -> Figures:
-    with databases() as urls:
-        steps, idle = asyncio.run(alone.one_at_a_time(next(urls)))
-        together = asyncio.run(alone.all_at_once(next(urls)))
-        bare = asyncio.run(alone.all_at_once(next(urls), is_bare=True))
-        paces = [asyncio.run(several.pace(next(urls), workers)) for workers in WORKERS]
-        takeover = asyncio.run(several.takeover(next(urls)))
+        steps, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
+        together = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
+        bare = asyncio.run(one_worker.measure_concurrent_turns(next(urls), is_bare=True))
         return Figures(
-            "PostgreSQL", steps, idle, together, bare, paces, takeover, asyncio.run(several.cancel(next(urls)))
+            "SQLite", steps, idle, together, bare, [asyncio.run(many_workers.measure_throughput(next(urls), 1))]
+        )
+
+
+def measure_postgres() -> Figures:
+    with create_databases() as urls:
+        steps, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
+        together = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
+        bare = asyncio.run(one_worker.measure_concurrent_turns(next(urls), is_bare=True))
+        throughputs = [asyncio.run(many_workers.measure_throughput(next(urls), workers)) for workers in WORKERS]
+        takeover = asyncio.run(many_workers.measure_takeover(next(urls)))
+        return Figures(
+            "PostgreSQL",
+            steps,
+            idle,
+            together,
+            bare,
+            throughputs,
+            takeover,
+            asyncio.run(many_workers.measure_cancel(next(urls))),
         )
 
 
 @contextmanager
-def databases() -> Iterator[Iterator[str]]:
-    """Provide URLs of empty migrated databases."""
+def create_databases() -> Iterator[Iterator[str]]:
+    """Provide an iterator that creates a migrated database at each step, and yields its URL."""
     with PostgresSandbox() as server:
 
-        def made() -> Iterator[str]:
+        def create_each() -> Iterator[str]:
             for number in count():
                 url = server.create_database(f"bench{number}").replace("postgresql://", "postgresql+asyncpg://")
-                asyncio.run(migrated(url))
+                asyncio.run(migrate_database(url))
                 yield url
 
-        yield made()
+        yield create_each()
 
 
-async def migrated(url: str) -> None:
+async def migrate_database(url: str) -> None:
     database = Database(url)
     await migrate(database)
     await database.aclose()
 
 
 def main() -> None:
-    wanted = os.environ.get("BENCH_DATABASE", "")
-    columns = [measure() for name, measure in (("sqlite", on_sqlite), ("postgres", on_postgres)) if wanted in name]
+    selected = os.environ.get("BENCH_DATABASE", "")
+    columns = [
+        measure() for name, measure in (("sqlite", measure_sqlite), ("postgres", measure_postgres)) if selected in name
+    ]
     print(table(columns))
 
 

@@ -10,23 +10,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.turns.worker import LIMIT
+from benchmarks.turns.worker import MAX_CONCURRENT_TURNS
 
 #: Number of sessions, and of successive turns in each.
-SESSIONS, TURNS_EACH = 100, 5
+SESSIONS, TURNS_PER_SESSION = 100, 5
 
 #: Limit of each wait, in seconds.
-PATIENCE = 120.0
+REPORT_TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """Throughput of short turns.
+class Throughput:
+    """Duration and cost of many short turns.
 
     Attributes:
         seconds: the time until all turns have ended.
-        cpu: CPU seconds of the workers.
-        late: the longest delay of an event loop in seconds; `busiest`: its longest CPU time without a pause.
+        cpu: CPU seconds of all workers.
+        max_delay: the longest delay of an event loop in seconds.
+        max_busy: the longest CPU time of an event loop without a pause, in seconds.
         shares: the number of turns of each worker.
     """
 
@@ -34,29 +35,36 @@ class Pace:
     turns: int
     seconds: float
     cpu: float
-    late: float
-    busiest: float
+    max_delay: float
+    max_busy: float
     shares: tuple[int, ...]
 
 
-class Hand:
-    """Worker process."""
+class WorkerProcess:
+    """Process of `worker_process`.
 
-    def __init__(self, process: asyncio.subprocess.Process, number: int, heard: asyncio.Queue[dict[str, Any]]) -> None:
+    Args:
+        number: the "worker" field of its reports.
+        reports: gets a dict for each report that the process writes.
+    """
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, number: int, reports: asyncio.Queue[dict[str, Any]]
+    ) -> None:
         self._process = process
-        self._reading = asyncio.create_task(self._read(number, heard), name=f"worker {number}")
+        self._reading = asyncio.create_task(self._read(number, reports), name=f"worker {number}")
 
-    async def _read(self, number: int, heard: asyncio.Queue[dict[str, Any]]) -> None:
+    async def _read(self, number: int, reports: asyncio.Queue[dict[str, Any]]) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
-            heard.put_nowait({"worker": number, **json.loads(line)})
+            reports.put_nowait({"worker": number, **json.loads(line)})
 
-    def do(self, **what: str) -> None:
+    def send_order(self, **order: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{json.dumps(what)}\n".encode())
+        self._process.stdin.write(f"{json.dumps(order)}\n".encode())
 
     def close(self) -> None:
-        """Shut the worker down."""
+        """Ask the worker to stop, by the end of its input."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -70,87 +78,101 @@ class Hand:
         await self._reading
 
 
-class Crowd:
-    """Workers on one database."""
+class WorkerPool:
+    """Worker processes on one database.
+
+    Attributes:
+        reports: the reports of all workers, in order of arrival.
+    """
 
     def __init__(self) -> None:
-        self.hands: list[Hand] = []
-        self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.workers: list[WorkerProcess] = []
+        self.reports: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
-    async def hear(self, what: str, **more: Any) -> dict[str, Any]:
-        """Return the next report of this kind."""
-        wanted = {"what": what, **more}
-        async with asyncio.timeout(PATIENCE):
+    async def wait_for_report(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Return the next report of this kind with these fields; other reports are dropped.
+
+        Raises:
+            TimeoutError: after `REPORT_TIMEOUT_SECONDS`.
+        """
+        wanted = {"kind": kind, **fields}
+        async with asyncio.timeout(REPORT_TIMEOUT_SECONDS):
             while True:
-                told = await self.heard.get()
-                if wanted.items() <= told.items():
-                    return told
+                report = await self.reports.get()
+                if wanted.items() <= report.items():
+                    return report
 
 
 @asynccontextmanager
-async def working(
+async def start_workers(
     url: str, workers: int, *, seconds: float = 0.0, limits: tuple[int, ...] = ()
-) -> AsyncIterator[Crowd]:
-    crowd = Crowd()
+) -> AsyncIterator[WorkerPool]:
+    """Start worker processes, wait until they are ready, and kill them at the end of the context.
+
+    Args:
+        seconds: the model's time before its answer.
+        limits: the maximum number of concurrent turns of each worker.
+    """
+    pool = WorkerPool()
     try:
         for number in range(workers):
-            limit = limits[number] if limits else LIMIT
-            words = [sys.executable, "-m", "benchmarks.turns.worker_process", url, str(seconds), str(limit)]
+            limit = limits[number] if limits else MAX_CONCURRENT_TURNS
+            command = [sys.executable, "-m", "benchmarks.turns.worker_process", url, str(seconds), str(limit)]
             pipe = asyncio.subprocess.PIPE
-            process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
-            crowd.hands.append(Hand(process, number, crowd.heard))
+            process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+            pool.workers.append(WorkerProcess(process, number, pool.reports))
         for _ in range(workers):
-            await crowd.hear("ready")
-        yield crowd
+            await pool.wait_for_report("ready")
+        yield pool
     finally:
-        for hand in crowd.hands:
-            await hand.aclose()
+        for worker in pool.workers:
+            await worker.aclose()
 
 
-async def pace(url: str, workers: int) -> Pace:
+async def measure_throughput(url: str, workers: int) -> Throughput:
     """Measure turns in sessions where each message follows the answer to the former one."""
-    async with working(url, workers) as crowd:
+    async with start_workers(url, workers) as pool:
         began = time.time()
         for session in range(SESSIONS):
-            crowd.hands[session % workers].do(say=f"pace {workers} {session}", text=str(TURNS_EACH - 1))
-        ends = [await crowd.hear("ended") for _ in range(SESSIONS * TURNS_EACH)]
-        for hand in crowd.hands:
-            hand.close()
-        overs = [await crowd.hear("over") for _ in crowd.hands]
+            pool.workers[session % workers].send_order(say=f"pace {workers} {session}", text=str(TURNS_PER_SESSION - 1))
+        ends = [await pool.wait_for_report("ended") for _ in range(SESSIONS * TURNS_PER_SESSION)]
+        for worker in pool.workers:
+            worker.close()
+        summaries = [await pool.wait_for_report("stopped") for _ in pool.workers]
     shares = [sum(end["worker"] == number for end in ends) for number in range(workers)]
-    return Pace(
+    return Throughput(
         workers,
         len(ends),
         ends[-1]["at"] - began,
-        sum(over["cpu"] for over in overs),
-        max(over["late"] for over in overs),
-        max(over["busiest"] for over in overs),
+        sum(summary["cpu"] for summary in summaries),
+        max(summary["late"] for summary in summaries),
+        max(summary["busiest"] for summary in summaries),
         tuple(shares),
     )
 
 
-async def takeover(url: str) -> float:
-    """Return the seconds from the death of a worker until another one resumes its turn."""
-    async with working(url, 2, seconds=60) as crowd:
-        crowd.hands[0].do(say="takeover", text="0")
-        first = await crowd.hear("began", session="takeover")
+async def measure_takeover(url: str) -> float:
+    """Return the seconds from the kill of a worker until another one resumes its turn."""
+    async with start_workers(url, 2, seconds=60) as pool:
+        pool.workers[0].send_order(say="takeover", text="0")
+        first = await pool.wait_for_report("began", session="takeover")
         await asyncio.sleep(1)
-        crowd.hands[first["worker"]].kill()
+        pool.workers[first["worker"]].kill()
         died = time.time()
-        again = await crowd.hear("began", session="takeover", attempt=2)
-        return float(again["at"]) - died
+        second = await pool.wait_for_report("began", session="takeover", attempt=2)
+        return float(second["at"]) - died
 
 
-async def cancel(url: str) -> float:
-    """Return the most seconds from a stop at one worker to the cancellation at another."""
-    worst = 0.0
-    async with working(url, 2, seconds=60, limits=(LIMIT, 0)) as crowd:
+async def measure_cancel(url: str) -> float:
+    """Return the longest of five delays (seconds) between a stop at one worker and the cancel at another."""
+    longest = 0.0
+    async with start_workers(url, 2, seconds=60, limits=(MAX_CONCURRENT_TURNS, 0)) as pool:
         for number in range(5):
             session = f"cancel {number}"
-            crowd.hands[0].do(say=session, text="0")
-            await crowd.hear("began", session=session)
+            pool.workers[0].send_order(say=session, text="0")
+            await pool.wait_for_report("began", session=session)
             await asyncio.sleep(0.3)
             before = time.time()
-            crowd.hands[1].do(stop=session)
-            worst = max(worst, (await crowd.hear("cancelled", session=session))["at"] - before)
-    return worst
+            pool.workers[1].send_order(stop=session)
+            longest = max(longest, (await pool.wait_for_report("cancelled", session=session))["at"] - before)
+    return longest

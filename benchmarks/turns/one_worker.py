@@ -1,4 +1,4 @@
-"""Measurements of one worker from within its process."""
+"""Measurements of one worker in the process of the benchmark."""
 
 import asyncio
 import time
@@ -6,29 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.replies.loop import Loop
-from benchmarks.turns.statements import counted
-from benchmarks.turns.worker import Crew, at_work, message
+from benchmarks.replies.loop import LoopMonitor
+from benchmarks.turns.statements import count_statements
+from benchmarks.turns.worker import WorkerServices, build_message, run_worker
 from core.turns.turn import Turn
 
 #: Number of measured turns, and of warm-up turns before.
-TURNS, WARM = 200, 30
+TURNS, WARM_UP_TURNS = 200, 30
 
 #: Number of concurrent sessions, and seconds of the model in each.
-AT_ONCE, MODEL_SECONDS = 300, 2.0
+CONCURRENT_SESSIONS, MODEL_SECONDS = 300, 2.0
 
 #: Seconds of idleness.
-IDLE = 15.0
+IDLE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
-    """Single turns, in seconds.
+class SingleTurns:
+    """Turns that run one after the other, in seconds.
 
     Attributes:
-        accept: median of the call to accept.
-        start: from that call to the start of the turn: median and 99th percentile.
-        statements: database statements of one turn.
+        accept: median of `InboxStore.accept`.
+        start, start_p99: from that call to the start of the turn: median and 99th percentile.
+        statements: the mean number of database statements per turn, by kind (see `count_statements`).
     """
 
     accept: float
@@ -38,86 +38,96 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """Concurrent sessions.
+class ConcurrentTurns:
+    """Concurrent turns, one in each session.
 
     Attributes:
         seconds: the time until the last turn has ended.
         peak: the maximum number of concurrent turns.
-        late: the longest delay of the event loop in seconds; `busiest`: its longest CPU time without a pause.
+        max_delay: the longest delay of the event loop in seconds.
+        max_busy: the longest CPU time of the event loop without a pause, in seconds.
     """
 
     seconds: float
     peak: int
-    late: float
-    busiest: float
+    max_delay: float
+    max_busy: float
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
-    """Statements and CPU seconds of an idle worker per minute."""
+class IdleUsage:
+    """Database statements and CPU seconds of an idle worker per minute."""
 
     statements: float
     cpu: float
 
 
-class _Ends:
-    """Recorder of the starts and ends of turns."""
+class _TurnRecorder:
+    """Recorder of the starts and ends of turns.
+
+    Attributes:
+        start_times: the start of each turn by the key of its newest message (`perf_counter` seconds).
+        running, peak: the number of running turns, and its maximum.
+    """
 
     def __init__(self) -> None:
-        self.began: dict[str, float] = {}
+        self.start_times: dict[str, float] = {}
         self._ended: asyncio.Queue[Turn] = asyncio.Queue()
         self.running = self.peak = 0
 
-    def begin(self, turn: Turn) -> None:
-        self.began[turn.newest_message.event_key] = time.perf_counter()
+    def record_start(self, turn: Turn) -> None:
+        self.start_times[turn.newest_message.event_key] = time.perf_counter()
         self.running += 1
         self.peak = max(self.peak, self.running)
 
-    def end(self, turn: Turn) -> None:
+    def record_end(self, turn: Turn) -> None:
         self.running -= 1
         self._ended.put_nowait(turn)
 
-    async def next(self) -> None:
+    async def wait_for_end(self) -> None:
         async with asyncio.timeout(60):
             await self._ended.get()
 
 
-async def one_at_a_time(url: str) -> tuple[Steps, Idle]:
-    ends = _Ends()
-    async with at_work(url, began=ends.begin, ended=ends.end) as crew:
-        for number in range(WARM):
-            await crew.inbox.accept(message(f"warm {number % 10}"))
-            await ends.next()
+async def measure_single_turns(url: str) -> tuple[SingleTurns, IdleUsage]:
+    recorder = _TurnRecorder()
+    async with run_worker(url, on_start=recorder.record_start, on_end=recorder.record_end) as services:
+        for number in range(WARM_UP_TURNS):
+            await services.inbox.accept(build_message(f"warm {number % 10}"))
+            await recorder.wait_for_end()
         accepts, starts = [], []
-        with counted(crew.database) as statements:
+        with count_statements(services.database) as statements:
             for number in range(TURNS):
-                said = message(f"one {number % 20}")
+                question = build_message(f"one {number % 20}")
                 before = time.perf_counter()
-                await crew.inbox.accept(said)
+                await services.inbox.accept(question)
                 accepts.append(time.perf_counter() - before)
-                await ends.next()
-                starts.append(ends.began[said.event_key] - before)
-        idle = await _idle(crew)
-    each = {kind: number / TURNS for kind, number in statements.items()}
-    return Steps(median(accepts), median(starts), sorted(starts)[int(0.99 * TURNS)], each), idle
+                await recorder.wait_for_end()
+                starts.append(recorder.start_times[question.event_key] - before)
+        idle = await _measure_idle_usage(services)
+    statements_per_turn = {kind: number / TURNS for kind, number in statements.items()}
+    return SingleTurns(median(accepts), median(starts), sorted(starts)[int(0.99 * TURNS)], statements_per_turn), idle
 
 
-async def _idle(crew: Crew) -> Idle:
+async def _measure_idle_usage(services: WorkerServices) -> IdleUsage:
     await asyncio.sleep(1)
-    with counted(crew.database) as statements:
+    with count_statements(services.database) as statements:
         before = time.process_time()
-        await asyncio.sleep(IDLE)
+        await asyncio.sleep(IDLE_SECONDS)
         cpu = time.process_time() - before
-    return Idle(statements.total() * 60 / IDLE, cpu * 60 / IDLE)
+    return IdleUsage(statements.total() * 60 / IDLE_SECONDS, cpu * 60 / IDLE_SECONDS)
 
 
-async def all_at_once(url: str, *, is_bare: bool = False) -> Together:
-    ends = _Ends()
-    async with at_work(url, seconds=MODEL_SECONDS, is_bare=is_bare, began=ends.begin, ended=ends.end) as crew:
+async def measure_concurrent_turns(url: str, *, is_bare: bool = False) -> ConcurrentTurns:
+    recorder = _TurnRecorder()
+    async with run_worker(
+        url, seconds=MODEL_SECONDS, is_bare=is_bare, on_start=recorder.record_start, on_end=recorder.record_end
+    ) as services:
         before = time.perf_counter()
-        async with Loop() as loop:
-            await asyncio.gather(*(crew.inbox.accept(message(f"at once {number}")) for number in range(AT_ONCE)))
-            for _ in range(AT_ONCE):
-                await ends.next()
-        return Together(time.perf_counter() - before, ends.peak, loop.late(1), loop.busiest)
+        async with LoopMonitor() as loop:
+            await asyncio.gather(
+                *(services.inbox.accept(build_message(f"at once {number}")) for number in range(CONCURRENT_SESSIONS))
+            )
+            for _ in range(CONCURRENT_SESSIONS):
+                await recorder.wait_for_end()
+        return ConcurrentTurns(time.perf_counter() - before, recorder.peak, loop.delay_quantile(1), loop.longest_busy)

@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.turns.many_workers import SESSIONS, Pace
-from benchmarks.turns.one_worker import AT_ONCE, MODEL_SECONDS, Idle, Steps, Together
-from benchmarks.turns.statements import writes
+from benchmarks.turns.many_workers import SESSIONS, Throughput
+from benchmarks.turns.one_worker import CONCURRENT_SESSIONS, MODEL_SECONDS, ConcurrentTurns, IdleUsage, SingleTurns
+from benchmarks.turns.statements import select_writes
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of one database. SQLite has one worker: no takeover, and no remote stop."""
+    """Figures of one database. SQLite has one worker: no takeover, and no stop from another process."""
 
     database: str
-    steps: Steps
-    idle: Idle
-    together: Together
-    bare: Together
-    paces: Sequence[Pace]
+    steps: SingleTurns
+    idle: IdleUsage
+    together: ConcurrentTurns
+    bare: ConcurrentTurns
+    throughputs: Sequence[Throughput]
     takeover: float | None = None
     cancel: float | None = None
 
@@ -31,41 +31,44 @@ def table(columns: Sequence[Figures]) -> str:
     return "\n".join(lines)
 
 
-def _rows(of: Figures) -> dict[str, str]:
-    steps, asked = of.steps, of.steps.statements
+def _rows(figures: Figures) -> dict[str, str]:
+    steps, statements = figures.steps, figures.steps.statements
     rows = {
         "accept to start, median": _ms(steps.start),
         "accept to start, 99th percentile": _ms(steps.start_p99),
-        "the accept alone, median": _ms(steps.accept),
+        "the accept only, median": _ms(steps.accept),
     }
-    for pace in of.paces:
-        name = f"{pace.turns} turns in {SESSIONS} sessions, {pace.workers} worker{'s' * (pace.workers > 1)}"
-        rows[name] = f"{pace.seconds:.1f} s ({pace.turns / pace.seconds:.0f} a second)"
-        rows[f"{name}: CPU of the workers, a turn"] = _ms(pace.cpu / pace.turns)
-        rows[f"{name}: the loop late / busy on end, at most"] = f"{_ms(pace.late)} / {_ms(pace.busiest)}"
-    for what, together in (("", of.together), (", no agent and no reply", of.bare)):
-        name = f"{AT_ONCE} sessions of {MODEL_SECONDS:g} s each{what}"
+    for throughput in figures.throughputs:
+        workers = f"{throughput.workers} worker{'s' * (throughput.workers > 1)}"
+        name = f"{throughput.turns} turns in {SESSIONS} sessions, {workers}"
+        rows[name] = f"{throughput.seconds:.1f} s ({throughput.turns / throughput.seconds:.0f} per second)"
+        rows[f"{name}: CPU of the workers per turn"] = _ms(throughput.cpu / throughput.turns)
+        rows[f"{name}: event loop, longest delay / busy time"] = (
+            f"{_ms(throughput.max_delay)} / {_ms(throughput.max_busy)}"
+        )
+    for suffix, together in (("", figures.together), (", no agent and no reply", figures.bare)):
+        name = f"{CONCURRENT_SESSIONS} sessions of {MODEL_SECONDS:g} s each{suffix}"
         rows[name] = f"{together.seconds:.1f} s, {together.peak} at once"
-        rows[f"{name}: the loop late / busy on end, at most"] = f"{_ms(together.late)} / {_ms(together.busiest)}"
+        rows[f"{name}: event loop, longest delay / busy time"] = f"{_ms(together.max_delay)} / {_ms(together.max_busy)}"
     return {
         **rows,
-        "statements a turn that write": "<br>".join(f"{kind} {number:g}" for kind, number in _rounded(asked)),
-        "of these, besides the message, the events, new sessions and heartbeats": f"{_besides(asked):g}",
-        "all statements a turn, with begin and commit": f"{sum(asked.values()):.1f}",
-        "idle: statements a minute, with begin and commit": f"{of.idle.statements:.0f}",
-        "idle: CPU a minute": _ms(of.idle.cpu),
-        "another worker takes over after kill -9": "-" if of.takeover is None else f"{of.takeover:.1f} s",
-        "cancelled from another process, at worst": "-" if of.cancel is None else _ms(of.cancel),
+        "writing statements per turn": "<br>".join(f"{kind} {number:g}" for kind, number in _rounded(statements)),
+        "of these, without the message, the events, new sessions and heartbeats": f"{_sum_other_writes(statements):g}",
+        "all statements per turn, with begin and commit": f"{sum(statements.values()):.1f}",
+        "idle: statements per minute, with begin and commit": f"{figures.idle.statements:.0f}",
+        "idle: CPU per minute": _ms(figures.idle.cpu),
+        "another worker takes over after kill -9": "-" if figures.takeover is None else f"{figures.takeover:.1f} s",
+        "stop from another process, longest": "-" if figures.cancel is None else _ms(figures.cancel),
     }
 
 
-def _rounded(asked: Mapping[str, float]) -> list[tuple[str, float]]:
-    return [(kind, round(number, 2)) for kind, number in writes(asked).items() if round(number, 2)]
+def _rounded(statements: Mapping[str, float]) -> list[tuple[str, float]]:
+    return [(kind, round(number, 2)) for kind, number in select_writes(statements).items() if round(number, 2)]
 
 
-def _besides(asked: Mapping[str, float]) -> float:
+def _sum_other_writes(statements: Mapping[str, float]) -> float:
     others = ("insert inbox", "insert messages", "insert sessions", "update workers", "delete workers")
-    return sum(number for kind, number in _rounded(asked) if kind not in others)
+    return sum(number for kind, number in _rounded(statements) if kind not in others)
 
 
 def _ms(seconds: float) -> str:

@@ -19,8 +19,8 @@ _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
 
 
 @contextmanager
-def counted(database: Database) -> Iterator[Counter[str]]:
-    """Count the statements that are sent inside the context.
+def count_statements(database: Database) -> Iterator[Counter[str]]:
+    """Count the statements that the database gets inside the context.
 
     Keys are `insert TABLE` and so on for writes, joined by `+` within one statement, `notify`, `commit`, `begin`
     (SQLite only: PostgreSQL's driver does not report it), and `read` for all others.
@@ -28,35 +28,36 @@ def counted(database: Database) -> Iterator[Counter[str]]:
     counts: Counter[str] = Counter()
     engine = database.engine.sync_engine
 
-    def executed(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+    def count_execution(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
         counts[_kind(statement)] += 1
 
-    def committed(_connection: Any) -> None:
+    def count_commit(_connection: Any) -> None:
         counts["commit"] += 1
 
-    async def run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+    async def count_and_run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         counts.update(kinds(statement))
-        return await plain(statement, **values)
+        return await original_run(statement, **values)
 
     @cache  # preparing a statement takes longer than running it, and counted turns are timed
     def kinds(statement: Statement) -> list[str]:
         found = [_kind(step.sql) for step in statement.prepared(database.engine.dialect).steps]
         return ["begin", *found, "commit"] if len(found) > 1 else found
 
-    plain = database.run
-    database.run = run  # type: ignore[method-assign]  # what the driver runs by itself, SQLAlchemy does not tell of
-    sa.event.listen(engine, "before_cursor_execute", executed)
-    sa.event.listen(engine, "commit", committed)
+    # SQLAlchemy has no event for statements that the fast path gives to the driver itself.
+    original_run = database.run
+    database.run = count_and_run  # type: ignore[method-assign]
+    sa.event.listen(engine, "before_cursor_execute", count_execution)
+    sa.event.listen(engine, "commit", count_commit)
     try:
         yield counts
     finally:
-        database.run = plain  # type: ignore[method-assign]
-        sa.event.remove(engine, "before_cursor_execute", executed)
-        sa.event.remove(engine, "commit", committed)
+        database.run = original_run  # type: ignore[method-assign]
+        sa.event.remove(engine, "before_cursor_execute", count_execution)
+        sa.event.remove(engine, "commit", count_commit)
 
 
-def writes(counts: Mapping[str, float]) -> dict[str, float]:
-    """Return the writing statements."""
+def select_writes(counts: Mapping[str, float]) -> dict[str, float]:
+    """Return the counts of writing statements, sorted by kind."""
     return {kind: number for kind, number in sorted(counts.items()) if " " in kind}
 
 

@@ -1,4 +1,4 @@
-"""Worker of the benchmark: the bot without platforms and model."""
+"""Worker of the benchmark: the bot's parts with an instant channel and model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -51,11 +51,11 @@ from core.turns.worker import Worker
 from core.workers.lease import Lease
 
 #: Maximum concurrent turns, more than the benchmark uses.
-LIMIT = 500
+MAX_CONCURRENT_TURNS = 500
 
 
-class Model:
-    """Model that answers one word after some seconds."""
+class OneWordModel:
+    """Model provider that answers "Well." after `seconds`."""
 
     name = "quiet"
 
@@ -76,8 +76,8 @@ class Model:
         return
 
 
-class Place:
-    """Channel whose calls succeed at once."""
+class InstantChannel:
+    """Channel adapter without a platform: its calls succeed at once."""
 
     name = "memory"
     max_menu_options = 100
@@ -100,14 +100,14 @@ class Place:
         return
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        raise AssertionError(f"nothing is asked: {name}")
+        raise AssertionError(f"the benchmark needs no address: {name}")
 
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        raise AssertionError(f"nothing is asked: {message_id}")
+        raise AssertionError(f"the benchmark needs no address: {message_id}")
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del address, turn_id
-        return _Board(self)
+        return _InstantSurface(self)
 
     async def get_locale(self, inbound: InboxMessage) -> str:
         return ""
@@ -124,11 +124,11 @@ class Place:
         return SurroundingMessages()
 
 
-class _Board:
+class _InstantSurface:
     limits = MessageLimits(chunk_size=4000, measure=len)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, channel: InstantChannel) -> None:
+        self._channel = channel
 
     def track_reply(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -143,7 +143,7 @@ class _Board:
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         for position in range(len(known_ids), len(plan.chunks)):
-            await record(position, str(next(self._place.ids)))
+            await record(position, str(next(self._channel.ids)))
         return True
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
@@ -165,36 +165,37 @@ class _Board:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
-    """Parts of the worker that a benchmark uses."""
+class WorkerServices:
+    """Parts of a running worker that the benchmarks call."""
 
     database: Database
     inbox: InboxStore
     turns: TurnStore
 
 
-Told = Callable[[Turn], None]
+TurnCallback = Callable[[Turn], None]
 
 
 @asynccontextmanager
-async def at_work(
+async def run_worker(
     url: str,
     *,
     seconds: float = 0.0,
-    limit: int = LIMIT,
+    limit: int = MAX_CONCURRENT_TURNS,
     is_bare: bool = False,
-    began: Told = lambda _turn: None,
-    ended: Told = lambda _turn: None,
-    cancelled: Told = lambda _turn: None,
-) -> AsyncIterator[Crew]:
-    """Run a worker, wired like the bot.
+    on_start: TurnCallback = lambda _turn: None,
+    on_end: TurnCallback = lambda _turn: None,
+    on_cancel: TurnCallback = lambda _turn: None,
+) -> AsyncIterator[WorkerServices]:
+    """Run a worker, wired like the bot, until the context ends.
 
     Args:
         seconds: the model's time before its answer.
+        limit: the maximum number of concurrent turns.
         is_bare: whether a turn consists of its writes only, without agent and reply.
-        began: called at the start of each turn.
-        ended: called at its end.
-        cancelled: called at its cancellation, before the final edit.
+        on_start: called at the start of each turn.
+        on_end: called at its end.
+        on_cancel: called at its cancellation, before the final edit.
 
     Raises:
         RuntimeError: turns have failed; raised at the end.
@@ -209,26 +210,26 @@ async def at_work(
         stack.push_async_callback(lease.release)
         counter = TokenCounter(Path(".parley/tiktoken"))
         sessions = SessionService(database, counter, agent="parley")
-        app = create_app(AgentConfig(name="parley"), model=ModelAdapter(model="quiet", provider=Model(seconds)))
+        app = create_app(AgentConfig(name="parley"), model=ModelAdapter(model="quiet", provider=OneWordModel(seconds)))
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, place = TurnStore(database, lease, AgentRouter(app.name)), Place()
+        turns, channel = TurnStore(database, lease, AgentRouter(app.name)), InstantChannel()
 
-        async def written(turn: Turn) -> None:
+        async def write_turn(turn: Turn) -> None:
             await turns.save_message_ids(turn, ["1"])
             await asyncio.sleep(seconds)
             await turns.save_answer(turn, "Well.", {})
             await turns.end(turn, "done")
 
         async def answer(turn: Turn) -> None:
-            began(turn)
+            on_start(turn)
             try:
-                await (written if is_bare else answerer.answer)(turn)
+                await (write_turn if is_bare else answerer.answer)(turn)
             except asyncio.CancelledError:
-                cancelled(turn)
+                on_cancel(turn)
                 raise
-            ended(turn)
+            on_end(turn)
 
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect_garbage)
         conversations = ConversationService(database, turns, worker, budget=0)
@@ -237,7 +238,7 @@ async def at_work(
         answerer = Answerer(
             runtime,
             turns,
-            {place.name: place},
+            {channel.name: channel},
             conversations,
             context,
             human_requests=human_requests,
@@ -249,30 +250,30 @@ async def at_work(
             asyncio.create_task(worker.run(), name="worker"),
         ]
         try:
-            yield Crew(database, InboxStore(database, turns, worker), turns)
+            yield WorkerServices(database, InboxStore(database, turns, worker), turns)
         finally:
             await worker.stop(0.1)
             tasks[0].cancel()
             await tasks[1]
             await asyncio.wait(tasks)
-        if failed := await _failed(database):
-            raise RuntimeError(f"{failed} turns have failed, and what was measured is not what a turn takes")
+        if failed := await _count_failed_turns(database):
+            raise RuntimeError(f"{failed} turns have failed, so the figures are not those of a complete turn")
 
 
-async def _failed(database: Database) -> int:
+async def _count_failed_turns(database: Database) -> int:
     """Return the number of failed turns."""
     async with database.read() as connection:
         return (await connection.execute(sa.select(sa.func.count()).where(rows.c.state == "failed"))).scalar_one()
 
 
-def message(session: str, text: str = "Well?") -> InboxMessage:
-    """Return a new message."""
+def build_message(session: str, text: str = "Well?") -> InboxMessage:
+    """Return a message with a new event key in this session."""
     number = next(_numbers)
     return InboxMessage(
         event_key=f"{session}:{text}:{number}",
         session_id=f"memory:{session}",
         place=f"memory:{session}",
-        channel=Place.name,
+        channel=InstantChannel.name,
         address={},
         author="somebody",
         text=text,

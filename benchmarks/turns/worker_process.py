@@ -12,43 +12,46 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.replies.loop import Loop
-from benchmarks.turns.worker import Crew, at_work, message
+from benchmarks.replies.loop import LoopMonitor
+from benchmarks.turns.worker import WorkerServices, build_message, run_worker
 from core.turns.turn import CancelReason, Turn
 
 
-def tell(what: str, **more: Any) -> None:
-    print(json.dumps({"what": what, "at": time.time(), **more}), flush=True)
+def report(kind: str, **fields: Any) -> None:
+    print(json.dumps({"kind": kind, "at": time.time(), **fields}), flush=True)
 
 
-class Hand:
-    """Worker that accepts a session's next message after the answer to the former one."""
+class OrderHandler:
+    """Handler of the orders that also reports each turn.
+
+    The answer to a message whose text is a number over 0 is followed by a message with the next lower number.
+    """
 
     def __init__(self) -> None:
         self._next: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
-    def began(self, turn: Turn) -> None:
-        tell("began", session=_session(turn), attempt=turn.attempt)
+    def report_start(self, turn: Turn) -> None:
+        report("began", session=_session(turn), attempt=turn.attempt)
 
-    def ended(self, turn: Turn) -> None:
-        tell("ended", session=_session(turn))
-        if (more := int(turn.newest_message.text)) > 0:
-            self._next.put_nowait((_session(turn), str(more - 1)))
+    def report_end(self, turn: Turn) -> None:
+        report("ended", session=_session(turn))
+        if (remaining := int(turn.newest_message.text)) > 0:
+            self._next.put_nowait((_session(turn), str(remaining - 1)))
 
-    def cancelled(self, turn: Turn) -> None:
-        tell("cancelled", session=_session(turn))
+    def report_cancel(self, turn: Turn) -> None:
+        report("cancelled", session=_session(turn))
 
-    async def say_on(self, crew: Crew) -> None:
+    async def accept_following(self, services: WorkerServices) -> None:
         while True:
-            await crew.inbox.accept(message(*await self._next.get()))
+            await services.inbox.accept(build_message(*await self._next.get()))
 
-    async def obey(self, crew: Crew, line: bytes) -> None:
-        told = json.loads(line)
-        if "say" in told:
-            await crew.inbox.accept(message(told["say"], told["text"]))
+    async def handle_order(self, services: WorkerServices, line: bytes) -> None:
+        order = json.loads(line)
+        if "say" in order:
+            await services.inbox.accept(build_message(order["say"], order["text"]))
         else:
-            async with crew.database.write() as connection:
-                await crew.turns.request_cancel(connection, f"memory:{told['stop']}", CancelReason.STOP)
+            async with services.database.write() as connection:
+                await services.turns.request_cancel(connection, f"memory:{order['stop']}", CancelReason.STOP)
 
 
 def _session(turn: Turn) -> str:
@@ -56,20 +59,25 @@ def _session(turn: Turn) -> str:
 
 
 async def main(url: str, seconds: float, limit: int) -> None:
-    hand, lines = Hand(), asyncio.StreamReader()
+    handler, lines = OrderHandler(), asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    async with at_work(
-        url, seconds=seconds, limit=limit, began=hand.began, ended=hand.ended, cancelled=hand.cancelled
-    ) as crew:
-        sayers = [asyncio.create_task(hand.say_on(crew), name="sayer") for _ in range(4)]
-        tell("ready")
-        async with Loop() as loop:
+    async with run_worker(
+        url,
+        seconds=seconds,
+        limit=limit,
+        on_start=handler.report_start,
+        on_end=handler.report_end,
+        on_cancel=handler.report_cancel,
+    ) as services:
+        accepters = [asyncio.create_task(handler.accept_following(services), name="accepter") for _ in range(4)]
+        report("ready")
+        async with LoopMonitor() as loop:
             while line := await lines.readline():
-                await hand.obey(crew, line)
-        for sayer in sayers:
-            sayer.cancel()
-        await asyncio.wait(sayers)
-    tell("over", cpu=loop.cpu * loop.wall, late=loop.late(1), busiest=loop.busiest)
+                await handler.handle_order(services, line)
+        for accepter in accepters:
+            accepter.cancel()
+        await asyncio.wait(accepters)
+    report("stopped", cpu=loop.cpu * loop.wall, late=loop.delay_quantile(1), busiest=loop.longest_busy)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.replies.floors import RULES, SPAN, Lane, Rules, Window, best_age, best_ends, joint_age, messages
+from benchmarks.replies.floors import (
+    RULES,
+    SPAN_SECONDS,
+    Rules,
+    Window,
+    WindowUsage,
+    best_end_delays,
+    count_messages,
+    min_joint_age,
+    min_mean_age,
+)
 from benchmarks.replies.load import Ending, Load
-from benchmarks.replies.platforms import ONE_WAY
+from benchmarks.replies.platforms import NETWORK_DELAY_SECONDS
 from sandbox.slack.api import limits
 
 ONE = Load(1, 1, Ending.TOGETHER)
 
 
-def edits_of(calls: int, seconds: float, *, slides: bool) -> Rules:
+def edits_of(calls: int, seconds: float, *, is_sliding: bool) -> Rules:
     """Return rules with one message per reply, and posts as scarce as edits."""
-    window = Window(calls, seconds, slides)
+    window = Window(calls, seconds, is_sliding)
     return Rules(window, window, False, window, None, size=1_000_000)
 
 
@@ -24,15 +34,15 @@ def age_of(moments: tuple[float, ...], spans: float) -> float:
     age, shown, since = 0.0, 0.0, 0.0
     for moment in [*sorted(moments), spans]:
         age += (moment - since) * ((moment + since) / 2 - shown)
-        shown, since = moment - ONE_WAY, moment
+        shown, since = moment - NETWORK_DELAY_SECONDS, moment
     return age / spans
 
 
 def test_no_schedule_beats_the_floor_and_an_even_one_reaches_it() -> None:
     for edits in (1, 2, 3):
-        floor = best_age(ONE, edits_of(edits, 60, slides=True))
-        grid = [SPAN * step / 40 for step in range(1, 40)]
-        best = min(age_of(moments, SPAN) for moments in combinations_with_replacement(grid, edits))
+        floor = min_mean_age(ONE, edits_of(edits, 60, is_sliding=True))
+        grid = [SPAN_SECONDS * step / 40 for step in range(1, 40)]
+        best = min(age_of(moments, SPAN_SECONDS) for moments in combinations_with_replacement(grid, edits))
         assert floor <= best <= 1.01 * floor
 
 
@@ -47,11 +57,11 @@ def keeps_one(moments: tuple[float, ...], window: Window) -> bool:
 
 
 def test_no_schedule_that_can_end_at_any_time_beats_the_joint_floor() -> None:
-    window = Window(3, 10.0, slides=False)
-    floor = joint_age(ONE, Rules(window, window, False, window, None, size=1_000_000))
-    grid = [SPAN * step / 24 for step in range(24)]
+    window = Window(3, 10.0, is_sliding=False)
+    floor = min_joint_age(ONE, Rules(window, window, False, window, None, size=1_000_000))
+    grid = [SPAN_SECONDS * step / 24 for step in range(24)]
     ages = [
-        age_of(moments, SPAN)
+        age_of(moments, SPAN_SECONDS)
         for edits in range(4, 7)
         for moments in combinations(grid, edits)
         if keeps_one(moments, window)
@@ -64,63 +74,63 @@ def test_no_schedule_that_can_end_at_any_time_beats_the_joint_floor() -> None:
 @pytest.mark.parametrize("replies", [1, 10, 50])
 def test_reserved_calls_for_endings_do_not_lower_the_floor(platform: str, ending: Ending, replies: int) -> None:
     load = Load(replies, 5, ending)
-    assert joint_age(load, RULES[platform]) >= best_age(load, RULES[platform])
+    assert min_joint_age(load, RULES[platform]) >= min_mean_age(load, RULES[platform])
 
 
 def test_a_single_reply_leaves_room_for_its_ending() -> None:
-    plenty = edits_of(10_000, 60, slides=True)
-    calls = SPAN / (8 * ONE_WAY)
-    assert best_age(ONE, plenty) == pytest.approx(ONE_WAY, rel=0.1)
-    assert joint_age(ONE, plenty) == pytest.approx(SPAN / 2 / (calls + 1) + ONE_WAY, rel=0.05)
+    plenty = edits_of(10_000, 60, is_sliding=True)
+    calls = SPAN_SECONDS / (8 * NETWORK_DELAY_SECONDS)
+    assert min_mean_age(ONE, plenty) == pytest.approx(NETWORK_DELAY_SECONDS, rel=0.1)
+    assert min_joint_age(ONE, plenty) == pytest.approx(SPAN_SECONDS / 2 / (calls + 1) + NETWORK_DELAY_SECONDS, rel=0.05)
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 60), st.integers(1, 30), st.sampled_from(Ending))
 def test_a_larger_budget_never_raises_the_floor(replies: int, calls: int, ending: Ending) -> None:
     load = Load(replies, 3, ending)
-    less, more = (edits_of(number, 10, slides=False) for number in (calls, calls + 1))
-    assert best_age(load, more) <= best_age(load, less)
-    assert sum(best_ends(load, more)) <= sum(best_ends(load, less)) + 1e-9
+    less, more = (edits_of(number, 10, is_sliding=False) for number in (calls, calls + 1))
+    assert min_mean_age(load, more) <= min_mean_age(load, less)
+    assert sum(best_end_delays(load, more)) <= sum(best_end_delays(load, less)) + 1e-9
 
 
 @pytest.mark.parametrize("platform", RULES)
 def test_more_replies_never_lower_the_floor(platform: str) -> None:
-    ages = [best_age(Load(replies, 1, Ending.TOGETHER), RULES[platform]) for replies in (1, 2, 10, 50)]
+    ages = [min_mean_age(Load(replies, 1, Ending.TOGETHER), RULES[platform]) for replies in (1, 2, 10, 50)]
     assert ages == sorted(ages)
 
 
 def test_slack_channels_share_edits_and_discord_channels_do_not() -> None:
     alone, beside = Load(1, 1, Ending.TOGETHER), Load(10, 10, Ending.TOGETHER)
-    assert best_age(beside, RULES["discord"]) == pytest.approx(best_age(alone, RULES["discord"]))
-    assert best_age(beside, RULES["slack"]) > 4 * best_age(alone, RULES["slack"])
+    assert min_mean_age(beside, RULES["discord"]) == pytest.approx(min_mean_age(alone, RULES["discord"]))
+    assert min_mean_age(beside, RULES["slack"]) > 4 * min_mean_age(alone, RULES["slack"])
 
 
 @given(st.lists(st.floats(0, 20), max_size=40), st.integers(1, 4), st.booleans())
-def test_a_lane_never_exceeds_its_window(asked: list[float], calls: int, slides: bool) -> None:
-    lane = Lane(Window(calls, 5, slides))
+def test_usage_never_exceeds_its_window(asked: list[float], calls: int, is_sliding: bool) -> None:
+    usage = WindowUsage(Window(calls, 5, is_sliding))
     for at in sorted(asked):
-        lane.take(lane.earliest(at))
-    for first in lane.taken:
-        for last in lane.taken:
-            within = sum(first <= at <= last for at in lane.taken)
-            if slides and last - first < 5 - 1e-9:
+        usage.add_call(usage.earliest(at))
+    for first in usage.call_times:
+        for last in usage.call_times:
+            within = sum(first <= at <= last for at in usage.call_times)
+            if is_sliding and last - first < 5 - 1e-9:
                 assert within <= calls
-            if not slides and last >= first:
+            if not is_sliding and last >= first:
                 assert within <= calls * (math.floor((last - first) / 5 + 1e-9) + 2)
 
 
 def test_an_undelayed_ending_takes_one_network_delay() -> None:
     for rules in RULES.values():
-        assert best_ends(Load(10, 5, Ending.TOGETHER), rules) == [ONE_WAY] * 10
+        assert best_end_delays(Load(10, 5, Ending.TOGETHER), rules) == [NETWORK_DELAY_SECONDS] * 10
 
 
 def test_endings_of_one_message_replies_follow_the_edit_limit() -> None:
-    waits = best_ends(Load(7, 1, Ending.TOGETHER), edits_of(3, 10, slides=True))
-    assert [wait - ONE_WAY for wait in waits] == pytest.approx([0, 0, 0, 10, 10, 10, 20])
+    waits = best_end_delays(Load(7, 1, Ending.TOGETHER), edits_of(3, 10, is_sliding=True))
+    assert [wait - NETWORK_DELAY_SECONDS for wait in waits] == pytest.approx([0, 0, 0, 10, 10, 10, 20])
 
 
 def test_the_rules_equal_those_of_the_sandbox() -> None:
     edits, appends, stops = (rate.calls for rate in (limits.TIER_3, limits.TIER_4, limits.TIER_2))
-    assert RULES["slack"].edits == Window(edits + appends + stops, 60, slides=True)
-    assert RULES["slack"].endings == Window(edits + stops, 60, slides=True)
-    assert {name: messages(rules) for name, rules in RULES.items()} == {"slack": 2, "discord": 4}
+    assert RULES["slack"].edits == Window(edits + appends + stops, 60, is_sliding=True)
+    assert RULES["slack"].endings == Window(edits + stops, 60, is_sliding=True)
+    assert {name: count_messages(rules) for name, rules in RULES.items()} == {"slack": 2, "discord": 4}

@@ -7,11 +7,20 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from benchmarks.soak import run
-from benchmarks.soak.outcome import Outcome, settled
+from benchmarks.soak.outcome import Outcome, build_outcome
 from benchmarks.soak.report import faults, table
-from benchmarks.soak.run import Load
-from benchmarks.soak.script import Model, Verdict, answer, disordered, history_fault, is_late, judge, names
-from benchmarks.soak.sessions import Discord, Slack, Told, unfinished
+from benchmarks.soak.run import SoakConfig
+from benchmarks.soak.script import (
+    CheckingModel,
+    Verdict,
+    answer,
+    find_disordered,
+    find_history_fault,
+    find_names,
+    is_late,
+    judge,
+)
+from benchmarks.soak.sessions import BotMessage, DiscordPlatform, SlackPlatform, count_unfinished
 from benchmarks.soak.users import Session
 from channels.base import ContextMessage
 from channels.i18n.messages import STOP
@@ -24,46 +33,46 @@ from tests.fixtures.inbox_messages import inbound
 IDS = ("s1-0", "s1-1", "s1-2")
 
 
-class Silent:
-    async def say(self, text: str, papers: Mapping[str, str] | None = None) -> None: ...
+class SilentPlace:
+    async def post_message(self, text: str, files: Mapping[str, str] | None = None) -> None: ...
 
-    async def edit(self, said: object, text: str) -> None: ...
+    async def edit_message(self, message: object, text: str) -> None: ...
 
-    def told(self) -> list[Told]:
+    def list_bot_messages(self) -> list[BotMessage]:
         return []
 
 
-def shown(*answers: str) -> str:
+def join_chunks(*answers: str) -> str:
     """Return the chunks of an answer."""
     return "\n".join(answers).replace("w1", "\nw1")
 
 
 def test_single_answers_in_order_are_correct() -> None:
-    assert judge(IDS, shown(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == Verdict(2, (), (), (), ())
+    assert judge(IDS, join_chunks(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == Verdict(2, (), (), (), ())
 
 
 def test_no_answer_means_lost_and_two_answers_mean_doubled() -> None:
-    verdict = judge(IDS, shown(answer(["s1-0"]), answer(["s1-2"]), answer(["s1-2"])))
+    verdict = judge(IDS, join_chunks(answer(["s1-0"]), answer(["s1-2"]), answer(["s1-2"])))
     assert (verdict.lost, verdict.doubled) == (("s1-1",), ("s1-2",))
 
 
 def test_an_answer_before_the_answer_of_an_older_message_is_out_of_order() -> None:
-    verdict = judge(IDS[:2], shown(answer(["s1-1"]), answer(["s1-0"])))
+    verdict = judge(IDS[:2], join_chunks(answer(["s1-1"]), answer(["s1-0"])))
     assert verdict.disordered == (("s1-0", "s1-1"),)
 
 
 def test_a_message_received_after_a_newer_turn_began_is_late() -> None:
-    verdict = judge(IDS[:2], shown(answer(["s1-1"]), answer(["s1-0"])))
+    verdict = judge(IDS[:2], join_chunks(answer(["s1-1"]), answer(["s1-0"])))
     (pair,) = verdict.disordered
     assert is_late(pair, {"s1-0": 3.0}, {"s1-1": 2.0})
     assert not is_late(pair, {"s1-0": 1.0}, {"s1-1": 2.0})
     assert not is_late(pair, {}, {"s1-1": 2.0})
-    session = Session(1, "slack", Silent(), list(IDS[:2]))
+    session = Session(1, "slack", SilentPlace(), list(IDS[:2]))
     outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(), frozenset(), [], 0, 0, Counter())
-    assert faults(outcome) == ["slack s1: out of order: s1-0 behind s1-1"]
+    assert faults(outcome) == ["slack s1: out of order: s1-0 after s1-1"]
     outcome = replace(outcome, late=frozenset(["s1-0"]))
     assert faults(outcome) == []
-    assert "| sessions out of order | 0 |\n| heard too late | 1 |" in table(outcome)
+    assert "| sessions out of order | 0 |\n| delivered late | 1 |" in table(outcome)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +90,10 @@ def test_cut_and_additional_texts_are_wrong(text: str) -> None:
 
 async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
     async with SlackSandbox() as slack, DiscordSandbox() as discord:
-        in_slack, in_discord = Slack(slack), Discord(discord)
-        room, thread = in_discord.place(1), in_slack.place(0)
+        in_slack, in_discord = SlackPlatform(slack), DiscordPlatform(discord)
+        room, thread = in_discord.create_place(1), in_slack.create_place(0)
         sessions = [Session(0, "slack", thread), Session(1, "discord", room)]
-        root = await thread.say("hello")
+        root = await thread.post_message("hello")
         caller = AsyncWebClient(slack.bot_token, base_url=slack.api_url)
         stop = {"type": "button", "action_id": "stop", "text": {"type": "plain_text", "text": STOP}}
         blocks = [{"type": "actions", "elements": [stop]}]
@@ -92,11 +101,20 @@ async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
         await caller.chat_postMessage(channel=where, text=text, thread_ts=root.ts, blocks=blocks)
 
         def found() -> tuple[int, int]:
-            outcome = settled(
-                1, 1.0, sessions, [in_slack, in_discord], Model(), set(), {}, deaths=0, left=0, made=Counter()
+            outcome = build_outcome(
+                1,
+                1.0,
+                sessions,
+                [in_slack, in_discord],
+                CheckingModel(),
+                set(),
+                {},
+                unexpected_exits=0,
+                unfinished_work=0,
+                counts=Counter(),
             )
-            assert ("1 messages stand where nobody has asked" in faults(outcome)) == bool(outcome.astray)
-            return outcome.astray, unfinished(thread)
+            assert ("1 bot messages outside all sessions" in faults(outcome)) == bool(outcome.orphan_count)
+            return outcome.orphan_count, count_unfinished(thread)
 
         assert found() == (0, 1)
         await caller.chat_postMessage(channel=where, text=text)
@@ -105,13 +123,13 @@ async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
 
 def test_a_valid_history_has_each_question_once_with_its_answer() -> None:
     well = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
-    assert history_fault(well) == ""
-    assert history_fault([("user", build_quote("A summary", ["| They spoke of s1-0."])), *well]) == ""
-    assert history_fault([("user", build_quote("What was said", ["| They spoke of s1-0."]))]) == ""
-    assert history_fault([*well, well[-1]])
-    assert history_fault([])
-    assert history_fault([well[0], ("assistant", "no"), well[2]])
-    assert disordered(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
+    assert find_history_fault(well) == ""
+    assert find_history_fault([("user", build_quote("A summary", ["| They spoke of s1-0."])), *well]) == ""
+    assert find_history_fault([("user", build_quote("What was said", ["| They spoke of s1-0."]))]) == ""
+    assert find_history_fault([*well, well[-1]])
+    assert find_history_fault([])
+    assert find_history_fault([well[0], ("assistant", "no"), well[2]])
+    assert find_disordered(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
 
 
 async def test_a_context_message_is_not_a_question() -> None:
@@ -122,19 +140,19 @@ async def test_a_context_message_is_not_a_question() -> None:
     frames, _ = await build_frames([question], [before], {"ada": "Ada"}, count=count, max_tokens=1_000)
     (build_quote,) = frames[question.event_key]
     assert "s1-0" in build_quote
-    assert names(f"{build_quote}\n\nAda: s1-1") == ["s1-1"]
+    assert find_names(f"{build_quote}\n\nAda: s1-1") == ["s1-1"]
 
 
 def test_messages_that_no_bot_received_are_counted_separately() -> None:
     verdict = judge(IDS, "")
-    session = Session(1, "discord", Silent(), list(IDS))
+    session = Session(1, "discord", SilentPlace(), list(IDS))
     outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(IDS[:2]), frozenset(), [], 0, 0, Counter({"kill -9": 1}))
     assert faults(outcome) == [
         "discord s1: lost: s1-2",
-        "discord s1: nobody heard: s1-0",
-        "discord s1: nobody heard: s1-1",
+        "discord s1: not received: s1-0",
+        "discord s1: not received: s1-1",
     ]
-    assert "| said while nobody listened | 2 |" in table(outcome)
+    assert "| sent while no bot was connected | 2 |" in table(outcome)
 
 
 @pytest.mark.long
@@ -143,7 +161,9 @@ def test_messages_that_no_bot_received_are_counted_separately() -> None:
 async def test_a_soak_with_faults_loses_doubles_and_cuts_no_reply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "PAUSES", (1.0, 1.5))  # on an overloaded machine a faster message may be overtaken
-    outcome = await run.soak(Load(messages=80, sessions=20, at_once=6, every=12), tmp_path)
+    monkeypatch.setattr(run, "PAUSE_SECONDS", (1.0, 1.5))  # on an overloaded machine a faster message may be overtaken
+    outcome = await run.run_soak(
+        SoakConfig(messages=80, sessions=20, concurrent_users=6, messages_per_fault=12), tmp_path
+    )
     assert faults(outcome) == []
-    assert outcome.made.total() >= 2
+    assert outcome.counts.total() >= 2

@@ -1,4 +1,4 @@
-"""Interfaces of contenders: bots that answer questions on a stage."""
+"""Interfaces of contenders: bots that answer questions in a sandbox."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,50 +10,51 @@ from benchmarks.replies.load import Load, Speech
 from benchmarks.replies.platforms import Question
 
 
-class Answering(ABC):
-    """Running contender."""
+class RunningContender(ABC):
+    """Contender that is connected to a sandbox."""
 
     @abstractmethod
     async def answer(self, question: Question, speech: Speech) -> None:
         """Answer with the model's speech; return when the reply is complete."""
 
 
-class Writer(Protocol):
-    """Growing reply."""
+class ReplyWriter(Protocol):
+    """Reply that grows with the model's text."""
 
     def feed(self, delta: str) -> None:
         """Add text of the model."""
         ...
 
     async def close(self, text: str) -> None:
-        """End the reply; return when it is complete or given up."""
+        """End the reply with its complete text; return when the platform shows it, or the writer gave up."""
         ...
 
 
-class Writing(Answering):
-    """Running contender with a `Writer` per reply."""
+class StreamingContender(RunningContender):
+    """Running contender with a `ReplyWriter` for each reply."""
 
     @abstractmethod
-    def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
-        """Begin a reply."""
+    def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
+        """Return a context that begins a reply to the question, and yields its writer."""
 
     async def answer(self, question: Question, speech: Speech) -> None:
-        async with self.write(question) as writer:
-            speech.listen(writer.feed)
+        async with self.open_reply(question) as writer:
+            speech.subscribe(writer.feed)
             await speech.ended.wait()
             await writer.close(speech.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Contender on one platform.
+    """Bot, or a copy of its policy, on one platform.
 
     Attributes:
-        on: starts it on a stage of the platform.
-        fits: returns whether it can be measured under a load.
+        platform: "slack" or "discord".
+        start: connects it to a sandbox of the platform for the time of the context.
+        is_measurable: returns whether it can run under a load.
     """
 
     name: str
     platform: str
-    on: Callable[[Any], AbstractAsyncContextManager[Answering]]
-    fits: Callable[[Load], bool] = lambda load: True
+    start: Callable[[Any], AbstractAsyncContextManager[RunningContender]]
+    is_measurable: Callable[[Load], bool] = lambda load: True

@@ -17,18 +17,18 @@ from typing import Any
 
 from aiohttp import web
 
-from benchmarks.replies.contenders.base import Answering
+from benchmarks.replies.contenders.base import RunningContender
 from benchmarks.replies.load import Load, Speech
-from benchmarks.replies.platforms import DiscordStage, Question
+from benchmarks.replies.platforms import DiscordPlatform, Question
 
 NAME = "nanobot-ai 0.3.5"
 PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
 
 #: Limit of its start including the first installation, in seconds.
-_START = 300.0
+_START_TIMEOUT_SECONDS = 300.0
 
 #: Seconds without a call after the last word until its reply counts as complete.
-_QUIET = 20.0
+_QUIET_SECONDS = 20.0
 
 #: discord.py has no setting for Discord's address.
 PROGRAM = """
@@ -42,8 +42,8 @@ runpy.run_module("nanobot", run_name="__main__")
 """
 
 
-class Model:
-    """OpenAI-compatible API that streams the speech of a question word by word."""
+class SpeechServer:
+    """OpenAI-compatible API that streams the speech of the newest question, a word per chunk."""
 
     def __init__(self) -> None:
         self._speeches: dict[int, Speech] = {}
@@ -61,7 +61,8 @@ class Model:
     async def stop(self) -> None:
         await self._runner.cleanup()
 
-    async def speak(self, speech: Speech) -> None:
+    async def add_speech(self, speech: Speech) -> None:
+        """Make the speech available: requests for its question wait for it."""
         async with self._asked:
             self._speeches[speech.number] = speech
             self._asked.notify_all()
@@ -74,41 +75,46 @@ class Model:
             await self._asked.wait_for(lambda: number in self._speeches)
         words = asyncio.Queue[str]()
         speech = self._speeches[number]
-        speech.listen(words.put_nowait)
+        speech.subscribe(words.put_nowait)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for _ in speech.tokens:
-            await response.write(_event({"content": await words.get()}, None))
-        await response.write(_event({}, "stop"))
+            await response.write(_encode_chunk({"content": await words.get()}, None))
+        await response.write(_encode_chunk({}, "stop"))
         await response.write(b"data: [DONE]\n\n")
         return response
 
 
-class _Answers(Answering):
-    def __init__(self, stage: DiscordStage, model: Model) -> None:
-        self._stage = stage
+class _NanobotContender(RunningContender):
+    def __init__(self, platform: DiscordPlatform, model: SpeechServer) -> None:
+        self._platform = platform
         self._model = model
 
     async def answer(self, question: Question, speech: Speech) -> None:
-        await self._model.speak(speech)
+        await self._model.add_speech(speech)
         await speech.ended.wait()
         before = -1
-        while before != (before := await self._calls_after_a_while()):
+        while before != (before := await self._count_calls_after_pause()):
             pass
 
-    async def _calls_after_a_while(self) -> int:
-        await asyncio.sleep(_QUIET)
-        return len(self._stage.calls())
+    async def _count_calls_after_pause(self) -> int:
+        await asyncio.sleep(_QUIET_SECONDS)
+        return len(self._platform.list_calls())
 
 
 @asynccontextmanager
-async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
+async def start_on_discord(platform: DiscordPlatform) -> AsyncIterator[RunningContender]:
+    """Start nanobot's process; the context ends it.
+
+    Raises:
+        TimeoutError: it was not connected within `_START_TIMEOUT_SECONDS`.
+    """
     uv = shutil.which("uv") or ".uv/bin/uv"
-    model, sandbox = Model(), stage.sandbox
+    model, sandbox = SpeechServer(), platform.sandbox
     await model.start()
     with TemporaryDirectory() as home:
         file = Path(home) / "config.json"
-        file.write_text(json.dumps(config(home, model.url, sandbox.bot_token)))
+        file.write_text(json.dumps(build_config(home, model.url, sandbox.bot_token)))
         packages = [word for package in PACKAGES for word in ("--with", package)]
         command = [uv, "run", "--no-project", "--python", "3.11", *packages, "python", "-c", PROGRAM]
         with (Path(home) / "log").open("wb") as log:
@@ -124,8 +130,10 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
                 stderr=log,
             )
             try:
-                await stage.do(sandbox.wait_for(lambda: sandbox.commands, timeout=_START))  # the last step of its start
-                yield _Answers(stage, model)
+                await platform.run(
+                    sandbox.wait_for(lambda: sandbox.commands, timeout=_START_TIMEOUT_SECONDS)
+                )  # the last step of its start
+                yield _NanobotContender(platform, model)
             finally:
                 process.terminate()
                 await process.wait()
@@ -134,12 +142,13 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
                     print((Path(home) / "log").read_text())
 
 
-def fits(load: Load) -> bool:
+def is_measurable(load: Load) -> bool:
     """Return whether the load has one reply per channel: later questions join a running answer."""
     return load.speed == 1 and load.replies <= load.channels
 
 
-def config(home: str, model: str, token: str) -> dict[str, Any]:
+def build_config(home: str, model: str, token: str) -> dict[str, Any]:
+    """Return nanobot's `config.json` for a home folder, the URL of the model API and a Discord bot token."""
     return {
         "agents": {"defaults": {"workspace": f"{home}/workspace", "model": "scripted", "provider": "custom"}},
         "providers": {"custom": {"apiKey": "none", "apiBase": model}},
@@ -147,7 +156,7 @@ def config(home: str, model: str, token: str) -> dict[str, Any]:
     }
 
 
-def _event(delta: dict[str, str], finish: str | None) -> bytes:
+def _encode_chunk(delta: dict[str, str], finish: str | None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     chunk = {"id": "bench", "object": "chat.completion.chunk", "created": 0, "model": "scripted", "choices": [choice]}
     return f"data: {json.dumps(chunk)}\n\n".encode()

@@ -1,14 +1,14 @@
-"""Parley: from the model's deltas through the reply and the rate limiters to the platform's real client."""
+"""Parley: the model's deltas go through the reply and the rate limiters to the platform's real client."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from benchmarks.replies.contenders.base import Writer, Writing
-from benchmarks.replies.platforms import DiscordStage, Question, SlackStage
+from benchmarks.replies.contenders.base import ReplyWriter, StreamingContender
+from benchmarks.replies.platforms import DiscordPlatform, Question, SlackPlatform
 from channels.base import Surface
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import make_client
-from channels.discord.replies import reactions as discord_signs
+from channels.discord.replies import reactions as discord_reactions
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.settings import DiscordSettings
 from channels.i18n.messages import ENGLISH
@@ -17,7 +17,7 @@ from channels.replies.reply import Reply
 from channels.settings import EXTRA_BUTTONS
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import make_session, make_web_client
-from channels.slack.replies import reactions as slack_signs
+from channels.slack.replies import reactions as slack_reactions
 from channels.slack.replies.assistant import AssistantThreads
 from channels.slack.replies.streaming import STREAM_SECONDS, StreamPolicy, StreamSurface
 from channels.slack.settings import SlackSettings
@@ -25,15 +25,19 @@ from channels.slack.settings import SlackSettings
 NAME = "Parley"
 
 #: Limit of background calls at the end, in seconds.
-SETTLE = 2.0
+BACKGROUND_TIMEOUT_SECONDS = 2.0
 
 
-async def keep(ids: Sequence[str]) -> None:
-    """Ignore the ids: the benchmark measures visible text only."""
+async def ignore_ids(ids: Sequence[str]) -> None:
+    """Ignore the ids of the reply's messages: no database stores them here."""
 
 
-class Buttoned:
-    """Reply that ends with the bot's buttons."""
+class ReplyWithButtons:
+    """Reply that gets the bot's buttons when it ends.
+
+    Args:
+        name: the turn id that the buttons carry.
+    """
 
     def __init__(self, reply: Reply, name: str) -> None:
         self._reply = reply
@@ -45,31 +49,31 @@ class Buttoned:
 
 
 @asynccontextmanager
-async def written(surface: Surface, question: Question) -> AsyncIterator[Writer]:
-    """Return a reply like the bot's."""
+async def open_reply(surface: Surface, question: Question) -> AsyncIterator[ReplyWriter]:
+    """Open a reply with the bot's Stop button; it belongs to no turn."""
     name = str(question.number)
-    async with Reply(surface, save_ids=keep, buttons=growing_buttons(name, ENGLISH)) as reply:
-        yield Buttoned(reply, name)
+    async with Reply(surface, save_ids=ignore_ids, buttons=growing_buttons(name, ENGLISH)) as reply:
+        yield ReplyWithButtons(reply, name)
 
 
-class _OnSlack(Writing):
-    def __init__(self, stage: SlackStage, api: SlackApi) -> None:
-        sandbox = stage.sandbox
-        self._asker = {"team": sandbox.team_id, "user": sandbox.people["ada"].id, "user_team": sandbox.team_id}
+class _ParleyOnSlack(StreamingContender):
+    def __init__(self, platform: SlackPlatform, api: SlackApi) -> None:
+        sandbox = platform.sandbox
+        self._author = {"team": sandbox.team_id, "user": sandbox.people["ada"].id, "user_team": sandbox.team_id}
         self._bot = sandbox.bot_user_id
         self._api = api
-        self._streams = StreamPolicy(seconds=STREAM_SECONDS / stage.speed)
-        self._receipts = slack_signs.make_receipts(api)
+        self._streams = StreamPolicy(seconds=STREAM_SECONDS / platform.speed)
+        self._receipts = slack_reactions.make_receipts(api)
         self._assistant = AssistantThreads(api)
 
-    async def settle(self) -> None:
-        """Wait for background calls: they count as well."""
-        await self._receipts.drain(SETTLE)
-        await self._assistant.settle(SETTLE)
+    async def wait_for_background_calls(self) -> None:
+        """Wait for calls that outlast a reply, such as removed reactions: they count as well."""
+        await self._receipts.drain(BACKGROUND_TIMEOUT_SECONDS)
+        await self._assistant.settle(BACKGROUND_TIMEOUT_SECONDS)
 
-    def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
+    def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
         address = {
-            **self._asker,
+            **self._author,
             "bot": self._bot,
             "channel": question.place,
             "thread_ts": question.message,
@@ -77,42 +81,42 @@ class _OnSlack(Writing):
         }
         turn = f"turn {question.number}"
         surface = StreamSurface(self._api, self._receipts, address, turn, self._streams, assistant=self._assistant)
-        return written(surface, question)
+        return open_reply(surface, question)
 
 
-class _OnDiscord(Writing):
+class _ParleyOnDiscord(StreamingContender):
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
-        self._receipts = discord_signs.make_queued_reactions(api)
+        self._receipts = discord_reactions.make_queued_reactions(api)
 
-    async def settle(self) -> None:
-        """See `_OnSlack`."""
-        await self._receipts.drain(SETTLE)
+    async def wait_for_background_calls(self) -> None:
+        """See `_ParleyOnSlack`."""
+        await self._receipts.drain(BACKGROUND_TIMEOUT_SECONDS)
 
-    def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
+    def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
         address = {"channel": question.place, "message": question.message}
         surface = DiscordSurface(self._api, self._receipts, address)
-        return written(surface, question)
+        return open_reply(surface, question)
 
 
 @asynccontextmanager
-async def on_slack(stage: SlackStage) -> AsyncIterator[Writing]:
-    sandbox = stage.sandbox
+async def start_on_slack(platform: SlackPlatform) -> AsyncIterator[StreamingContender]:
+    sandbox = platform.sandbox
     web = make_web_client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
     async with make_session() as web.session:
-        writing = _OnSlack(stage, SlackApi(web, speed=stage.speed))
-        yield writing
-        await writing.settle()
+        contender = _ParleyOnSlack(platform, SlackApi(web, speed=platform.speed))
+        yield contender
+        await contender.wait_for_background_calls()
 
 
 @asynccontextmanager
-async def on_discord(stage: DiscordStage) -> AsyncIterator[Writing]:
-    bot = make_client(DiscordSettings(bot_token=stage.sandbox.bot_token, api_url=stage.sandbox.api_url))
-    api = DiscordApi(bot, speed=stage.speed)
-    await bot.login(stage.sandbox.bot_token)
+async def start_on_discord(platform: DiscordPlatform) -> AsyncIterator[StreamingContender]:
+    bot = make_client(DiscordSettings(bot_token=platform.sandbox.bot_token, api_url=platform.sandbox.api_url))
+    api = DiscordApi(bot, speed=platform.speed)
+    await bot.login(platform.sandbox.bot_token)
     try:
-        writing = _OnDiscord(api)
-        yield writing
-        await writing.settle()
+        contender = _ParleyOnDiscord(api)
+        yield contender
+        await contender.wait_for_background_calls()
     finally:
         await bot.close()

@@ -8,11 +8,11 @@ import discord
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from benchmarks.replies.platforms import DiscordStage, Question, SlackStage
+from benchmarks.replies.platforms import DiscordPlatform, Question, SlackPlatform
 
 
-class Desk(ABC):
-    """Writer of messages under one question. A failed call raises the client's error.
+class MessageClient(ABC):
+    """Client that writes the messages of one reply. A failed call raises the platform client's error.
 
     Attributes:
         size: the maximum length of a message in characters.
@@ -31,11 +31,12 @@ class Desk(ABC):
     async def delete(self, message: str) -> None: ...
 
 
-class SlackDesk(Desk):
+class SlackMessageClient(MessageClient):
     """Messages in the question's thread.
 
     Args:
-        field: the field of the text, `text` or `markdown_text`.
+        field: the argument for the text, `text` or `markdown_text`.
+        size: the maximum length of that argument in characters.
     """
 
     def __init__(self, web: AsyncWebClient, question: Question, field: str, size: int) -> None:
@@ -46,8 +47,8 @@ class SlackDesk(Desk):
         self._field = field
 
     async def post(self, text: str) -> str:
-        where: Mapping[str, str] = {"channel": self._channel, "thread_ts": self._thread}
-        answer = await self._web.api_call("chat.postMessage", json={**where, self._field: text})
+        thread: Mapping[str, str] = {"channel": self._channel, "thread_ts": self._thread}
+        answer = await self._web.api_call("chat.postMessage", json={**thread, self._field: text})
         return str(answer["ts"])
 
     async def edit(self, message: str, text: str) -> None:
@@ -57,7 +58,7 @@ class SlackDesk(Desk):
         await self._web.api_call("chat.delete", json={"channel": self._channel, "ts": message})
 
 
-class DiscordDesk(Desk):
+class DiscordMessageClient(MessageClient):
     """Messages in the question's channel, each as a reply to its predecessor."""
 
     size = 2_000
@@ -78,19 +79,19 @@ class DiscordDesk(Desk):
         await self._place.get_partial_message(int(message)).delete()
 
 
-def slack_client(stage: SlackStage, *, retries: int) -> AsyncWebClient:
+def create_slack_client(platform: SlackPlatform, *, retries: int) -> AsyncWebClient:
     """Return a client that retries rate-limited calls after Slack's delay, up to `retries` times."""
-    sandbox = stage.sandbox
-    again = [AsyncRateLimitErrorRetryHandler(max_retry_count=retries)]
-    return AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url, retry_handlers=list(again))
+    sandbox = platform.sandbox
+    handlers = [AsyncRateLimitErrorRetryHandler(max_retry_count=retries)]
+    return AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url, retry_handlers=list(handlers))
 
 
 @asynccontextmanager
-async def discord_client(stage: DiscordStage) -> AsyncIterator[discord.Client]:
+async def open_discord_client(platform: DiscordPlatform) -> AsyncIterator[discord.Client]:
     """Return a client without a gateway connection that obeys the rate-limit headers."""
-    discord.http.Route.BASE = stage.sandbox.api_url
+    discord.http.Route.BASE = platform.sandbox.api_url
     client = discord.Client(intents=discord.Intents.none(), allowed_mentions=discord.AllowedMentions.none())
-    await client.login(stage.sandbox.bot_token)
+    await client.login(platform.sandbox.bot_token)
     try:
         yield client
     finally:

@@ -6,21 +6,24 @@ retries; for clients of other languages, the nearest settings of the Python clie
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from benchmarks.replies.contenders.platform_clients import Desk
+from benchmarks.replies.contenders.platform_clients import MessageClient
 
 #: Each client raises errors of its own for failed calls.
-_FAILED = Exception
+_CALL_ERROR = Exception
 
 
-class Policy(ABC):
-    """Writer with a policy; `speed` divides its times."""
+class StreamingPolicy(ABC):
+    """Reply writer that follows a bot's rules for posts and edits.
 
-    def __init__(self, desk: Desk, speed: float) -> None:
-        self._desk = desk
+    Args:
+        speed: divides its times.
+    """
+
+    def __init__(self, client: MessageClient, speed: float) -> None:
+        self._client = client
         self._speed = speed
         self._text = ""
 
@@ -39,20 +42,20 @@ class Policy(ABC):
     async def close(self, text: str) -> None: ...
 
 
-class ChatSdk(Policy):
+class ChatSdk(StreamingPolicy):
     """Vercel's Chat SDK in its mode for platforms without streams.
 
     A placeholder; then, if there is new text, an edit 500 ms after the end of the former one. A failed edit is ignored,
     a failed last one raises. Text over the platform's limit is cut.
     """
 
-    PAUSE = 0.5
+    EDIT_INTERVAL_SECONDS = 0.5
 
     async def __aenter__(self) -> Self:
-        self._message = await self._desk.post("...")
+        self._message = await self._client.post("...")
         self._shown = ""
         self._ending = asyncio.Event()
-        self._loop = asyncio.create_task(self._edit_now_and_then(), name="Chat SDK")
+        self._loop = asyncio.create_task(self._edit_periodically(), name="Chat SDK")
         return self
 
     async def __aexit__(
@@ -65,32 +68,36 @@ class ChatSdk(Policy):
         self._ending.set()
         await asyncio.wait([self._loop])
         if text != self._shown:
-            await self._desk.edit(self._message, _cut(text, self._desk.size))
+            await self._client.edit(self._message, _truncate(text, self._client.size))
 
-    async def _edit_now_and_then(self) -> None:
+    async def _edit_periodically(self) -> None:
         while not self._ending.is_set():
             try:
-                await asyncio.wait_for(self._ending.wait(), self.PAUSE / self._speed)
+                await asyncio.wait_for(self._ending.wait(), self.EDIT_INTERVAL_SECONDS / self._speed)
             except TimeoutError:
                 await self._edit()
 
     async def _edit(self) -> None:
         if (text := self._text.strip()) and text != self._shown:
             try:
-                await self._desk.edit(self._message, _cut(text, self._desk.size))
-            except _FAILED:
+                await self._client.edit(self._message, _truncate(text, self._client.size))
+            except _CALL_ERROR:
                 return
             self._shown = text
 
 
-class Turnstile:
-    """Time of llmcord's last post or edit in the whole process."""
+class LastWrite:
+    """Time of llmcord's last post or edit in the whole process.
+
+    Attributes:
+        at: in seconds of the event loop's clock.
+    """
 
     def __init__(self) -> None:
-        self.last = float("-inf")
+        self.at = float("-inf")
 
 
-class Llmcord(Policy):
+class Llmcord(StreamingPolicy):
     """llmcord: one timer for all replies of the process.
 
     The first text is posted at once. Then each edit blocks the model's stream, and is made if no reply was posted or
@@ -98,12 +105,12 @@ class Llmcord(Policy):
     embeds with 4,096 characters; here plain texts with 2,000.)
     """
 
-    PAUSE = 1.0
-    MARK = " ⚪"
+    EDIT_INTERVAL_SECONDS = 1.0
+    STREAMING_SUFFIX = " ⚪"
 
-    def __init__(self, desk: Desk, speed: float, turnstile: Turnstile) -> None:
-        super().__init__(desk, speed)
-        self._turnstile = turnstile
+    def __init__(self, client: MessageClient, speed: float, last_write: LastWrite) -> None:
+        super().__init__(client, speed)
+        self._last_write = last_write
 
     async def __aenter__(self) -> Self:
         self._deltas = asyncio.Queue[str | None]()
@@ -124,37 +131,37 @@ class Llmcord(Policy):
         await asyncio.shield(self._loop)
 
     async def _write(self) -> None:
-        size = self._desk.size - len(self.MARK)
+        size = self._client.size - len(self.STREAMING_SUFFIX)
         message, shown, following = None, "", await self._deltas.get()
         while following is not None:
             delta, following = following, await self._deltas.get()
             if message is None or len(shown) + len(delta) > size:
-                shown, message = delta, await self._desk.post(delta + self.MARK)
-                self._turnstile.last = _now()
+                shown, message = delta, await self._client.post(delta + self.STREAMING_SUFFIX)
+                self._last_write.at = _now()
                 continue
             shown += delta
-            since = _now() - self._turnstile.last
+            since = _now() - self._last_write.at
             is_last = following is None or len(shown) + len(following) > size
-            if is_last or since >= self.PAUSE / self._speed:
-                await asyncio.sleep(self.PAUSE / self._speed - since)
-                await self._desk.edit(message, shown if is_last else shown + self.MARK)
-                self._turnstile.last = _now()
+            if is_last or since >= self.EDIT_INTERVAL_SECONDS / self._speed:
+                await asyncio.sleep(self.EDIT_INTERVAL_SECONDS / self._speed - since)
+                await self._client.edit(message, shown if is_last else shown + self.STREAMING_SUFFIX)
+                self._last_write.at = _now()
 
 
-class ChatGptInSlack(Policy):
+class ChatGptInSlack(StreamingPolicy):
     """ChatGPT-in-Slack: an edit per 20 deltas, independent of the former edit's end.
 
     Edits, including the last, show the first 3,500 bytes; the rest is posted in messages of 20,000. A failed edit is
     ignored, a failed last one raises.
     """
 
-    CHUNKS = 20
-    EDITED, POSTED = 3_500, 20_000
-    MARK = " ... :writing_hand:"
+    DELTAS_PER_EDIT = 20
+    MAX_EDIT_CHARS, MAX_POST_CHARS = 3_500, 20_000
+    STREAMING_SUFFIX = " ... :writing_hand:"
 
     async def __aenter__(self) -> Self:
-        self._message = await self._desk.post(":hourglass: Wait a second, please ...")
-        self._chunks = 0
+        self._message = await self._client.post(":hourglass: Wait a second, please ...")
+        self._deltas_since_edit = 0
         self._edits = set[asyncio.Task[None]]()
         return self
 
@@ -168,36 +175,36 @@ class ChatGptInSlack(Policy):
 
     def feed(self, delta: str) -> None:
         super().feed(delta)
-        self._chunks += 1
-        if self._chunks == self.CHUNKS:
-            self._chunks = 0
-            text = self._text.strip()[: self.EDITED] + self.MARK
-            self._edits.add(asyncio.create_task(self._desk.edit(self._message, text), name="ChatGPT-in-Slack"))
+        self._deltas_since_edit += 1
+        if self._deltas_since_edit == self.DELTAS_PER_EDIT:
+            self._deltas_since_edit = 0
+            text = self._text.strip()[: self.MAX_EDIT_CHARS] + self.STREAMING_SUFFIX
+            self._edits.add(asyncio.create_task(self._client.edit(self._message, text), name="ChatGPT-in-Slack"))
 
     async def close(self, text: str) -> None:
         if self._edits:
             await asyncio.wait(self._edits)
-        await self._desk.edit(self._message, text[: self.EDITED])
-        for start in range(self.EDITED, len(text), self.POSTED):
-            await self._desk.post(text[start : start + self.POSTED])
+        await self._client.edit(self._message, text[: self.MAX_EDIT_CHARS])
+        for start in range(self.MAX_EDIT_CHARS, len(text), self.MAX_POST_CHARS):
+            await self._client.post(text[start : start + self.MAX_POST_CHARS])
 
 
-class OpenClaw(Policy):
+class OpenClaw(StreamingPolicy):
     """OpenClaw: one draft with a pause between edits, and one call in flight.
 
     The draft stops at the first failure, and when the text exceeds a message. A last edit makes it the answer;
     otherwise the answer is posted in pieces and the draft deleted.
     """
 
-    def __init__(self, desk: Desk, speed: float, pause: float) -> None:
-        super().__init__(desk, speed)
+    def __init__(self, client: MessageClient, speed: float, pause: float) -> None:
+        super().__init__(client, speed)
         self._pause = pause / speed
 
     async def __aenter__(self) -> Self:
         self._message: str | None = None
         self._stopped = asyncio.Event()
         self._fed = asyncio.Event()
-        self._loop = asyncio.create_task(self._draft(), name="OpenClaw")
+        self._loop = asyncio.create_task(self._update_draft(), name="OpenClaw")
         return self
 
     async def __aexit__(
@@ -214,27 +221,27 @@ class OpenClaw(Policy):
         self._stopped.set()
         self._fed.set()
         await asyncio.wait([self._loop])
-        if self._message is not None and len(text) <= self._desk.size:
+        if self._message is not None and len(text) <= self._client.size:
             try:
-                await self._desk.edit(self._message, text)
-            except _FAILED:
+                await self._client.edit(self._message, text)
+            except _CALL_ERROR:
                 pass
             else:
                 return
-        for piece in _pieces(text, self._desk.size):
-            await self._desk.post(piece)
+        for piece in _split(text, self._client.size):
+            await self._client.post(piece)
         if self._message is not None:
-            await self._desk.delete(self._message)
+            await self._client.delete(self._message)
 
-    async def _draft(self) -> None:
+    async def _update_draft(self) -> None:
         await self._fed.wait()
-        while not self._stopped.is_set() and len(text := self._text.strip()) <= self._desk.size:
+        while not self._stopped.is_set() and len(text := self._text.strip()) <= self._client.size:
             try:
                 if self._message is None:
-                    self._message = await self._desk.post(text)
+                    self._message = await self._client.post(text)
                 else:
-                    await self._desk.edit(self._message, text)
-            except _FAILED:
+                    await self._client.edit(self._message, text)
+            except _CALL_ERROR:
                 return
             try:
                 await asyncio.wait_for(self._stopped.wait(), self._pause)
@@ -242,12 +249,12 @@ class OpenClaw(Policy):
                 continue
 
 
-def _cut(text: str, size: int) -> str:
+def _truncate(text: str, size: int) -> str:
     return text if len(text) <= size else text[: size - 3] + "..."
 
 
-def _pieces(text: str, size: int) -> list[str]:
-    """Return the text in messages, split at spaces."""
+def _split(text: str, size: int) -> list[str]:
+    """Return the text in parts of at most `size` characters, split after spaces where possible."""
     pieces = []
     while len(text) > size:
         at = text.rfind(" ", 0, size) + 1 or size
@@ -258,6 +265,3 @@ def _pieces(text: str, size: int) -> list[str]:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-Make = Callable[[Desk], Policy]

@@ -19,21 +19,22 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from benchmarks.replies.contenders.base import Answering
+from benchmarks.replies.contenders.base import RunningContender
 from benchmarks.replies.load import Speech
-from benchmarks.replies.platforms import Question, SlackStage
+from benchmarks.replies.platforms import Question, SlackPlatform
 from core.agents.runtime import warm_up
 
 NAME = "google-adk's SlackRunner"
 
 
-class Scripted(BaseLlm):
-    """Model that answers a question with its speech after the speech has ended."""
+class SpeechModel(BaseLlm):
+    """ADK model that answers a question with its whole speech once the speech has ended."""
 
     _speeches: dict[int, Speech] = PrivateAttr(default_factory=dict)
     _asked: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
 
-    async def speak(self, speech: Speech) -> None:
+    async def add_speech(self, speech: Speech) -> None:
+        """Make the speech available: a run for its question waits for it."""
         async with self._asked:
             self._speeches[speech.number] = speech
             self._asked.notify_all()
@@ -41,7 +42,7 @@ class Scripted(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        number = _number(str(llm_request.contents[-1]))
+        number = _parse_question_number(str(llm_request.contents[-1]))
         async with self._asked:
             await self._asked.wait_for(lambda: number in self._speeches)
         speech = self._speeches[number]
@@ -49,38 +50,39 @@ class Scripted(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=speech.text)]))
 
 
-class Told(SlackRunner):
-    """Runner that reports the end of each question."""
+class ObservedSlackRunner(SlackRunner):
+    """`SlackRunner` that reports when it has handled a question's message."""
 
     def __init__(self, runner: Runner, slack_app: AsyncApp) -> None:
         super().__init__(runner, slack_app)
-        self._through: dict[int, asyncio.Event] = {}
+        self._handled: dict[int, asyncio.Event] = {}
 
-    def through(self, number: int) -> asyncio.Event:
-        return self._through.setdefault(number, asyncio.Event())
+    def handled_event(self, number: int) -> asyncio.Event:
+        """Return the event that is set once the message of this question is handled."""
+        return self._handled.setdefault(number, asyncio.Event())
 
     async def _handle_message(self, event: dict[str, Any], say: Any) -> None:
         try:
             await super()._handle_message(event, say)
         finally:
-            self.through(_number(event.get("text", ""))).set()
+            self.handled_event(_parse_question_number(event.get("text", ""))).set()
 
 
-class _Runs(Answering):
-    def __init__(self, told: Told, model: Scripted) -> None:
-        self._told = told
+class _SlackRunnerContender(RunningContender):
+    def __init__(self, slack_runner: ObservedSlackRunner, model: SpeechModel) -> None:
+        self._runner = slack_runner
         self._model = model
 
     async def answer(self, question: Question, speech: Speech) -> None:
-        await self._model.speak(speech)
-        await self._told.through(question.number).wait()
+        await self._model.add_speech(speech)
+        await self._runner.handled_event(question.number).wait()
 
 
 @asynccontextmanager
-async def on_slack(stage: SlackStage) -> AsyncIterator[Answering]:
+async def start_on_slack(platform: SlackPlatform) -> AsyncIterator[RunningContender]:
     await warm_up()
-    sandbox = stage.sandbox
-    model = Scripted(model="scripted")
+    sandbox = platform.sandbox
+    model = SpeechModel(model="scripted")
     runner = Runner(
         app_name="bench",
         agent=Agent(name="bench", model=model),
@@ -89,15 +91,15 @@ async def on_slack(stage: SlackStage) -> AsyncIterator[Answering]:
     )
     web = AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url)
     app = AsyncApp(client=web)
-    told = Told(runner, app)
+    slack_runner = ObservedSlackRunner(runner, app)
     handler = AsyncSocketModeHandler(app, sandbox.app_token)
     await handler.connect_async()
-    await stage.do(sandbox.wait_until_connected())
+    await platform.run(sandbox.wait_until_connected())
     try:
-        yield _Runs(told, model)
+        yield _SlackRunnerContender(slack_runner, model)
     finally:
         await handler.close_async()
 
 
-def _number(text: str) -> int:
+def _parse_question_number(text: str) -> int:
     return int(re.findall(r"question (\d+)", text)[-1])
