@@ -1,4 +1,4 @@
-"""Environment of a program under test, without the settings of the calling process."""
+"""Environment variables of a program under test."""
 
 import os
 
@@ -29,5 +29,6 @@ SETTING_PREFIXES = (
 
 
 def clean_environment() -> dict[str, str]:
+    """Return this process's environment without the bot's settings, and with `PORT=0` (any free port)."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTING_PREFIXES)}
     return {**environment, "PORT": "0"}  # several programs run on one machine

@@ -1,4 +1,4 @@
-"""Queue of pending faults per API call, shared by both platforms."""
+"""Queue of faults that the next API calls get, shared by both platforms."""
 
 from collections import deque
 from collections.abc import Collection
@@ -8,7 +8,11 @@ FaultKind = Literal["fail", "rate_limit", "lose_response", "delay"]
 
 
 class Fault(Protocol):
-    """A fault, compared by identity: two equal requests are two faults."""
+    """Fault of an API call. Queues compare faults by identity, so equal ones are separate.
+
+    Attributes:
+        kind: an error response, a rate limit, a lost response, or a delay.
+    """
 
     @property
     def kind(self) -> FaultKind: ...
@@ -18,18 +22,21 @@ F = TypeVar("F", bound=Fault)
 
 
 class FaultQueue(Generic[F]):
-    """Pending faults of each call, first in, first out."""
+    """Pending faults by API call, first in, first out. A call is a Slack method or a Discord route."""
 
     def __init__(self) -> None:
         self._pending: dict[str, deque[F]] = {}
 
     def add(self, calls: Collection[str], times: int, fault: F) -> None:
-        """Add the fault `times` times; the first of several `calls` to happen gets it."""
+        """Queue a fault for the next `times` requests to any of the `calls`.
+
+        A fault of several calls is queued for each of them, and removed everywhere once one has it.
+        """
         for call in calls:
             self._pending.setdefault(call, deque()).extend([fault] * times)
 
     def take(self, call: str) -> F | None:
-        """Remove and return the next fault of this call."""
+        """Remove and return the next fault of this call; None if it has none."""
         if not (pending := self._pending.get(call)):
             return None
         fault = pending.popleft()

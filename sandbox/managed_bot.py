@@ -1,4 +1,4 @@
-"""Interface of the bot's process, which the page and the terminal control."""
+"""Interface between the sandbox's user interfaces and the bot's process."""
 
 from typing import Literal, Protocol
 
@@ -6,16 +6,18 @@ BotState = Literal["starting", "running", "ended"]
 
 
 class ManagedBot(Protocol):
-    """The bot that is connected to the sandboxes.
+    """Process of the bot that is connected to the sandboxes.
+
+    After an unexpected exit, only `restart` starts it again.
 
     Attributes:
-        is_tour: whether the tour's agent answers, with a scripted model.
-        state: the state of its process.
-        exit_reason: the reason of its last exit.
-        log_tail: the end of its log at that exit.
-        model: the full name of its model.
-        models: the models to choose from.
-        agent: the folder of the watched agent, if any.
+        is_tour: whether it runs the tour's agent, with a scripted model.
+        state: "running" once it is connected, "ended" after an unexpected exit.
+        exit_reason: a sentence about its last exit; "" once it is connected again.
+        log_tail: the last lines of its log at an unexpected exit; "" once it is connected again.
+        model: the full name of its model, such as `openai/gpt-5`.
+        models: the full names of the models that a user can select.
+        agent: the folder or module of the agent that is reloaded on changes; "" for none.
         notices: lines about its model, for the top of the page and of the terminal.
     """
 
@@ -29,38 +31,42 @@ class ManagedBot(Protocol):
 
     @property
     def lacks_key(self) -> bool:
-        """True if the local model answers, for want of a key."""
+        """True if the local model answers because no vendor's API key is stored."""
         ...
 
     @property
     def notices(self) -> list[str]: ...
 
     async def kill(self) -> None:
-        """Kill the process; it is started again."""
+        """Kill the process without a shutdown; it starts again after a moment."""
 
     async def restart(self, model: str = "") -> None:
-        """Shut the bot down and start it again, perhaps with another model."""
-
-    async def start_tour(self) -> None:
-        """Restart with the tour's agent, and return once it is connected or has exited."""
-
-    async def end_tour(self) -> None:
-        """Restart with the own agent and model, and return once it is connected or has exited."""
-
-    async def save_key(self, key: str, vendor: str = "") -> None:
-        """Try a vendor's API key, store it, and restart with its model.
+        """Shut the bot down and start it again.
 
         Args:
-            vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.
+            model: the full name of the new model; "" for the same one.
+        """
+
+    async def start_tour(self) -> None:
+        """Restart with the tour's agent; return once the bot is connected or has exited."""
+
+    async def end_tour(self) -> None:
+        """Restart with the user's agent and model; return once the bot is connected or has exited."""
+
+    async def save_key(self, key: str, vendor: str = "") -> None:
+        """Try a vendor's API key, store it, and restart the bot with a model of this vendor.
+
+        Args:
+            vendor: `gemini`, `openai` or `anthropic`; "" to recognize it by the key.
 
         Raises:
             ValueError: the key was not stored; the text tells the user why.
         """
 
     async def wait_for_change(self) -> None:
-        """Wait until one of the attributes changes."""
+        """Wait until an attribute changes."""
 
 
 def describe_model(bot: ManagedBot) -> list[str]:
-    """Return lines about the bot's model for the terminal."""
+    """Return the bot's notices, or a line with its model's name, for the terminal."""
     return bot.notices or [f"Model: {bot.model}"]

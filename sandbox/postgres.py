@@ -33,7 +33,7 @@ class PostgresMissingError(Exception):
 
 
 class PostgresSandbox:
-    """A PostgreSQL server as a context manager; it can be stopped and started again.
+    """PostgreSQL server in a temporary folder, as a context manager; it can be stopped and started again.
 
     Attributes:
         bin_folder: the folder with `pg_dump` and the other programs.
@@ -85,7 +85,11 @@ class PostgresSandbox:
         return f"postgresql://postgres@127.0.0.1:{self._port}/{database}"
 
     def start(self) -> None:
-        """Start the server and wait until it accepts connections."""
+        """Start the server, and wait until it accepts connections.
+
+        Raises:
+            RuntimeError: it exited or was not ready within `START_TIMEOUT_SECONDS`; the text is its log.
+        """
         options = [word for setting in _FAST_SETTINGS for word in ("-c", setting)]
         command: list[str | Path] = [
             self.bin_folder / "postgres",
@@ -107,7 +111,7 @@ class PostgresSandbox:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Stop the server immediately and cut its connections; committed data stays."""
+        """Shut the server down at once, which drops its connections; committed data stays."""
         if self._server is not None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait()
@@ -117,7 +121,10 @@ class PostgresSandbox:
         """Create a database as a copy of `template`.
 
         Returns:
-            The URL of the new database.
+            The URL of the new database, without a driver name.
+
+        Raises:
+            RuntimeError: `createdb` failed, for example because the database exists.
         """
         createdb: list[str | Path] = [
             self.bin_folder / "createdb",
@@ -143,7 +150,11 @@ class PostgresSandbox:
 
 
 def _find_bin_folder() -> Path:
-    """Return the folder with `initdb`: the newest installed one, or that of the package."""
+    """Return the folder with `initdb`: of the newest installed PostgreSQL, or else of the package.
+
+    Raises:
+        PostgresMissingError: there is neither.
+    """
     debians = sorted(DEBIAN_ROOT.glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]), reverse=True)
     if debians:
         return debians[0].parent
@@ -156,7 +167,10 @@ def _find_bin_folder() -> Path:
 
 
 def _make_executable(bin_folder: Path, folder: Path) -> Path:
-    """Copy the package's programs if they are in a folder that only root can read."""
+    """Return the programs' folder, or a copy of the package's one in `folder`.
+
+    The package may be in a folder that only root can read, and the server does not run as root.
+    """
     if PACKAGE not in bin_folder.parts:
         return bin_folder
     packages = bin_folder.parents[2]

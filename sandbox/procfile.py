@@ -1,4 +1,4 @@
-"""Procfile runner that follows Heroku's rules.
+"""Process runner for a Procfile, with Heroku's rules.
 
 Heroku: devcenter.heroku.com/articles/procfile and devcenter.heroku.com/articles/dyno-shutdown-behavior.
 """
@@ -22,12 +22,12 @@ POLL_SECONDS = 0.05
 
 
 class Dyno:
-    """A process of the Procfile, run by a shell in its own process group.
+    """Process of the Procfile in a process group of its own.
 
     Attributes:
-        name: `worker.1`.
-        port: the value of `PORT`.
-        exit_code: None while the process runs.
+        name: the type and number, such as `worker.1`.
+        port: the value of `PORT` in its environment.
+        exit_code: None while the process runs; negative if a signal ended it.
     """
 
     def __init__(self, name: str, port: int, process: asyncio.subprocess.Process) -> None:
@@ -40,7 +40,7 @@ class Dyno:
         return self._process.returncode
 
     async def wait_until_ready(self, path: str, *, timeout_seconds: float = BOOT_TIMEOUT_SECONDS) -> None:
-        """Wait until `path` responds with 200.
+        """Wait until `GET path` on the process's port responds with 200.
 
         Raises:
             TimeoutError: it did not within `timeout_seconds`.
@@ -50,7 +50,7 @@ class Dyno:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def probe(self, path: str) -> tuple[int, str]:
-        """Return the status and body of `path`; status 0 if the connection fails."""
+        """Return the status and the body of `GET path`; (0, "") if the connection fails."""
         try:
             async with (
                 aiohttp.ClientSession() as session,
@@ -69,7 +69,7 @@ class Dyno:
         return await asyncio.wait_for(self._process.wait(), timeout_seconds)
 
     async def terminate(self) -> int:
-        """Send SIGTERM, kill the process after 30 seconds, and return its exit code."""
+        """Send SIGTERM and, after `KILL_TIMEOUT_SECONDS`, SIGKILL; return the exit code."""
         if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGTERM)
         try:
@@ -85,7 +85,7 @@ class Dyno:
 
 
 class Foreman:
-    """Starts the processes of a Procfile.
+    """Starter of the processes of a Procfile.
 
     Attributes:
         log: the file with the output of all processes.
@@ -95,8 +95,8 @@ class Foreman:
         """Read the Procfile.
 
         Args:
-            procfile: the file.
-            folder: the working directory of the processes; the log is there, too.
+            procfile: the path of the file.
+            folder: the working directory of the processes, also for `log`.
             settings: environment variables; `DYNO` and `PORT` are added, as on Heroku.
             path: the folder that comes first in `PATH`.
         """
@@ -106,7 +106,11 @@ class Foreman:
         self._environment = {**clean_environment(), "PATH": f"{path}:{os.environ['PATH']}", **settings}
 
     async def start(self, kind: str, number: int = 1) -> Dyno:
-        """Start a process of this type."""
+        """Start a process of this type, such as `worker`, on a free port.
+
+        Raises:
+            KeyError: the Procfile has no such type.
+        """
         name, port = f"{kind}.{number}", find_free_port()
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_shell(

@@ -1,4 +1,4 @@
-"""Change feed of a sandbox: subscriptions and waiting for conditions."""
+"""Feed of a sandbox's visible changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,12 +10,13 @@ T = TypeVar("T")
 
 
 class Subscription(Generic[C]):
-    """Async iterator over future changes; ends with the sandbox or by `aclose`."""
+    """Async iterator over the changes from its creation on; the end of the sandbox or `aclose` ends it."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[C | None] = asyncio.Queue()
 
     def put(self, change: C | None) -> None:
+        """Queue a change; None ends the iteration."""
         self._queue.put_nowait(change)
 
     def __aiter__(self) -> "Subscription[C]":
@@ -33,7 +34,7 @@ class Subscription(Generic[C]):
 
 
 class ChangeFeed(Generic[C]):
-    """Publishes changes to subscribers and wakes waiting tasks."""
+    """Distributor of changes to its subscriptions and to tasks that wait for a condition."""
 
     def __init__(self) -> None:
         self._subscriptions: WeakSet[Subscription[C]] = WeakSet()
@@ -45,24 +46,28 @@ class ChangeFeed(Generic[C]):
         return subscription
 
     def publish(self, change: C) -> None:
+        """Send a change to all subscriptions, and wake all waiting tasks."""
         for subscription in list(self._subscriptions):
             subscription.put(change)
         self.notify()
 
     def notify(self) -> None:
-        """Wake all waiting tasks."""
+        """Wake all waiting tasks, without a change for the subscriptions."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait_for_change(self) -> None:
-        """Wait for the next change or call."""
+        """Wait for the next `publish` or `notify`."""
         await self._changed.wait()
 
     async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
-        """Return the first truthy result of `predicate`, called after every change.
+        """Return the first truthy result of `predicate`, called now and after every `publish` or `notify`.
+
+        Args:
+            state: describes the sandbox, for the error.
 
         Raises:
-            TimeoutError: there was none within `seconds`; the message has the `state`.
+            TimeoutError: there was none within `seconds`.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -73,5 +78,6 @@ class ChangeFeed(Generic[C]):
             raise TimeoutError(f"not within {seconds} s; {state()}") from None
 
     def close(self) -> None:
+        """End the iteration of all subscriptions."""
         for subscription in list(self._subscriptions):
             subscription.put(None)

@@ -1,7 +1,8 @@
-"""Scripted tour: the steps, and the model server's answers to them.
+"""Scripted tour: its steps, and the answers of its scripted model.
 
-Each step has a message that starts it, and understands similar ones. An answer ends with the message of the next step.
-To add a step, add a `TourStep` before the last one, and its tool to the agent in `bot/sandbox/tour_agent.py`.
+Each step has a message that starts it, and also recognizes similar messages. An answer ends with the message of the
+next step. To add a step, add a `TourStep` before the last one, and its tool to the agent in
+`bot/sandbox/tour_agent.py`.
 """
 
 import re
@@ -57,13 +58,13 @@ TASKS = (
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
-    """A step of the tour.
+    """Step of the tour.
 
     Attributes:
-        title: what it shows.
+        title: the feature that it shows.
         prompt: the message that starts it.
-        pattern: regular expression of similar messages, without regard to case.
-        respond: returns the model's next turn.
+        pattern: regular expression for messages that start it, too; case does not matter.
+        respond: returns the model's turn for a request, with a tool call first where the step needs one.
     """
 
     title: str
@@ -73,7 +74,10 @@ class TourStep:
 
 
 def respond_to_tour(request: ReceivedRequest) -> Turn:
-    """Return the scripted turn for a request of the tour's agent."""
+    """Return the turn of the step that the newest message starts, by default of the first step.
+
+    For the second agent it is that agent's letter.
+    """
     if _WRITER_NAME in request.system:
         return _say(LETTER, STEPS[0])
     text = _QUOTE.sub("", request.text)
@@ -82,7 +86,7 @@ def respond_to_tour(request: ReceivedRequest) -> Turn:
 
 
 def create_tour_server() -> ScriptedOpenAI:
-    """Return the model server of the tour."""
+    """Return the tour's model server, not yet started."""
     return ScriptedOpenAI(respond_to_tour)
 
 
@@ -97,7 +101,7 @@ def _call(tool: str, **arguments: str) -> CallTool:
 
 
 def _get_result(request: ReceivedRequest, tool: str) -> object:
-    """Return the result of a tool that was just called; None if it was not."""
+    """Return the result of a tool that the model called last; None if it did not call this tool."""
     return next((result.content for result in request.tool_results if result.name == tool), None)
 
 

@@ -1,4 +1,4 @@
-"""Scripted model servers that speak the vendors' wire formats."""
+"""Model servers that play a script in the wire format of OpenAI, Anthropic or Gemini."""
 
 from sandbox.models.anthropic import ScriptedAnthropic
 from sandbox.models.gemini import ScriptedGemini

@@ -38,9 +38,9 @@ _ERROR_TYPES = {
 
 
 class ScriptedAnthropic(ScriptedServer):
-    """`POST v1/messages`, `GET v1/models` and `GET v1/models/{id}` under `base_url`.
+    """Server of `POST v1/messages`, `GET v1/models` and `GET v1/models/{id}` under `base_url`.
 
-    The signature of a step is ASCII text, as bytes. A `Think` without text but with a signature is redacted thinking;
+    The `signature` of a step is sent as ASCII text. A `Think` without text but with a signature is redacted thinking;
     the signature is its data.
     """
 
@@ -92,7 +92,7 @@ class ScriptedAnthropic(ScriptedServer):
 
 
 class _AnthropicWireFormat(WireFormat):
-    """Message of content blocks, each with a start event, deltas and a stop event."""
+    """Response as content blocks, each with a start event, deltas and a stop event."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -195,7 +195,7 @@ class _AnthropicWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """Usage; `output_tokens` includes thinking, `input_tokens` excludes the cache."""
+        """Token usage; `output_tokens` includes thinking, `input_tokens` excludes the cache."""
         finish = self._finish
         return {
             "input_tokens": finish.input - finish.cached - finish.cache_write,

@@ -37,7 +37,10 @@ _ERROR_STATUSES = {
 
 
 class ScriptedGemini(ScriptedServer):
-    """`:streamGenerateContent`, `:generateContent` and `GET models` under `base_url`, as `v1beta`."""
+    """Server of `v1beta/models/{id}:streamGenerateContent`, `:generateContent` and `GET v1beta/models`.
+
+    The paths are below `base_url`.
+    """
 
     @property
     def base_url(self) -> str:
@@ -62,7 +65,7 @@ class ScriptedGemini(ScriptedServer):
         return {"error": {"code": fail.status, "message": fail.message, "status": status, "details": details}}
 
     def error_response(self, fail: Fail) -> web.Response:
-        """Return the error without `Retry-After`: Gemini puts the delay into the body."""
+        """Return the error; Gemini puts `retry_after` into the body, without a `Retry-After` header."""
         response = super().error_response(fail)
         if "Retry-After" not in fail.headers:
             response.headers.popall("Retry-After", None)
@@ -130,7 +133,7 @@ class _GeminiWireFormat(WireFormat):
 
     @property
     def _grounding(self) -> Chunk:
-        """Grounding metadata, which comes with the last chunk."""
+        """The `groundingMetadata` field with the cited pages, for the last chunk; empty without pages."""
         return {"groundingMetadata": {"groundingChunks": self._pages}} if self._pages else {}
 
     def _part(self, part: dict[str, Any], signature: bytes | None) -> Chunk:
@@ -149,7 +152,7 @@ class _GeminiWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """Usage; `candidatesTokenCount` does not include thoughts."""
+        """Token usage; `candidatesTokenCount` does not include thoughts."""
         finish = self._finish
         return {
             "promptTokenCount": finish.input,

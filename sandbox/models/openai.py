@@ -35,7 +35,7 @@ _ERROR_TYPES = {
 
 
 class ScriptedOpenAI(ScriptedServer):
-    """`POST chat/completions`, `GET models` and `GET models/{id}` under `base_url`."""
+    """Server of `POST chat/completions`, `GET models` and `GET models/{id}` under `base_url`."""
 
     @property
     def base_url(self) -> str:
@@ -165,7 +165,7 @@ class _OpenAIWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """Usage; `completion_tokens` includes reasoning, `prompt_tokens` the cached ones."""
+        """Token usage; `completion_tokens` includes reasoning, `prompt_tokens` includes the cached ones."""
         finish = self._finish
         output = finish.output + finish.thinking
         return {

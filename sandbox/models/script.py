@@ -1,12 +1,12 @@
 """Scripts of model servers, independent of the vendor.
 
-A script is a list of turns, one per request, or a function that returns the turn for a request. A turn is a list of
-steps, a single step or a string:
+A script is a list of turns, one per request, or a function that returns the turn for a request. A turn is the model's
+response: a list of steps, a single step or a string, which means `Say`:
 
     ScriptedOpenAI(["Hello!", [Think("hm"), CallTool("add", {"a": 1}), CallTool("add", {"a": 2})], "Done."])
     ScriptedGemini(lambda request: f"You said: {request.text}")
 
-A turn without a final step ends with `Finish()`.
+A turn without a step that ends the response ends with `Finish()`.
 """
 
 import asyncio
@@ -17,7 +17,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Text in `pieces` deltas of similar length, `pace` seconds apart."""
+    """Text of the answer.
+
+    Attributes:
+        pieces: the number of deltas of similar length; a shorter text has fewer.
+        pace: seconds between two deltas.
+        signature: the thought signature, sent with the last delta (Gemini); None sends none.
+    """
 
     text: str
     pieces: int = 1
@@ -27,7 +33,12 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Visible thinking of the model."""
+    """Text of the model's visible thinking.
+
+    Attributes:
+        pieces, pace: see `Say`.
+        signature: the thought signature, sent with the last delta (Gemini, Anthropic); None sends none.
+    """
 
     text: str
     pieces: int = 1
@@ -40,9 +51,10 @@ class CallTool:
     """Tool call.
 
     Attributes:
-        id: the id of the call; None sends none.
-        pieces: number of deltas for the arguments, where the vendor has such deltas.
-        raw: the arguments as text, perhaps invalid JSON, in place of `arguments`.
+        id: the id of the call; None sends none (Anthropic: a numbered one).
+        pieces: the number of deltas of the arguments (OpenAI, Anthropic).
+        raw: arguments as JSON text, which may be invalid, instead of `arguments` (OpenAI, Anthropic).
+        signature: the thought signature of the call (Gemini); None sends none.
     """
 
     name: str
@@ -55,7 +67,12 @@ class CallTool:
 
 @dataclass(frozen=True, slots=True)
 class SendFile:
-    """File of the model: an image, or sound. Anthropic's models send none."""
+    """Generated image or audio file (OpenAI, Gemini).
+
+    Attributes:
+        data: the content of the file.
+        signature: the thought signature of the part (Gemini); None sends none.
+    """
 
     mime_type: str
     data: bytes
@@ -64,7 +81,7 @@ class SendFile:
 
 @dataclass(frozen=True, slots=True)
 class Cite:
-    """Web page that the answer is based on."""
+    """Citation of a web page that the answer is based on."""
 
     url: str
     title: str = ""
@@ -72,17 +89,24 @@ class Cite:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Pause for some seconds, or until an event is set."""
+    """Pause of the response.
+
+    Attributes:
+        until: the number of seconds, or an event that ends the pause.
+    """
 
     until: asyncio.Event | float
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """End of the response, with token usage.
+    """Regular end of the response, with its token usage.
 
     Attributes:
-        reason: the vendor's finish reason; by default the one that fits.
+        reason: the vendor's finish reason; None for the regular one.
+        input: prompt tokens, including `cached` and `cache_write`.
+        output: tokens of the answer, without `thinking`.
+        cached, cache_write: prompt tokens that were read from and written to the prompt cache.
     """
 
     reason: str | None = None
@@ -95,12 +119,13 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Error in the vendor's format: an HTTP status, or an event in a started stream.
+    """Error in the vendor's format: an HTTP status or, after the start of a stream, an event that ends it.
 
     Attributes:
-        code: the vendor's error code (`insufficient_quota`, `RESOURCE_EXHAUSTED`).
-        retry_after: seconds until a retry, in the vendor's format.
-        body: a body in place of the vendor's format.
+        code: the vendor's error code, such as `insufficient_quota`.
+        retry_after: seconds until a retry, as the vendor sends them; None sends none.
+        body: text of the body instead of the vendor's format.
+        headers: further response headers.
     """
 
     status: int
@@ -113,31 +138,31 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class RawChunk:
-    """Chunk of JSON that is sent unchanged."""
+    """JSON chunk that is sent unchanged in a stream."""
 
     chunk: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CorruptChunk:
-    """Invalid JSON in the middle of a stream."""
+    """Event of a stream whose data is not valid JSON."""
 
     data: str = '{"oops'
 
 
 @dataclass(frozen=True, slots=True)
 class DropConnection:
-    """Abort of the connection."""
+    """Abort of the TCP connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndStream:
-    """Regular end of the stream without a finish reason."""
+    """Regular end of a stream, but without a finish reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Open connection without further data."""
+    """No further data on an open connection until the client or the server closes it."""
 
 
 Step = (
@@ -160,7 +185,13 @@ Turn = str | Step | Sequence[Step]
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """Result of a tool call."""
+    """Result of a tool call, as the client sends it back.
+
+    Attributes:
+        id: the id of the call; None if the request has none (Gemini).
+        name: the name of the tool; None if the history has no such call.
+        content: the decoded JSON result.
+    """
 
     id: str | None
     name: str | None
@@ -172,12 +203,13 @@ class ReceivedRequest:
     """Request to a model, independent of the vendor.
 
     Attributes:
-        text: the newest user message.
-        system: the system message.
-        messages: (role, text) of each message except the system message, in order.
+        model: the name of the model.
+        text: the newest text of a user; "" without one.
+        system: the system message; "" without one.
+        messages: (role, text) of each message except the system message, in order; roles are the vendor's.
         tools: names of the available tools.
         tool_results: the tool results after the model's last message.
-        body: the body of the request.
+        body: the JSON body of the request.
     """
 
     model: str
@@ -195,17 +227,18 @@ Script = Sequence[Turn] | Callable[[ReceivedRequest], Turn]
 
 
 class ScriptPlayer:
-    """Turns of a script, one per request."""
+    """Turns of a script that are left to play."""
 
     def __init__(self, script: Script = ()) -> None:
         self._respond = script if callable(script) else None
         self._turns: list[Turn] = [] if callable(script) else list(script)
 
     def add_turns(self, *turns: Turn) -> None:
+        """Add turns at the end; a script that is a function ignores them."""
         self._turns.extend(turns)
 
     def next_turn(self, request: ReceivedRequest) -> Sequence[Step]:
-        """Return the scripted steps for a request, or an HTTP 400 step after the last turn."""
+        """Return the steps of the turn for a request; a list without turns left returns `Fail(400)`."""
         if self._respond is not None:
             turn = self._respond(request)
         elif self._turns:
@@ -218,6 +251,6 @@ class ScriptPlayer:
 
 
 def split_text(text: str, pieces: int) -> list[str]:
-    """Split a text into at most `pieces` parts of similar length; an empty one into [""]."""
+    """Return at most `pieces` parts of similar length that make up the text; [""] for an empty one."""
     size = max(1, -(-len(text) // max(1, pieces)))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]

@@ -1,4 +1,4 @@
-"""HTTP server of scripted models: records requests and plays a script."""
+"""HTTP server base of the scripted models: records requests and plays a script."""
 
 import asyncio
 import json
@@ -30,22 +30,26 @@ Chunk = Mapping[str, Any]
 
 
 class WireFormat(ABC):
-    """Response in a vendor's format."""
+    """Encoder of one response in a vendor's format."""
 
     @abstractmethod
     def to_chunks(self, step: Step) -> Iterable[Chunk]:
-        """Return the chunks of a step; a step with text is one piece of it."""
+        """Return the JSON chunks of a step, and add the step to `body`.
+
+        `Say` and `Think` come as one delta each. A step that this vendor does not have returns no chunk.
+        """
 
     @abstractmethod
     def body(self) -> Chunk:
-        """Return the body of the complete response, for a request without streaming."""
+        """Return the JSON body with all steps so far, for a request without streaming."""
 
 
 class ScriptedServer(ABC):
     """Model server on a free port of this machine, as an async context manager.
 
     Attributes:
-        requests: bodies of the generation requests, in order.
+        base_url: the address for the client's setting; only valid inside the context.
+        requests: JSON bodies of the generation requests, in order.
         received: the same requests, parsed.
         disconnects: number of responses that the client aborted.
     """
@@ -54,9 +58,9 @@ class ScriptedServer(ABC):
         """Create a server.
 
         Args:
-            script: the turns, or a function that returns them.
-            api_key: the only accepted key; by default any key or none.
-            models: the known models; by default any.
+            script: the turns, or a function that returns the turn for a request (see `script`).
+            api_key: the only accepted key; None accepts any key and requests without one.
+            models: the names of the known models; None accepts any name, and lists none.
         """
         self.requests: list[dict[str, Any]] = []
         self.received: list[ReceivedRequest] = []
@@ -69,7 +73,7 @@ class ScriptedServer(ABC):
         self._origin = ""
 
     def add_turns(self, *turns: Turn) -> None:
-        """Add turns to the script."""
+        """Add turns at the end of the script; a script that is a function ignores them."""
         self._player.add_turns(*turns)
 
     async def __aenter__(self) -> Self:
@@ -87,11 +91,19 @@ class ScriptedServer(ABC):
         await self._runner.cleanup()
 
     async def wait_for_requests(self, count: int = 1, seconds: float = 20) -> None:
-        """Wait for `count` requests."""
+        """Wait until the server has received `count` requests in all.
+
+        Raises:
+            TimeoutError: it has not within `seconds`.
+        """
         await self._wait_until(lambda: len(self.requests) >= count, seconds)
 
     async def wait_for_disconnects(self, count: int = 1, seconds: float = 20) -> None:
-        """Wait until the client has aborted `count` responses."""
+        """Wait until the client has aborted `count` responses in all.
+
+        Raises:
+            TimeoutError: it has not within `seconds`.
+        """
         await self._wait_until(lambda: self.disconnects >= count, seconds)
 
     @abstractmethod
@@ -99,13 +111,14 @@ class ScriptedServer(ABC):
 
     @abstractmethod
     def error_body(self, fail: Fail) -> Chunk:
-        """Return the body of an error in the vendor's format."""
+        """Return the JSON body of an error in the vendor's format."""
 
     def event_name(self, chunk: Chunk) -> str | None:
-        """Return the server-sent event name of a chunk; None if the vendor has none."""
+        """Return the value of a server-sent event's `event` field for a chunk; None for no such field."""
         return None
 
     def error_response(self, fail: Fail) -> web.Response:
+        """Return the HTTP response of an error, with `Retry-After` if the step has a delay."""
         headers = dict(fail.headers)
         if fail.retry_after is not None:
             headers.setdefault("Retry-After", f"{fail.retry_after:g}")
@@ -115,7 +128,12 @@ class ScriptedServer(ABC):
     async def play(
         self, request: web.Request, received: ReceivedRequest, wire_format: WireFormat, terminator: bytes
     ) -> web.StreamResponse:
-        """Respond to a request with the next turn; `terminator` ends a stream."""
+        """Record a request, and respond with the next turn, streamed or as one body.
+
+        Args:
+            wire_format: a new encoder.
+            terminator: bytes at the end of a complete stream.
+        """
         async with self._changed:
             self.requests.append(dict(received.body))
             self.received.append(received)
@@ -161,7 +179,7 @@ class ScriptedServer(ABC):
         return response
 
     def _encode_event(self, chunk: Chunk, text: str | None = None) -> bytes:
-        """Encode a chunk, or `text`, as a server-sent event."""
+        """Return a server-sent event whose data is the JSON of `chunk`, or `text` if given."""
         name = self.event_name(chunk)
         head = f"event: {name}\n" if name else ""
         return f"{head}data: {json.dumps(chunk) if text is None else text}\n\n".encode()
@@ -193,7 +211,7 @@ class ScriptedServer(ABC):
 
 
 def _split_steps(steps: Sequence[Step]) -> Iterable[Step]:
-    """Split steps with several pieces; the last piece has the signature."""
+    """Yield the steps, with `Say` and `Think` split into their deltas and the pauses between them."""
     for step in steps:
         if not isinstance(step, Say | Think):
             yield step
