@@ -1,1 +1,1 @@
-"""Client of the local platforms for one user, shared by the page and the terminal."""
+"""Interface of one user to the local platforms, shared by the page and the terminal."""

@@ -1,7 +1,7 @@
 """Client of the local Discord.
 
-A Discord thread is a channel of its own with the id of the message that it starts from; a forum post has the id of its
-own first message. The client shows both as threads of their channel.
+A Discord thread is a channel of its own with the id of its first message, also in a forum. The client shows it as a
+thread of its channel.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -157,14 +157,15 @@ class DiscordPlatform:
 
     @property
     def _names_by_id(self) -> dict[str, str]:
+        """Names of the users and of the bot, by id."""
         people = {user.id: user.name for user in self._discord.people.values()}
         return people | {self._discord.bot_id: self.bot_name}
 
     def _find_message(self, person: PlatformUser, message: ClientMessage) -> DiscordMessage:
-        """Return the Discord message of a client message.
+        """Return the sandbox's message of a client message.
 
         Raises:
-            ValueError: the message is deleted.
+            ValueError: the message is deleted, or the user cannot see it.
         """
         discord_message = next(
             (m for m in self._visible_messages(message.thread or message.channel, person) if m.id == message.id), None
@@ -174,16 +175,16 @@ class DiscordPlatform:
         return discord_message
 
     def _is_forum(self, place: ClientLocation) -> bool:
-        """Return whether a place is a forum itself, which contains only posts."""
+        """Return whether a place is a forum channel itself, not a post in it."""
         return place.thread is None and any(
             c.id == place.channel and c.kind == "forum" for c in self._discord.channels.values()
         )
 
     async def _get_or_start_channel(self, person: PlatformUser, place: ClientLocation) -> GuildChannel | str:
-        """Return the Discord channel of a place; start its thread if it does not exist.
+        """Return the sandbox's channel of a place, or its id; start the place's thread if it does not exist.
 
         Raises:
-            ValueError: the thread cannot be started.
+            ValueError: the first message of the thread is deleted, or cannot have a thread.
         """
         if place.thread is None:
             return place.channel
@@ -197,7 +198,10 @@ class DiscordPlatform:
         return await self._discord.start_thread(person.id, root, name)
 
     def _visible_messages(self, channel: GuildChannel | str, person: PlatformUser) -> list[DiscordMessage]:
-        """Return the messages of a channel or thread that a user can see."""
+        """Return the messages of a channel or thread that a user can see, oldest first.
+
+        The repeated first message of a thread is left out.
+        """
         return [
             message
             for message in self._discord.messages(channel)
@@ -207,6 +211,12 @@ class DiscordPlatform:
     def _convert_message(
         self, message: DiscordMessage, replies: Iterable[DiscordMessage] = (), *, alone: bool = False
     ) -> ClientMessage:
+        """Return the client's view of a message.
+
+        Args:
+            replies: the messages of the message's thread, oldest first.
+            alone: leave out the message that it replies to.
+        """
         newest = [self._convert_message(reply) for reply in replies]
         reply_to = None if alone else message.reply_to
         parent = message.channel.parent or message.channel
@@ -237,7 +247,7 @@ class DiscordPlatform:
         )
 
     def _render_markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
-        """Return the text with its embeds and file names, without its buttons."""
+        """Return the text, the embeds and the file names as CommonMark, without the buttons."""
         if message.loading:
             return f"*{self._thinking_text}*"
         content = _visible_content(message)
@@ -247,13 +257,14 @@ class DiscordPlatform:
 
 
 def _visible_content(message: DiscordMessage) -> DiscordContent:
-    """Return the content of a message, or of the message that it forwards."""
+    """Return the content of a message; for a forwarded message, the original one with a prefix."""
     if message.forwarded_message is None:
         return message.content
     return replace(message.forwarded_message.content, text=f"Forwarded: {message.forwarded_message.content.text}")
 
 
 def _thread_id(message: DiscordMessage) -> str | None:
+    """Return the id of the message's thread; None for a message outside threads, and a thread's first one."""
     channel = message.channel
     return channel.id if channel.is_thread and channel.id != message.id else None
 

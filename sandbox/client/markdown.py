@@ -19,7 +19,11 @@ _COMMONMARK_ONLY = re.compile(
 
 
 def convert_discord(text: str, names: Mapping[str, str]) -> str:
-    """Convert Discord's Markdown; `names` has users, channels and roles by id."""
+    """Return Discord's Markdown as CommonMark.
+
+    Args:
+        names: names of users, channels and roles by id, for mentions.
+    """
     pieces = _CODE.split(text)
     return "".join(
         _convert_code(piece) if index % 2 else _convert_prose(piece, names) for index, piece in enumerate(pieces)

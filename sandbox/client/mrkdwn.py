@@ -19,7 +19,7 @@ _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
 
 def convert_mrkdwn(text: str, resolve_name: NameResolver) -> str:
-    """Convert mrkdwn; Markdown that mrkdwn does not have is escaped."""
+    """Return mrkdwn as CommonMark; Markdown that mrkdwn does not have, such as `**`, is escaped."""
     return "".join(
         _convert_code(piece) if index % 2 else _convert_prose(piece, resolve_name)
         for index, piece in enumerate(_CODE.split(text))
@@ -27,7 +27,7 @@ def convert_mrkdwn(text: str, resolve_name: NameResolver) -> str:
 
 
 def convert_markdown(text: str, resolve_name: NameResolver) -> str:
-    """Convert Slack's Markdown: mentions become names, and HTML is escaped."""
+    """Return a `markdown` block's text as CommonMark: mentions become names, and HTML is escaped."""
     return "".join(
         piece
         if index % 2
@@ -37,7 +37,7 @@ def convert_markdown(text: str, resolve_name: NameResolver) -> str:
 
 
 def convert_blocks(blocks: Sequence[Mapping[str, Any]], resolve_name: NameResolver) -> str:
-    """Convert blocks without their buttons; an unknown kind becomes its name."""
+    """Return Block Kit blocks as CommonMark, without buttons; an unknown block becomes its type."""
     return "\n\n".join(filter(None, (_convert_block(block, resolve_name) for block in blocks)))
 
 
@@ -75,7 +75,7 @@ def _convert_text(text: Mapping[str, Any], resolve_name: NameResolver) -> str:
 
 
 def _plain_text(element: Mapping[str, Any]) -> str:
-    """Return a rich text without its styles."""
+    """Return the text of a rich text element without styles, with mentions as mrkdwn (`<@U1>`)."""
     match element.get("type"):
         case "user":
             return f"<@{element['user_id']}>"

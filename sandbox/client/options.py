@@ -1,4 +1,4 @@
-"""Parsing of the options typed after a Discord slash command."""
+"""Parser for the options that a user types after a Discord slash command."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,7 +8,10 @@ OptionValue = str | float | bool
 
 
 def parse_options(command: Mapping[str, Any], text: str) -> dict[str, OptionValue]:
-    """Parse `name:value name:value`; text before any name is for the first option.
+    """Return the option values of `name:value name:value`; text before any name is for the first option.
+
+    Args:
+        command: the command's definition in Discord's JSON.
 
     Raises:
         ValueError: a value does not fit its option, or the command has no options.

@@ -1,4 +1,4 @@
-"""Interface of a local platform for its users; the same for every platform."""
+"""Interface of a local platform for its users, independent of the platform."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,13 @@ class PlatformUser:
 
 
 class ThreadSupport(Enum):
-    """Messages of a place that can have threads."""
+    """Messages of a place that can have threads.
+
+    Attributes:
+        NONE: no message (Discord DMs).
+        SOME: a message may have a thread.
+        ALL: each message starts a conversation of its own in its thread (Slack DMs, forums).
+    """
 
     NONE = "none"
     SOME = "some"
@@ -25,11 +31,11 @@ class ThreadSupport(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientLocation:
-    """A channel, the direct messages with the bot, or a thread of one of them.
+    """Channel, DM with the bot, or a thread of one of them; compared by `channel` and `thread` only.
 
     Attributes:
-        channel: the platform's id of the channel, for a thread that of its channel.
-        thread: for a thread, the id of its first message.
+        channel: the platform's id of the channel; for a thread, that of its channel.
+        thread: the id of the thread's first message; None outside threads.
         name: the displayed name (`#general`, `@parley`); for a thread, its first words.
         is_dm: whether only one user and the bot are there.
         thread_support: the messages that can have threads; for a thread, that of its channel.
@@ -50,23 +56,23 @@ class ClientReaction:
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """A message as a user sees it.
+    """Message as a user sees it.
 
     Attributes:
         id: the platform's id, unique within the channel.
-        thread: for a reply in a thread, the id of the thread's first message.
+        channel: see `ClientLocation`.
+        author: the displayed name.
         sent_at: seconds since the epoch.
-        markdown: the text as CommonMark.
-        plain_text: the text without markup.
+        markdown: the text with file names as CommonMark, without buttons.
+        plain_text: the text without markup, with file names and button labels.
+        thread: the id of the thread's first message; None for that message and outside threads.
         revision: the number of changes since the message was posted.
         is_edited: whether the platform shows "(edited)".
-        ephemeral_to: the id of the only user who sees it.
-        is_pending: whether the platform itself shows that the text is still to come.
+        ephemeral_to: the id of the only user who sees it; None for a message to all.
+        is_pending: whether the platform itself shows that the text is incomplete.
         reply_to: the message that it replies to outside of threads, without that one's own `reply_to`.
-        reply_count: the number of replies in its thread.
-        newest_reply: the newest reply in its thread.
+        reply_count, newest_reply: the replies in the message's own thread.
         buttons: the platform's button ids by label.
-        has_files: whether it has files.
     """
 
     id: str
@@ -98,18 +104,22 @@ class ClientEventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientEvent:
-    """A change of a message; `message` is its new state, or its last one if it was deleted."""
+    """Change of a message.
+
+    Attributes:
+        message: its new state or, if it was deleted, its last one.
+    """
 
     kind: ClientEventKind
     message: ClientMessage
 
 
 class ActionRefusedError(Exception):
-    """Refusal of a user's action; the text is for the user."""
+    """Refusal of a user's action; the text is shown to the user."""
 
 
 class ClientPlatform(Protocol):
-    """A local platform for its users."""
+    """Local platform for its users. Its state is that of the sandbox; changes come from `changes`."""
 
     @property
     def name(self) -> str:
@@ -127,7 +137,7 @@ class ClientPlatform(Protocol):
         ...
 
     async def wait_until_connected(self, seconds: float) -> bool:
-        """Wait until the bot is connected; False after a timeout."""
+        """Wait until the bot is connected; return False if it is not after `seconds`."""
         ...
 
     @property
@@ -135,11 +145,11 @@ class ClientPlatform(Protocol):
 
     @property
     def channels(self) -> Sequence[ClientLocation]:
-        """The channels that everybody can see."""
+        """The channels that all users can see, without DMs and threads."""
         ...
 
     def get_dm(self, person: PlatformUser) -> ClientLocation:
-        """Return the direct messages of a user with the bot."""
+        """Return the DM of a user with the bot."""
         ...
 
     def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
@@ -147,25 +157,28 @@ class ClientPlatform(Protocol):
         ...
 
     def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
-        """Return a place's messages for a user, oldest first; a thread includes its first one."""
+        """Return the messages of a place that a user can see, oldest first.
+
+        A channel excludes replies in threads; a thread includes its first message.
+        """
         ...
 
     async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
     ) -> ClientMessage:
-        """Post a message as typed; `@name` mentions a user or the bot.
+        """Post a message as a user; `@name` mentions a user or the bot.
 
         Args:
             place: a thread that does not exist yet is started.
             files: bytes by file name.
 
         Raises:
-            ActionRefusedError: the user cannot post there.
+            ActionRefusedError: the platform does not accept the message there.
         """
         ...
 
     async def edit_message(self, person: PlatformUser, message: ClientMessage, text: str) -> None:
-        """Edit a user's own message.
+        """Replace the text of a user's own message.
 
         Raises:
             ActionRefusedError: another user wrote it, or it is deleted.
@@ -182,14 +195,14 @@ class ClientPlatform(Protocol):
 
     @property
     def menu_entries(self) -> Sequence[str]:
-        """The bot's entries in the menu of each message."""
+        """Names of the bot's entries in the menu of each message (Slack shortcuts, Discord message commands)."""
         ...
 
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
-        """Use an entry of a message's menu.
+        """Select an entry in a message's menu.
 
         Args:
-            text: the input for the form that the bot opens, if any.
+            text: the value for each input of the modal that the bot opens; "" without a modal.
 
         Raises:
             ActionRefusedError: the entry does not exist, the bot did not respond, or the text is missing.
@@ -197,7 +210,7 @@ class ClientPlatform(Protocol):
         ...
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
-        """Run the command `/name text`.
+        """Run the slash command `/name text`.
 
         Raises:
             ActionRefusedError: the command does not exist, or not in this place.
@@ -208,7 +221,7 @@ class ClientPlatform(Protocol):
         """Click a button of a message.
 
         Args:
-            button: its id.
+            button: an id in `ClientMessage.buttons`.
 
         Raises:
             ActionRefusedError: the button does not exist, or the bot did not respond.
@@ -216,11 +229,11 @@ class ClientPlatform(Protocol):
         ...
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
-        """Yield all events from this call on."""
+        """Yield the events from this call on, in order."""
         ...
 
 
 def shorten_text(text: str, length: int = 40) -> str:
-    """Return the first words of a text on one line."""
+    """Return a text on one line, cut to `length` characters with an ellipsis."""
     words = " ".join(text.split())
     return words if len(words) <= length else f"{words[: length - 1].rstrip()}…"

@@ -1,4 +1,4 @@
-"""Session of one user on one platform: the open place, unread counts and typed lines."""
+"""Session of one user on one platform: the open place, the unread messages, and typed lines."""
 
 import asyncio
 from collections import Counter
@@ -19,12 +19,14 @@ from sandbox.client.updates import create_thread_name
 
 
 class ClientSession:
-    """One user in one place of a platform; both can be switched.
+    """State of the user interface for one user on one platform; user and place can be switched.
 
     Attributes:
-        has_focus: whether the user looks at the session; messages in the open place are then read.
-        last_sent: the last message sent in this session.
-        unread: unread messages by place.
+        user: the current user.
+        place: the open place.
+        has_focus: whether the interface shows this session; if so, messages in the open place count as read.
+        last_sent: the last message that was sent in this session; None before the first one.
+        unread: the number of unread messages by place.
     """
 
     def __init__(self, platform: ClientPlatform) -> None:
@@ -49,23 +51,24 @@ class ClientSession:
         }
 
     def focus(self) -> None:
-        """Look at the session: the messages of its open place become read."""
+        """Show this session: the messages of its open place become read."""
         self.has_focus = True
         self.open_place(self.place)
 
     def open_place(self, place: ClientLocation) -> None:
+        """Open a place; its messages become read if the session has the focus."""
         self.place = place
         if self.has_focus:
             self.unread.pop(place, None)
 
     def switch_user(self, person: PlatformUser) -> None:
-        """Switch the user; open direct messages are replaced by those of the new user."""
+        """Act as another user; an open DM is replaced by that of the new user."""
         self.user = person
         if self.place.is_dm:
             self.open_place(self.platform.get_dm(person))
 
     def get_thread(self, message: ClientMessage) -> ClientLocation:
-        """Return the thread that a message is in or can start.
+        """Return the thread that a message is in, or the one that a reply to it would start.
 
         Raises:
             ActionRefusedError: the message cannot have a thread.
@@ -81,11 +84,11 @@ class ClientSession:
         return ClientLocation(message.channel, root, create_thread_name(message), home.is_dm, home.thread_support)
 
     def get_home_place(self) -> ClientLocation:
-        """Return the channel or the direct messages that the open place belongs to."""
+        """Return the channel or DM of the open place: of a thread its channel, else the place itself."""
         return self._find_home_place(self.place.channel)
 
     def list_places(self) -> list[ClientLocation]:
-        """Return all places that the user can open, and the open one."""
+        """Return the DM, the channels and the threads of the user, and the open place if it is none of them."""
         platform = self.platform
         places = [platform.get_dm(self.user), *platform.channels, *platform.list_threads(self.user)]
         return places if self.place in places else [*places, self.place]
@@ -103,10 +106,10 @@ class ClientSession:
                 self.unread[place] += 1
 
     async def run_line(self, line: str) -> str:
-        """Run a typed line: a message or a command.
+        """Run a typed line: a message, a command of the client, or a slash command of the bot.
 
         Returns:
-            A notice for the user, or an empty text.
+            A notice for the user; "" for none.
         """
         line = line.strip()
         if not line:
@@ -127,10 +130,13 @@ class ClientSession:
         return ""
 
     async def click_button(self, message: ClientMessage, label: str) -> str:
-        """Click a button of a message.
+        """Click the button with this label.
 
         Returns:
-            A notice for the user, or an empty text.
+            A notice for the user; "" for none.
+
+        Raises:
+            KeyError: the message has no such button.
         """
         try:
             await self.platform.click_button(self.user, message, message.buttons[label])
@@ -139,13 +145,17 @@ class ClientSession:
         return ""
 
     def _visible_messages(self) -> list[ClientMessage]:
-        """Return the messages of the open place, the newest first."""
+        """Return the messages of the open place and the newest reply to each, newest first."""
         messages = list(self.platform.list_messages(self.place, self.user))
         messages += [m.newest_reply for m in messages if m.newest_reply is not None]
         return sorted(messages, key=lambda message: message.sent_at, reverse=True)
 
     async def _click_button_by_label(self, label: str) -> None:
-        """Click the newest button whose label starts with a text."""
+        """Click the first button of the newest message with a label that starts with `label`.
+
+        Raises:
+            ActionRefusedError: no message in the place has one.
+        """
         labels: dict[str, None] = {}
         for message in self._visible_messages():
             for name, button in message.buttons.items():
@@ -156,7 +166,11 @@ class ClientSession:
         raise ActionRefusedError(f"There is no button {label!r} here. {labels_hint}")
 
     def _find_own_message(self) -> ClientMessage:
-        """Return the user's last message in the open place."""
+        """Return the user's newest message in the open place.
+
+        Raises:
+            ActionRefusedError: there is none.
+        """
         for message in self._visible_messages():
             if message.author == self.user.name and not message.is_from_bot:
                 return message
@@ -179,7 +193,14 @@ class ClientSession:
         self.last_sent = await self.platform.post_message(self.user, self.place, text.strip(), {Path(path).name: data})
 
     async def _use_menu_entry(self, line: str) -> None:
-        """Use the first menu entry that starts with a text, on the newest message."""
+        """Select the first menu entry that starts with the text before `:`, on the newest message.
+
+        Args:
+            line: `ENTRY` or `ENTRY: TEXT`.
+
+        Raises:
+            ActionRefusedError: there is no such entry or no message.
+        """
         prefix, _, text = line.partition(":")
         entry = next(
             (e for e in self.platform.menu_entries if prefix and e.casefold().startswith(prefix.casefold())), None

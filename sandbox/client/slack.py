@@ -131,15 +131,16 @@ class SlackPlatform:
 
     @property
     def _names_by_id(self) -> dict[str, str]:
+        """Names of the users and of the bots, by id."""
         people = {user.id: user.name for user in self._slack.people.values()}
         return people | {self._slack.bot_user_id: self.bot_name, "USLACKBOT": "Slackbot"}
 
     def _encode_text(self, text: str) -> str:
-        """Encode typed text as Slack's message box does."""
+        """Return typed text as Slack's message box sends it: mentions as ids, and `&`, `<`, `>` escaped."""
         return updates.encode_mentions(escape(text, quote=False), self._names_by_id)
 
     def _find_message(self, message: ClientMessage) -> SlackMessage:
-        """Return the Slack message of a client message.
+        """Return the sandbox's message of a client message.
 
         Raises:
             ValueError: the message is deleted.
@@ -150,14 +151,14 @@ class SlackPlatform:
         return slack_message
 
     def _buttons(self, message: SlackMessage) -> Mapping[str, str]:
-        """Return the buttons of a message, with Slack's own button to stop an agent."""
+        """Return button ids by label, with Slack's own Stop button of a message that an agent streams."""
         session = self._slack.find_session(message)
         is_own = message.bot_id == self._slack.bot_id and message.stream is not None and message.stream.is_live
         stop = {"Stop": STOP_BUTTON_ID} if is_own and session is not None and session.status == "processing" else {}
         return {**stop, **message.buttons}
 
     def _visible_messages(self, place: ClientLocation, person: PlatformUser) -> list[ClientMessage]:
-        """Return all messages of a channel and its threads that a user can see."""
+        """Return the messages of a place's channel and its threads that a user can see, oldest first."""
         messages = [
             message for message in self._slack.messages(place.channel) if message.ephemeral_to in (None, person.id)
         ]
@@ -170,7 +171,12 @@ class SlackPlatform:
     def _convert_message(
         self, message: SlackMessage, replies: Iterable[SlackMessage] = (), person: PlatformUser | None = None
     ) -> ClientMessage:
-        """Convert a message as a user sees it; without a user, take its newest version."""
+        """Return the client's view of a message.
+
+        Args:
+            replies: the messages of the message's thread, oldest first.
+            person: the user whose version is shown; None for the newest version.
+        """
         converted_replies = [self._convert_message(reply, (), person) for reply in replies]
         version = message.versions[-1] if person is None else message.version_for(person.id)
         author = message.username or self._names_by_id.get(message.user or "", message.bot_id or "")
@@ -205,6 +211,7 @@ class SlackPlatform:
         )
 
     def _render_markdown(self, content: SlackContent, message: SlackMessage) -> str:
+        """Return the task cards, the text or blocks, and the file names as CommonMark."""
         if content.blocks:
             text = mrkdwn.convert_blocks(content.blocks, self._resolve_name)
         elif content.markdown:
@@ -219,7 +226,7 @@ class SlackPlatform:
         return "\n\n".join(filter(None, [*map(Emoji.replace, [*cards, text]), *files]))
 
     def _resolve_name(self, target: str) -> str:
-        """Return the name of `@U1`, `#C1` or `!here`."""
+        """Return the name of `@U1`, `#C1` or `!here` with its sign."""
         sign, key = target[0], target[1:]
         if sign == "!":
             return f"@{key.partition('^')[0]}"
@@ -228,5 +235,5 @@ class SlackPlatform:
 
 
 def _format_task(task: TaskCard) -> str:
-    """Return a task card as one line."""
+    """Return a task card as one line: the sign of its status, and its title."""
     return f"{_STATUS_SIGNS.get(task.status, '')}{task.title}"

@@ -1,4 +1,4 @@
-"""Helpers that the clients of both platforms share."""
+"""Functions that the clients of both platforms share."""
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -27,7 +27,11 @@ _EVENT_KINDS = {
 
 
 class MessageUpdate(Protocol):
-    """A visible change, as the sandboxes publish it."""
+    """Visible change of a message, as the sandboxes publish it.
+
+    Attributes:
+        kind: a key of `_EVENT_KINDS`.
+    """
 
     @property
     def kind(self) -> str: ...
@@ -37,7 +41,7 @@ C = TypeVar("C", bound=MessageUpdate)
 
 
 class ObservedSandbox(Protocol):
-    """A sandbox that reports the bot's connection."""
+    """Sandbox that reports the bot's connection."""
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (the sandboxes' own)
         """Wait until the bot is connected.
@@ -48,7 +52,7 @@ class ObservedSandbox(Protocol):
 
 
 async def wait_until_connected(sandbox: ObservedSandbox, seconds: float) -> bool:
-    """Wait until the bot is connected; False after a timeout."""
+    """Wait until the bot is connected; return False if it is not after `seconds`."""
     try:
         await sandbox.wait_until_connected(seconds)
     except TimeoutError:
@@ -59,7 +63,11 @@ async def wait_until_connected(sandbox: ObservedSandbox, seconds: float) -> bool
 async def client_events(
     changes: Subscription[C], message: Callable[[C], ClientMessage | None]
 ) -> AsyncGenerator[ClientEvent, None]:
-    """Yield a sandbox's changes as events; changes without a message (None) are skipped."""
+    """Yield the changes of a sandbox as client events.
+
+    Args:
+        message: returns the client's view of the changed message; None skips the change.
+    """
     async with aclosing(changes):
         async for change in changes:
             if (changed := message(change)) is not None:
@@ -68,7 +76,7 @@ async def client_events(
 
 @contextmanager
 def report_refusals() -> Iterator[None]:
-    """Report a sandbox's `ValueError` to the user as `ActionRefusedError`."""
+    """Raise a sandbox's `ValueError` as `ActionRefusedError` with the same text."""
     try:
         yield
     except ValueError as error:
@@ -76,13 +84,19 @@ def report_refusals() -> Iterator[None]:
 
 
 class MarkdownCache:
-    """Rendered text of each message, until its content changes."""
+    """Rendered text of each message; a new content object of the message replaces it."""
 
     def __init__(self) -> None:
         self._entries: dict[object, tuple[object, str]] = {}
 
     def get_or_render(self, message: object, content: object, render: Callable[[], str]) -> str:
-        """Return the rendered content of a message; `message` is its key."""
+        """Return the rendered text of a message.
+
+        Args:
+            message: the key of the message.
+            content: the content, compared by identity.
+            render: called for a new content.
+        """
         cached_content, text = self._entries.get(message, (None, ""))
         if cached_content is not content:
             text = render()
@@ -91,13 +105,13 @@ class MarkdownCache:
 
 
 def append_extras(text: str, files: Iterable[str], buttons: Iterable[str]) -> str:
-    """Append file names and button labels to the plain text of a message."""
+    """Return a plain text with a line per file, and a line with all button labels."""
     named = [f"[file {name}]" for name in files]
     return "\n".join(filter(None, [text, *named, _format_buttons(buttons)]))
 
 
 def create_thread_name(message: ClientMessage) -> str:
-    """Return the name of a thread: the first words of its first message, without buttons."""
+    """Return the first words of a thread's first message, or "New thread" if it has none."""
     name = "" if message.is_pending else shorten_text(message.plain_text.removesuffix(_format_buttons(message.buttons)))
     return name if name.strip("…") else "New thread"
 
@@ -107,14 +121,18 @@ def _format_buttons(buttons: Iterable[str]) -> str:
 
 
 def filter_by_place(place: ClientLocation, messages: Iterable[ClientMessage]) -> list[ClientMessage]:
-    """Return the messages that are visible in a place."""
+    """Return the messages of a channel without its threads, or those of a thread with its first one."""
     if place.thread is None:
         return [message for message in messages if message.thread is None]
     return [message for message in messages if place.thread in (message.id, message.thread)]
 
 
 def encode_mentions(text: str, names: Mapping[str, str]) -> str:
-    """Replace `@name` by mentions, as a platform's message box does; `names` is by id."""
+    """Return a text with each `@name` as `<@id>`; case does not matter.
+
+    Args:
+        names: names by id.
+    """
     for key, name in names.items():
         text = re.sub(rf"(?i)(?<![\w@])@{re.escape(name)}(?!\w)", f"<@{key}>", text)
     return text

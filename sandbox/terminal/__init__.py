@@ -1,4 +1,4 @@
-"""Terminal client of the local platforms: a screen, or line mode without a terminal."""
+"""Terminal client of the local platforms: a screen, or line mode for pipes."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Screen of the terminal client: places, messages and a message box."""
+"""Screen of the terminal client: places, messages and an input line."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -35,7 +35,17 @@ MAX_MESSAGES = 200
 
 
 class TerminalApp(App[None]):
-    """Screen for one user; always painted from the platform's current state."""
+    """Textual app for one user.
+
+    Each change of a platform repaints the screen from the platform's current state.
+
+    Args:
+        bot: see `run_terminal`.
+        notices: lines at the top.
+
+    Attributes:
+        sessions: the user's sessions, one for each platform.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "Parley"
@@ -139,7 +149,7 @@ class TerminalApp(App[None]):
             self.exit()
 
     def _mention_hint(self, line: str) -> str:
-        """Return a hint for a channel message that does not mention the bot."""
+        """Return a hint if a line goes to a channel without a mention of the bot; else ""."""
         bot, place = self._platform.bot_name, self.session.place
         if place.is_dm or place.thread or not line.strip() or line.startswith("/") or f"@{bot}" in line.casefold():
             return ""
@@ -159,7 +169,7 @@ class TerminalApp(App[None]):
         self._navigate(lambda: self.sessions.switch_to(event.session))
 
     def on_key(self, event: events.Key) -> None:
-        """Type into the message box, even if another widget has the focus."""
+        """Move the focus to the input line when the user types a character elsewhere, and insert it."""
         line = self.query_one("#line", Input)
         if event.is_printable and event.character is not None and self.focused is not line:
             line.focus()
@@ -173,7 +183,7 @@ class TerminalApp(App[None]):
         self._navigate(lambda: self.session.open_place(self._platform.get_dm(self.session.user)))
 
     def action_thread(self) -> None:
-        """Open the thread of the selected message, or of the newest one."""
+        """Open the thread of the selected message; without a selection, of the newest one."""
         messages = self.query_one("#messages", ListView)
         rows = list(messages.query(MessageRow))
         marked = messages.highlighted_child
@@ -206,7 +216,7 @@ class TerminalApp(App[None]):
 
     @work
     async def action_click_button(self, message_id: str, label: str) -> None:
-        """Click a button of a message on the screen."""
+        """Click the button with this label of a message on the screen, and show the result as a notice."""
         messages = [row.message for row in self.query(MessageRow)]
         messages += [message.newest_reply for message in messages if message.newest_reply is not None]
         for message in messages:
@@ -225,7 +235,7 @@ class TerminalApp(App[None]):
             self._navigate(lambda: self.session.open_place(thread))
 
     def _navigate(self, step: Callable[[], None]) -> None:
-        """Run a navigation step, and return the focus to the message box."""
+        """Run a step that changes the open place or user, and return the focus to the input line."""
         step()
         self._show_notice("")
         self.query_one("#line").focus()
@@ -238,7 +248,7 @@ class TerminalApp(App[None]):
 
     @work
     async def _paint(self) -> None:
-        """Paint after each change; simultaneous changes are painted once."""
+        """Repaint the screen after each change until the app ends; simultaneous changes are painted once."""
         while self.is_running:
             self._changed.clear()
             self._paint_top()
@@ -345,7 +355,10 @@ class TerminalApp(App[None]):
 
 
 def _follow_first_reply(session: ClientSession, event: ClientEvent) -> None:
-    """Open the thread of the first reply where each message starts a conversation."""
+    """Open the thread of the user's last message when the bot's first reply to it arrives.
+
+    Only where each message starts a conversation of its own (`ThreadSupport.ALL`).
+    """
     message, sent = event.message, session.last_sent
     if (
         session.place.thread_support is ThreadSupport.ALL

@@ -1,4 +1,4 @@
-"""Line mode: sends the lines of the input, and prints each event as one line."""
+"""Line mode of the terminal client: sends lines of the input, and prints each event as one line."""
 
 import asyncio
 import re
@@ -27,9 +27,15 @@ async def run_lines(
     notices: Sequence[str] = (),
     quiet_time: QuietTime | None = None,
 ) -> None:
-    """Run each line, on the first platform at the start; return after the replies.
+    """Run each line, and print all events; return after the replies to the last line.
 
-    `/wait` also waits for the replies before the next line.
+    A line is a message or a command for the first platform, until a line such as `/discord` switches the platform. The
+    line `/wait` waits for the replies so far.
+
+    Args:
+        bot: see `run_terminal`.
+        notices: lines that are printed first.
+        quiet_time: the waiting times for replies; None for the defaults.
     """
     session = _LineSession(platforms, bot, out, quiet_time or QuietTime())
     for notice in [*notices, *(describe_model(bot) if bot else ())]:
@@ -46,7 +52,7 @@ async def run_lines(
 
 
 async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
-    """Yield the lines of a blocking stream, a file or a pipe."""
+    """Yield the lines of a blocking text stream (a file or a pipe) without blocking the event loop."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -63,6 +69,8 @@ async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
 
 
 class _LineSession:
+    """State of one run of the line mode."""
+
     def __init__(
         self, platforms: Sequence[ClientPlatform], bot: ManagedBot | None, out: TextIO, quiet_time: QuietTime
     ) -> None:
@@ -102,7 +110,7 @@ class _LineSession:
             self._write_event(platform, event)
 
     async def _wait_until_connected(self) -> None:
-        """Wait for the bot's connection, once on each platform."""
+        """Before the first line to a platform, wait for the bot there; print a notice if it is missing."""
         platform = self._platform
         if platform.name not in self._checked_platforms:
             self._checked_platforms.add(platform.name)
@@ -110,7 +118,10 @@ class _LineSession:
                 self._write_notice(f"{platform.bot_name} is not connected and does not receive this message.")
 
     async def _wait_until_written(self, message: ClientMessage) -> None:
-        """Wait until a sent message is printed, so that its replies come below it."""
+        """Wait until a sent message is printed, for at most `ECHO_TIMEOUT_SECONDS`.
+
+        The replies then come below it.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(ECHO_TIMEOUT_SECONDS):
                 while (message.channel, message.id) not in self._written_revisions:
@@ -154,7 +165,7 @@ class _LineSession:
 
 
 def _format_head(platform: ClientPlatform, message: ClientMessage) -> str:
-    """Return the place and the author of a message."""
+    """Return the platform, place, id and author of a message, and the user who alone can see it."""
     places = {place.channel: place.name for place in platform.channels}
     users_by_dm = {platform.get_dm(person).channel: person for person in platform.people}
     place = places.get(message.channel) or f"dm {users_by_dm[message.channel].name}"
@@ -167,4 +178,5 @@ def _format_head(platform: ClientPlatform, message: ClientMessage) -> str:
 
 
 def join_lines(text: str) -> str:
+    """Return a text on one line, with `⏎` for line breaks."""
     return re.sub(r"\s*\n\s*", " ⏎ ", text.strip())

@@ -1,4 +1,4 @@
-"""Detection of complete replies from the outside."""
+"""Detection of complete replies from visible events only."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage
 
 @dataclass(frozen=True, slots=True)
 class QuietTime:
-    """Waiting times, in seconds.
+    """Waiting times for replies, in seconds.
 
     Attributes:
-        quiet_seconds: pause after which a changed reply counts as complete.
-        max_quiet_seconds: limit of that pause for a slow reply: twice its longest pause so far.
-        answer_seconds: time for an answer to begin, or for a placeholder to be replaced.
+        quiet_seconds: a reply without changes for this time counts as complete.
+        max_quiet_seconds: upper limit of that time for a slow reply, for which it is twice its longest pause.
+        answer_seconds: time until an answer begins, and until a placeholder is replaced.
         limit_seconds: limit of the whole wait.
     """
 
@@ -25,11 +25,13 @@ class QuietTime:
 
 
 class ReplyTracker:
-    """Questions to the bot, and its replies so far.
+    """Questions to the bot, and the state of its replies.
 
     A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there.
-    Either the platform reports a placeholder, or its text was replaced before. Until the first one is replaced, each
-    first text without a file and without several buttons may be a placeholder. Any other reply is complete once it has
+    A text is a placeholder if the platform reports it as one, or if an edit has replaced it before. Until the first
+    such
+    edit, each first text without a file and with at most one button may be one. Any other reply is complete once it
+    has
     not changed for some time.
     """
 
@@ -45,7 +47,11 @@ class ReplyTracker:
         self._changed = asyncio.Event()
 
     def record_question(self, message: ClientMessage, *, expects_reply: bool) -> None:
-        """Record a sent message; `expects_reply` tells whether the bot will answer it."""
+        """Record a message that the user sent.
+
+        Args:
+            expects_reply: whether the bot will answer it.
+        """
         if expects_reply and not any(_is_reply_to(reply, message) for reply in self._bot_messages):
             self._open_questions.append(message)
         self._changed.set()
@@ -78,14 +84,14 @@ class ReplyTracker:
 
     @property
     def is_in_flight(self) -> bool:
-        """True while an answer is missing or incomplete."""
+        """True while an answer is missing or only a placeholder."""
         first_texts = self._first_texts.values()
         return bool(self._open_questions or self._pending_messages) or any(
             not self._placeholders or text in self._placeholders for text in first_texts
         )
 
     async def wait_until_complete(self) -> bool:
-        """Wait until the replies are complete.
+        """Wait until no reply is in flight and none has changed for the quiet time.
 
         Returns:
             False if a reply is still in flight after the limits.
@@ -102,9 +108,11 @@ class ReplyTracker:
 
     @property
     def _quiet_seconds(self) -> float:
+        """Seconds without a change after which the replies count as complete."""
         return min(max(self._quiet_time.quiet_seconds, 2 * self._longest_pause), self._quiet_time.max_quiet_seconds)
 
     async def _wait_for_change(self, seconds: float) -> bool:
+        """Wait for the next event or question; return False if none came within `seconds`."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -115,7 +123,10 @@ class ReplyTracker:
 
 
 def _is_reply_to(message: ClientMessage, question: ClientMessage) -> bool:
-    """Return whether the bot's message came after a question in its conversation."""
+    """Return whether a message of the bot is newer than the question and in its conversation.
+
+    A message that only one user sees counts in the whole channel.
+    """
     if message.channel != question.channel or message.sent_at < question.sent_at:
         return False
     return message.ephemeral_to is not None or message.thread in (question.thread, question.thread or question.id)

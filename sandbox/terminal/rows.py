@@ -1,4 +1,4 @@
-"""Row of a message on the screen."""
+"""Widget for one message on the screen."""
 
 from time import localtime, strftime
 
@@ -17,7 +17,11 @@ MAX_QUOTE_LENGTH = 60
 
 
 class MessageRow(ListItem):
-    """One message, with the newest reply in its thread."""
+    """List item with a message and, outside a thread, the newest reply in its thread.
+
+    Args:
+        in_thread: whether the list shows a thread.
+    """
 
     def __init__(self, message: ClientMessage, *, in_thread: bool) -> None:
         super().__init__()
@@ -29,7 +33,7 @@ class MessageRow(ListItem):
         yield self._body
 
     def update_message(self, message: ClientMessage) -> None:
-        """Show the new state of the message."""
+        """Repaint the row if the message has changed."""
         if message != self.message:
             self.message = message
             self._body.update(self._create_body())
@@ -48,7 +52,7 @@ class MessageRow(ListItem):
 
 
 def _render_button(message: ClientMessage, label: str) -> Text:
-    """Return a label that clicks a button."""
+    """Return a button's label as a link that clicks the button."""
     press = {"@click": f"app.click_button({message.id!r}, {label!r})"}
     return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta=press))
 

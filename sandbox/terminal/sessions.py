@@ -1,4 +1,4 @@
-"""Sessions of the terminal's user, one for each platform."""
+"""Sessions of the terminal's user, and the commands of the terminal client."""
 
 from collections.abc import Iterable
 
@@ -26,11 +26,11 @@ TOUR_HELP = "/tour  take the scripted tour, which needs no key; /tour end ends i
 
 
 class TerminalSessions:
-    """One session for each platform; the others count unread messages.
+    """One session for each platform; those without the focus count unread messages.
 
     Attributes:
         all: the sessions in the order of their platforms.
-        current: the session on the screen.
+        current: the session that is shown and gets the typed lines.
         is_closed: whether the user has quit.
     """
 
@@ -47,6 +47,7 @@ class TerminalSessions:
         self.is_closed = False
 
     def switch_to(self, session: ClientSession) -> None:
+        """Show another session; its open place becomes read."""
         self.current.has_focus = False
         self.current = session
         session.focus()
@@ -56,14 +57,14 @@ class TerminalSessions:
         return self.all[(self.all.index(self.current) + 1) % len(self.all)]
 
     def find_by_command(self, line: str) -> ClientSession | None:
-        """Return the session that a line like `/discord` switches to, if any."""
+        """Return the session that a line such as `/discord` switches to; None for another line."""
         return next((session for session in self.all if line.strip() == _platform_command(session)), None)
 
     async def run_line(self, line: str) -> str:
-        """Run a typed line.
+        """Run a typed line: a command of the terminal, or a line for the current session.
 
         Returns:
-            A notice for the user, or an empty text.
+            A notice for the user; "" for none.
         """
         if session := self.find_by_command(line):
             self.switch_to(session)
@@ -91,11 +92,12 @@ class TerminalSessions:
 
 
 def is_tour_command(line: str) -> bool:
+    """Return whether a line is `/tour` or `/tour end`."""
     return line.split() in (["/tour"], ["/tour", "end"])
 
 
 async def _switch_tour(bot: ManagedBot, *, starts: bool) -> str:
-    """Start or end the tour, and return a notice."""
+    """Start or end the tour, which restarts the bot; return a notice about the result."""
     await (bot.start_tour() if starts else bot.end_tour())
     if bot.state != "running":
         return f"The bot is not running. {bot.exit_reason}".strip()

@@ -8,7 +8,7 @@ from sandbox.client.session import ClientSession
 
 
 class PlatformTab(Static):
-    """Shows the bot's connection and the unread count; a click opens the platform."""
+    """Widget with the bot's connection to a platform and the unread count; a click sends `Chosen`."""
 
     class Chosen(Message):
         def __init__(self, session: ClientSession) -> None:
@@ -23,7 +23,11 @@ class PlatformTab(Static):
         self.post_message(self.Chosen(self.session))
 
     def paint(self, *, is_open: bool) -> None:
-        """Show the platform's current state."""
+        """Show the current state.
+
+        Args:
+            is_open: whether this platform's session is shown.
+        """
         platform, unread = self.session.platform, self.session.count_unread()
         sign, state = ("●", "connected") if platform.is_connected else ("○", "not connected yet")
         self.update(
