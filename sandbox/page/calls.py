@@ -1,4 +1,4 @@
-"""API calls of the bot and the usage of its rate limits, for the inspector."""
+"""API calls of the bot and the use of its rate limits, for the page's inspector."""
 
 import json
 import time
@@ -20,7 +20,7 @@ _SUMMARY_KEYS = ("text", "content", "markdown_text", "status", "title", "emoji",
 
 
 class ApiCallList:
-    """Recorded calls of both platforms."""
+    """View of the recorded calls of both platforms."""
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
@@ -28,7 +28,11 @@ class ApiCallList:
         self._monotonic_offset = time.time() - time.monotonic()
 
     def create_view(self) -> dict[str, Any]:
-        """Return the newest calls by key, their order, the number of all calls, and the budgets."""
+        """Return the JSON parts of the view by key.
+
+        Each of the newest `MAX_CALLS` calls has a key such as `call/S7` (S for Slack, D for Discord, then its number).
+        `calls` has these keys, newest first, `calls_total` the number of all calls, and `budgets` the rate limits.
+        """
         slack = [(c.received_at, f"call/S{i}", self._create_slack_row(c)) for i, c in _newest_calls(self._slack.calls)]
         discord = [
             (c.received_at, f"call/D{i}", self._create_discord_row(c)) for i, c in _newest_calls(self._discord.calls)
@@ -44,7 +48,10 @@ class ApiCallList:
         }
 
     def get_details(self, key: str) -> Json:
-        """Return the request and the response of a call.
+        """Return the request (`sent`) and the response (`got`) of a call as indented JSON text.
+
+        Args:
+            key: the platform's letter and the number of the call, such as `S7`.
 
         Raises:
             ValueError: the call does not exist.
@@ -94,6 +101,7 @@ class ApiCallList:
 
 
 def _newest_calls(calls: list[Any]) -> list[tuple[int, Any]]:
+    """Return the newest `MAX_CALLS` calls, each with its number."""
     first = max(0, len(calls) - MAX_CALLS)
     return list(enumerate(calls[first:], first))
 

@@ -1,4 +1,4 @@
-"""Discord pane of the page."""
+"""Discord's half of the page."""
 
 from collections.abc import Mapping
 from html import escape
@@ -27,6 +27,8 @@ _SYSTEM_TEXTS = {JOIN: "joined the server", PIN: "pinned a message to this chann
 
 
 class DiscordPane:
+    """`PlatformPane` of a `DiscordSandbox`."""
+
     def __init__(self, discord: DiscordSandbox) -> None:
         self.platform = DiscordPlatform(discord)
         self._discord = discord
@@ -90,6 +92,7 @@ class DiscordPane:
 
     @property
     def _names_by_id(self) -> Mapping[str, str]:
+        """Names of the users, the channels, the bot and its role, by id."""
         discord = self._discord
         people = {user.id: user.name for user in discord.people.values()}
         channels = {channel.id: channel.name for channel in discord.channels.values()}
@@ -97,7 +100,10 @@ class DiscordPane:
         return people | channels | {discord.bot_id: bot, discord.bot_role_id: bot}
 
     def _is_typing(self, session: ClientSession) -> bool:
-        """Return whether the bot started typing and has not posted since."""
+        """Return whether the bot's typing indicator is visible in the open place.
+
+        It is from the call until the bot's next message, for at most `TYPING_SECONDS`.
+        """
         channel = session.place.thread or session.place.channel
 
         def is_typing_call(call: DiscordCallRecord) -> bool:
@@ -156,7 +162,7 @@ class DiscordPane:
         }
 
     def _create_thread_view(self, message: DiscordMessage) -> Json | None:
-        """Return the thread or forum post that a message started."""
+        """Return the thread or forum post that begins with a message; None without one."""
         thread = message.thread or (message.channel if message.channel.id == message.id else None)
         if thread is None:
             return None
@@ -164,7 +170,10 @@ class DiscordPane:
         return {"id": thread.id, "name": thread.name, "count": len(replies)}
 
     def _create_reference_view(self, message: DiscordMessage, names: Mapping[str, str]) -> Json | None:
-        """Return the message that this one replies to, or the command that it answers."""
+        """Return the line above a message: the message that it replies to, or the user of its command.
+
+        None for a message that is neither a reply nor the response to a command.
+        """
         if message.origin is not None and message.origin.type == 2:
             user = message.origin.user
             return {"author": names.get(user.id, user.name), "text": "used a command", "id": ""}
@@ -198,6 +207,7 @@ def _create_command_view(command: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _create_button_views(row: Mapping[str, Any]) -> list[Json]:
+    """Return the buttons and selects of an action row; selects are disabled."""
     buttons: list[Json] = []
     for part in row.get("components", ()):
         if part.get("type") == 2:

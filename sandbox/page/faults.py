@@ -1,4 +1,4 @@
-"""Fault switches of the page."""
+"""Switches on the page that inject faults."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,9 +25,10 @@ _ONE_TIME_FAULTS: Mapping[str, Literal["rate_limit", "lose_response"]] = {
 
 @dataclass(frozen=True, slots=True)
 class FaultSwitch:
-    """A switch for one fault.
+    """Switch for one fault.
 
     Attributes:
+        name: unique on its platform; the same fault has the same name on both.
         platform: `slack` or `discord`.
         description: the effect, for the user.
         activate: injects the fault.
@@ -62,7 +63,7 @@ class FaultSwitches:
         ]
 
     async def toggle(self, platform: str, name: str) -> None:
-        """Inject a fault, or remove it if it is pending or lasts.
+        """Inject the fault of a switch; if it is pending or lasts, remove it.
 
         Raises:
             ValueError: the switch does not exist.
@@ -78,7 +79,7 @@ class FaultSwitches:
             self._get_faults(switch).set_latency(0)
 
     def create_view(self) -> list[Mapping[str, Any]]:
-        """Return the switches; `active` tells whether the fault is pending or lasts."""
+        """Return the switches as JSON; `active` tells whether the fault is pending or lasts."""
         return [
             {"name": s.name, "on": s.platform, "label": s.label, "about": s.description, "active": self._is_on(s)}
             for s in self._switches

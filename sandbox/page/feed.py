@@ -1,8 +1,9 @@
 """Turns, model calls and tool calls that the bot reports to the page.
 
-The bot is another process. It connects to an address from its environment and sends JSON objects, each with one key:
-`turn`, `ask`, `answer`, `tool` or `notice`. Each has an `id`; later objects update earlier ones with that id. The `id`
-of a notice is its text. The page answers with `{"slow": SECONDS}`, the delay of each model call.
+The bot is another process. It connects a WebSocket to an address from its environment and sends JSON objects with the
+keys `turn`, `ask` (a model call), `answer` (its response), `tool` and `notice`. Each value has an `id`; later ones
+update earlier ones with that id. The `id` of a notice is its text. The page sends `{"slow": SECONDS}`, the delay of
+each model call.
 """
 
 from collections.abc import Mapping
@@ -18,13 +19,14 @@ MAX_TURNS = 60
 
 
 class BotFeedReader(ChangeFeed[None]):
-    """Reported turns and prompts.
+    """State of the bot's runs, from its reports.
 
     Attributes:
-        turns: turns by id, oldest first; each has `states`, `asks` and `tools`.
-        prompts: prompts by the id of their model call.
+        turns: the newest `MAX_TURNS` turns by id, oldest first; each has the bot's fields, and `states`, `asks` and
+            `tools`.
+        prompts: the requests of model calls by the id of the call.
         notices: the bot's notices for the top of the page.
-        model_delay: delay of each model call, in seconds.
+        model_delay: the delay of each model call that the user set, in seconds.
     """
 
     def __init__(self) -> None:
@@ -35,7 +37,10 @@ class BotFeedReader(ChangeFeed[None]):
         self.model_delay = 0.0
 
     def apply_updates(self, updates: Mapping[str, Json]) -> None:
-        """Apply the updates of one message from the bot."""
+        """Apply the objects of one message from the bot, by kind, and wake waiting tasks.
+
+        Model and tool calls of an unknown turn are ignored.
+        """
         for kind, about in updates.items():
             if kind == "turn":
                 self._update_turn(about)
@@ -50,7 +55,7 @@ class BotFeedReader(ChangeFeed[None]):
         self.notify()
 
     def create_view(self) -> dict[str, Any]:
-        """Return the turns by key, and their order, newest first."""
+        """Return the JSON parts of the view by key: `turn/ID` for each turn, and `turns`, the ids, newest first."""
         turns_by_key = {
             f"turn/{id_}": turn | {"asks": list(turn["asks"].values()), "tools": list(turn["tools"].values())}
             for id_, turn in self.turns.items()

@@ -38,7 +38,7 @@ _FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
 
 
 def render_link(address: str, label: str = "") -> str:
-    """Return a link that opens in a new tab; an unsafe URL stays text."""
+    """Return a link that opens in a new tab; a URL that is not http(s) or mailto becomes text."""
     text = escape(label or address)
     if not _SAFE_URL.fullmatch(address):
         return text
@@ -46,12 +46,12 @@ def render_link(address: str, label: str = "") -> str:
 
 
 def render_mention(text: str) -> str:
-    """Return a mention."""
+    """Return a text as a highlighted mention."""
     return f'<span class="mention">{escape(text)}</span>'
 
 
 def render_code(text: str, language: str = "") -> str:
-    """Return a code block, highlighted if its language is known."""
+    """Return a code block, highlighted if Pygments knows the language."""
     try:
         html = highlight(text, get_lexer_by_name(language), _FORMATTER) if language else escape(text)
     except ClassNotFound:
@@ -61,7 +61,11 @@ def render_code(text: str, language: str = "") -> str:
 
 
 def render_discord(text: str, names: Mapping[str, str]) -> str:
-    """Return the HTML of Discord's Markdown; `names` has users, channels and roles by id."""
+    """Return Discord's Markdown as HTML.
+
+    Args:
+        names: names of users, channels and roles by id, for mentions.
+    """
     # Discord: `>>>` quotes all following lines; `>` needs a space and quotes its own line.
     text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)
     text = re.sub(r"(?m)^(?=>(?! ))", "\\\\", text)
@@ -70,7 +74,11 @@ def render_discord(text: str, names: Mapping[str, str]) -> str:
 
 
 def render_slack(text: str, render_angle: AngleRenderer) -> str:
-    """Return the HTML of Slack's Markdown."""
+    """Return the Markdown of Slack's `markdown` block as HTML.
+
+    Args:
+        render_angle: renders the inside of `<...>`.
+    """
     return str(_SLACK_PARSER.render(text, {"angle": render_angle}))
 
 
@@ -88,7 +96,7 @@ def _render_discord_angle(inner: str, names: Mapping[str, str]) -> str:
 
 
 def _parse_angle(state: StateInline, silent: bool) -> bool:
-    """Parse `<...>`: a mention, a link or plain text."""
+    """Parse `<...>` as a mention or link (a markdown-it rule, as are those below)."""
     found = _ANGLE.match(state.src, state.pos)
     html = state.env["angle"](found[1]) if found else ""
     if not html or found is None:
@@ -116,7 +124,7 @@ def _parse_spoiler(state: StateInline, silent: bool) -> bool:
 
 
 def _parse_words(state: StateInline, silent: bool) -> bool:
-    """Parse plain text until a character that may start another rule, such as a bar."""
+    """Parse plain text up to a character that may start another rule, such as Discord's `|`."""
     found = _WORDS.match(state.src, state.pos, state.posMax)
     if found is None:
         return False
@@ -127,7 +135,7 @@ def _parse_words(state: StateInline, silent: bool) -> bool:
 
 
 def _render_raw(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Return the HTML of a custom rule."""
+    """Return the finished HTML of a `raw` token."""
     return tokens[number].content
 
 
@@ -161,7 +169,7 @@ def _render_strong(self: RendererHTML, tokens: Sequence[Token], number: int, opt
 
 
 def _render_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Return text with emoji for their names and links for bare URLs."""
+    """Return text with emoji instead of their names, and links for bare URLs."""
     text, parts, end = Emoji.replace(tokens[number].content), list[str](), 0
     for found in _BARE_URL.finditer(text):
         parts += escape(text[end : found.start()]), render_link(found[0])
@@ -170,6 +178,7 @@ def _render_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _opt
 
 
 def _render_link_aware_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+    """Return text as `_render_text` does; inside a link it is only escaped."""
     is_inside = sum({"link_open": 1, "link_close": -1}.get(token.type, 0) for token in tokens[:number]) > 0
     return escape(tokens[number].content) if is_inside else _render_text(_self, tokens, number, _options, _env)
 
@@ -180,7 +189,7 @@ def _render_link_open(self: RendererHTML, tokens: Sequence[Token], number: int, 
 
 
 def _render_paragraph(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
-    """Return a paragraph, or Discord's subtext if it begins with `-# `."""
+    """Return the start of a paragraph, or of Discord's subtext if the text begins with `-# `."""
     children = tokens[number + 1].children or []
     if children and children[0].type == "text" and (found := _SUBTEXT.match(children[0].content)):
         children[0].content = children[0].content[found.end() :]
@@ -193,6 +202,11 @@ def _is_safe_url(url: str) -> bool:
 
 
 def _create_parser(*disabled_rules: str, **options: Any) -> MarkdownIt:
+    """Return a parser of the Markdown that both platforms have.
+
+    Args:
+        disabled_rules: further rules of markdown-it to disable.
+    """
     md = MarkdownIt("commonmark", {"html": False, "breaks": True, **options})
     md.enable(["strikethrough"]).disable(["html_inline", "html_block", "image", "code", "reference", "lheading"])
     md.disable(list(disabled_rules)).disable("autolink")

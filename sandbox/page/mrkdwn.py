@@ -38,7 +38,7 @@ _PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
 
 
 def render_content(content: SlackContent, names: Names) -> str:
-    """Return the HTML of a message: its blocks if it has some, else its text."""
+    """Return a message's content as HTML: its blocks or, without any, its text."""
     if content.blocks:
         return render_blocks(content.blocks, names)
     if content.markdown:
@@ -47,16 +47,17 @@ def render_content(content: SlackContent, names: Names) -> str:
 
 
 def render_blocks(blocks: Sequence[Block], names: Names) -> str:
-    """Return the HTML of blocks, one below the other."""
+    """Return Block Kit blocks as HTML, without buttons and menus; an unknown block becomes its type."""
     return "".join(_render_block(block, names) for block in blocks)
 
 
 def render_mrkdwn(text: str, names: Names) -> str:
-    """Return the HTML of mrkdwn."""
+    """Return mrkdwn as HTML; "" for an empty text."""
     return f"<div>{_render_lines(text, names)}</div>" if text else ""
 
 
 def _render_lines(text: str, names: Names) -> str:
+    """Return mrkdwn as HTML without an element around it."""
     fragments: list[str] = []
 
     def store_fragment(html: str) -> str:
@@ -87,7 +88,7 @@ def _apply_styles(line: str) -> str:
 
 
 def _render_angle(inner: str, names: Names) -> str:
-    """Return the HTML of `<...>`, or an empty text if it is not markup."""
+    """Return the inside of `<...>` as HTML; "" if it is neither a mention nor a link."""
     target, _, label = inner.partition("|")
     sign, key = target[:1], target[1:]
     if sign in ("@", "#"):
@@ -106,7 +107,7 @@ def _render_block(block: Block, names: Names) -> str:
 
 
 def _render_text(text: Block | None, names: Names) -> str:
-    """Return the HTML of a text object."""
+    """Return a text object (`plain_text` or `mrkdwn`) as HTML; "" for None."""
     if not text:
         return ""
     words = str(text.get("text", ""))
@@ -125,7 +126,7 @@ def _render_context(block: Block, names: Names) -> str:
 
 
 def _render_rich_text(element: Block, names: Names) -> str:
-    """Return the HTML of a rich text element."""
+    """Return a rich text block, or an element of one, as HTML."""
     match element:
         case {"type": "text", "text": str(text)}:
             html = escape(text).replace("\n", "<br>")

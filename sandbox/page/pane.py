@@ -1,4 +1,4 @@
-"""View of one platform for one user, as JSON for the browser."""
+"""One platform's half of the page for one user, as JSON for the browser."""
 
 from collections.abc import Mapping, Sequence
 from time import localtime, strftime
@@ -17,21 +17,32 @@ IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class PlatformPane(Protocol):
-    """Parts of the view that differ between the platforms."""
+    """Differences of a platform in the view and in the actions.
+
+    Messages are given by id, and belong to the open place of the session.
+    """
 
     @property
     def platform(self) -> ClientPlatform: ...
 
     def create_message_views(self, session: ClientSession) -> list[Json]:
-        """Return the messages of the open place, oldest first; each has an `id`."""
+        """Return the messages of the open place that the user can see as JSON, oldest first."""
         ...
 
     def create_state_view(self, session: ClientSession) -> Json:
-        """Return `typing`, `title`, `commands`, `modal` and `prompts` of the open place."""
+        """Return the other parts of the open place as JSON.
+
+        Keys: `typing` (text of the typing indicator), `title` (of the conversation), `commands`, `modal` (the open one
+        or
+        None) and `prompts` (Slack's suggested prompts).
+        """
         ...
 
     async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
-        """Add or remove the user's reaction to a message.
+        """Add the user's reaction to a message, or remove it if it exists.
+
+        Args:
+            emoji: a `key` in the view's reactions.
 
         Raises:
             ValueError: the message is deleted.
@@ -39,7 +50,7 @@ class PlatformPane(Protocol):
         ...
 
     async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
-        """Use an entry of a message's menu.
+        """Select an entry in a message's menu.
 
         Raises:
             ValueError: the message is deleted, or the entry does not exist.
@@ -50,18 +61,26 @@ class PlatformPane(Protocol):
     async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         """Submit a modal.
 
+        Args:
+            modal: the id of the modal.
+            values: the values of the inputs by their names in the view.
+
         Raises:
             ValueError: the modal is closed, or the values do not fit it.
-            ActionRefusedError: the bot did not accept the values.
+            ActionRefusedError: the bot did not respond, or did not accept the values.
         """
         ...
 
     def close_modal(self, session: ClientSession, modal: str) -> None:
-        """Close a modal."""
+        """Close a modal without submitting it.
+
+        Raises:
+            ValueError: it is closed already.
+        """
         ...
 
     def get_file(self, key: str) -> tuple[str, bytes]:
-        """Return the name and bytes of a file.
+        """Return the name and the content of a message's file.
 
         Raises:
             ValueError: the file does not exist.
@@ -70,9 +89,10 @@ class PlatformPane(Protocol):
 
 
 def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
-    """Return the pane by keys.
+    """Return the JSON parts of a platform's view by key.
 
-    The platform's name in lower case has everything around the messages; each message has a key of its own.
+    Each of the newest `MAX_MESSAGES` messages has a key such as `slack/ID`. The platform's name in lower case has all
+    other parts.
     """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]
@@ -104,7 +124,7 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
 
 
 def find_message(session: ClientSession, message: str) -> ClientMessage:
-    """Return a message that the user can see.
+    """Return a message of the open place, or the newest reply in a thread there.
 
     Raises:
         ActionRefusedError: the message is deleted.
@@ -118,12 +138,21 @@ def find_message(session: ClientSession, message: str) -> ClientMessage:
 
 
 def format_time(seconds: float) -> str:
+    """Return the local time of day of an epoch time."""
     return strftime("%H:%M", localtime(seconds))
 
 
 def create_file_view(name: str, size: int, kind: str, url: str, about: str = "") -> Json:
+    """Return a file as JSON.
+
+    Args:
+        size: in bytes.
+        kind: the content type.
+        about: the description.
+    """
     return {"name": name, "size": size, "url": url, "about": about, "picture": kind in IMAGE_TYPES}
 
 
 def sort_commands(commands: Sequence[Mapping[str, str]]) -> list[Json]:
+    """Return copies of the command views, sorted by name."""
     return sorted(({**command} for command in commands), key=lambda command: str(command["name"]))

@@ -51,12 +51,12 @@ _HEADERS = {
 
 
 class PageServer:
-    """The page of two sandboxes and a bot.
+    """HTTP server of the page for two sandboxes and a bot.
 
     Attributes:
         feed: the bot's reports.
-        address: the page's address, known while it is served.
-        feed_address: the address for the bot's reports, known while the page is served.
+        address: the URL of the page; "" before `serve`.
+        feed_address: the URL with a secret token to which the bot sends its reports; "" before `serve`.
     """
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
@@ -73,15 +73,15 @@ class PageServer:
         self._sockets: set[web.WebSocketResponse] = set()
 
     def show(self, bot: ManagedBot) -> None:
-        """Show this bot from now on."""
+        """Set the bot of the page; browsers are refused before."""
         self._bot = bot
 
     @asynccontextmanager
     async def serve(self, port: int) -> AsyncIterator[None]:
-        """Serve the page while the context is entered.
+        """Serve the page for the time of the context.
 
         Args:
-            port: the port on loopback; a free one if it is in use.
+            port: the port on 127.0.0.1; if it is in use, a free one.
         """
         app = web.Application(middlewares=[self._check_origin])
         app.router.add_get("/", self._serve_index)
@@ -110,6 +110,7 @@ class PageServer:
 
     @web.middleware
     async def _check_origin(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse requests with another host name or from another page, and add the security headers."""
         origin = request.headers.get("Origin")
         if request.host not in self._hosts or (
             origin is not None and origin.removeprefix("http://") not in self._hosts
@@ -124,7 +125,7 @@ class PageServer:
         return web.FileResponse(STATIC / "index.html")
 
     async def _serve_file(self, request: web.Request) -> web.Response:
-        """Serve a file of a message; only images are displayed, all others are downloads."""
+        """Send a message's file; images are displayed, and all other files are downloads."""
         try:
             name, data = self._panes[request.match_info["on"]].get_file(request.match_info["key"])
         except (KeyError, ValueError):
@@ -137,6 +138,7 @@ class PageServer:
         )
 
     async def _serve_page_socket(self, request: web.Request) -> web.StreamResponse:
+        """Run a browser's session over a WebSocket."""
         if request.headers.get("Origin") is None or self._bot is None:  # browsers always send it
             raise web.HTTPForbidden
         visit = PageSession(self._panes, self._bot, self.feed, self._calls, self._switches)
@@ -178,7 +180,7 @@ class PageServer:
             self._sockets.discard(socket)
 
     async def _wait_for_change(self) -> None:
-        """Wait until the view may have changed."""
+        """Wait until a sandbox, the feed or the bot's process has changed."""
         assert self._bot is not None
         waits = (
             self._slack.wait_for_change,

@@ -1,4 +1,4 @@
-"""Session of one browser at the page: its user, its open places and its actions."""
+"""Session of one browser on the page: its user, its open places and its actions."""
 
 import asyncio
 import json
@@ -26,10 +26,12 @@ MIN_UPDATE_SECONDS, MAX_UPDATE_SECONDS = 0.06, 1.0
 
 
 class PageSession:
-    """Sends the view by keys after each change, and runs the browser's actions.
+    """Sends the view to a browser after each change, and runs the browser's actions.
 
-    An action `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "notice": ...}`; success is empty.
-    The view is sent as `{"set": {key: value}, "gone": [key]}`.
+    The view is a JSON object; its changes are sent as `{"set": {key: value}, "gone": [key]}`. An action
+    `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "notice": ...}`: the requested data, a text for the
+    user,
+    or "".
     """
 
     def __init__(
@@ -73,7 +75,11 @@ class PageSession:
         }
 
     async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
-        """Serve the browser until it disconnects; `changed` waits for a change."""
+        """Serve a browser until it disconnects.
+
+        Args:
+            changed: waits for the next change of a sandbox or the bot.
+        """
         actions: set[asyncio.Task[None]] = set()
         tasks = [
             asyncio.create_task(self._watch_platform(session), name="unread counts")
@@ -97,6 +103,7 @@ class PageSession:
                     session.record_event(event)
 
     async def _send_updates(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
+        """Send the changed keys of the view after each change, and at least every `MAX_UPDATE_SECONDS`."""
         while not socket.closed:
             view = {key: json.dumps(value, ensure_ascii=False) for key, value in self._create_view().items()}
             changed_values = {key: value for key, value in view.items() if self._sent_values.get(key) != value}
@@ -140,6 +147,7 @@ class PageSession:
     # Actions of the user
 
     async def _run_action(self, socket: web.WebSocketResponse, order: Json) -> None:
+        """Run an action, and answer with its result, or with the reason if it failed."""
         answer: Json = {"id": order.get("id")}
         try:
             answer["notice"] = await self._actions[order["action"]](order) or ""
@@ -152,6 +160,7 @@ class PageSession:
             await socket.send_json(answer)
 
     def _get_pane(self, order: Json) -> tuple[PlatformPane, ClientSession]:
+        """Return the pane and the session of the platform in `order["on"]`."""
         key = order["on"]
         return self._panes[key], self._sessions[key]
 
@@ -168,11 +177,15 @@ class PageSession:
         session.open_place(place)
 
     async def _open_thread(self, order: Json) -> None:
-        """Open the thread of a message."""
+        """Open the thread of a message, which may not exist yet."""
         _, session = self._get_pane(order)
         session.open_place(session.get_thread(find_message(session, order["message"])))
 
     async def _post_message(self, order: Json) -> str:
+        """Post a message or run a slash command; return a hint if the bot was not mentioned.
+
+        A text that begins with `//` is a message that begins with `/`.
+        """
         pane, session = self._get_pane(order)
         text, place = str(order["text"]).strip(), session.place
         files = {str(file["name"]): _decode_file(file["data"]) for file in order.get("files", ())}
@@ -259,7 +272,7 @@ def _decode_file(data: str) -> bytes:
 
 
 def _mention_hint(bot: str, place: ClientLocation, text: str) -> str:
-    """Return a hint for a channel message that does not mention the bot."""
+    """Return a hint if a text goes to a channel without a mention of the bot; else ""."""
     if place.is_dm or place.thread is not None or place.thread_support.value == "all" or f"@{bot}" in text.casefold():
         return ""
     return f"In a channel, mention @{bot} to get an answer."

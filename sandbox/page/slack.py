@@ -1,4 +1,4 @@
-"""Slack pane of the page."""
+"""Slack's half of the page."""
 
 from collections.abc import Mapping, Sequence
 from mimetypes import guess_type
@@ -19,6 +19,8 @@ _EMOJI_NAMES = {"+1": "thumbs_up", "-1": "thumbs_down"}
 
 
 class SlackPane:
+    """`PlatformPane` of a `SlackSandbox`."""
+
     def __init__(self, slack: SlackSandbox) -> None:
         self.platform = SlackPlatform(slack)
         self._slack = slack
@@ -83,6 +85,7 @@ class SlackPane:
 
     @property
     def _names_by_id(self) -> Mapping[str, str]:
+        """Names of the users, the channels and the bots, by id."""
         slack = self._slack
         people = {user.id: user.name for user in slack.people.values()}
         channels = {channel.id: channel.name for channel in slack.channels.values()}
@@ -95,6 +98,7 @@ class SlackPane:
         ]
 
     def _create_prompt_views(self, session: ClientSession) -> Sequence[Json]:
+        """Return the suggested prompts that the bot set for the user's DM."""
         channel = self._slack.open_dm(session.user.id)
         return [{"title": title, "message": message} for title, message in channel.prompts]
 
@@ -113,6 +117,7 @@ class SlackPane:
     def _create_root_view(
         self, message: SlackMessage, replies: Sequence[SlackMessage], me: str, names: Mapping[str, str]
     ) -> Json:
+        """Return a message outside threads, with the number, authors and newest one of its replies."""
         root = self._create_message_view(message, me, names)
         if replies:
             newest = self._create_message_view(replies[-1], me, names)
@@ -160,6 +165,7 @@ class SlackPane:
         }
 
     def _render_html(self, key: str, content: object, make: Any) -> str:
+        """Return cached HTML; a new content object calls `make`."""
         cached_content, html = self._html_cache.get(key, (None, ""))
         if cached_content is not content:
             html = make()
@@ -197,7 +203,7 @@ def _create_reaction_view(name: str, users: Sequence[str], me: str) -> Json:
 
 
 def _create_button_views(message: SlackMessage) -> list[Json]:
-    """Return buttons and selects; the options of one select are grouped."""
+    """Return a message's buttons and selects; a select has all its options."""
     buttons: list[Json] = []
     selects: dict[str, Json] = {}
     for control in find_controls(message.blocks or ()):
