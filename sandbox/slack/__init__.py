@@ -1,4 +1,4 @@
-"""Local Slack: Web API, Socket Mode, HTTP mode, OAuth."""
+"""Local Slack with the Web API, Socket Mode, HTTP mode and OAuth."""
 
 from sandbox.slack.api.assistant import AssistantThread
 from sandbox.slack.api.faults import SlackFaults

@@ -1,7 +1,7 @@
 """Validation of an app manifest by Slack's rules.
 
-Slack: docs.slack.dev/reference/app-manifest. Slack does not document that it rejects a manifest with a built-in
-command; several users report it.
+Slack: docs.slack.dev/reference/app-manifest. It does not document that a built-in command makes a manifest invalid;
+several users report it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ _MAX_NAME_CHARS, _MAX_DESCRIPTION_CHARS, _MAX_COMMAND_CHARS, _MAX_SHORTCUT_CHARS
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
-    """Check that Slack would accept the manifest.
+    """Check that Slack would accept the manifest, given as parsed JSON.
 
     Raises:
         ValueError: Slack would reject it; the message lists all errors.

@@ -1,4 +1,7 @@
-"""HTTP requests of the Web API: faults, rate limits, call and response."""
+"""HTTP handlers of the Web API and of response URLs.
+
+They apply faults and rate limits, and record each call.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +22,11 @@ RESPONSE_URL = "response_url"
 
 
 class SlackRouter:
-    """Handles the HTTP requests of the Web API and of response URLs."""
+    """HTTP handlers of the Web API and of response URLs.
+
+    Args:
+        limits: the rate limits; None for none.
+    """
 
     def __init__(
         self,
@@ -36,7 +43,7 @@ class SlackRouter:
         self._commands = commands
 
     async def handle_call(self, request: web.Request) -> web.StreamResponse:
-        """Handle `/api/{method}`."""
+        """Handle `/api/{method}`: read token and arguments, and run the method."""
         name = request.match_info["method"]
         try:
             values = await arguments.read_arguments(request)
@@ -57,7 +64,7 @@ class SlackRouter:
         return await self._process(request, self._record(name, values), act)
 
     async def handle_response(self, request: web.Request) -> web.StreamResponse:
-        """Handle a post to a `response_url`; the response is `ok` or the error."""
+        """Handle a post to a `response_url`; the response is `ok`, or the error with HTTP 400 or 404."""
         try:
             values = await arguments.read_arguments(request)
         except SlackError as error:
@@ -80,7 +87,11 @@ class SlackRouter:
     async def _process(
         self, request: web.Request, call: SlackCallRecord, act: Callable[[SlackCallRecord], web.Response]
     ) -> web.StreamResponse:
-        """Run the call (`act`) and return its response, unless a fault or a rate limit applies."""
+        """Run a recorded call with its faults, rate limit and latency; return the HTTP response.
+
+        Args:
+            act: runs the call; it is not called if a fault or a rate limit rejects the call.
+        """
         await asyncio.sleep(self._faults.latency)
         fault = self._faults.take(call.method)
         if fault is not None and fault.kind == "delay":
@@ -94,7 +105,7 @@ class SlackRouter:
         return response
 
     def _check_limits_and_faults(self, call: SlackCallRecord, fault: SlackFault | None) -> web.Response | None:
-        """Return the error response if a fault or a rate limit rejects the call."""
+        """Return the error response if a fault or a rate limit rejects the call; None otherwise."""
         retry_after = None
         if fault is not None and fault.kind == "rate_limit":
             retry_after = int(fault.seconds)

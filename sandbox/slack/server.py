@@ -1,4 +1,4 @@
-"""Slack sandbox: one HTTP server on this machine with a workspace behind it."""
+"""Slack sandbox: a workspace behind an HTTP server on this machine."""
 
 from collections.abc import Callable, Iterable, Mapping
 from secrets import token_hex
@@ -77,7 +77,7 @@ class SlackSandbox(SlackUserActions):
         name: str = "Sandbox",
         primary: "SlackSandbox | None" = None,
     ) -> None:
-        """Build the workspace.
+        """Create a workspace; the server starts when the context is entered.
 
         Args:
             port: the port of the server; 0 for any free one.
@@ -209,7 +209,7 @@ class SlackSandbox(SlackUserActions):
         return self._workspace.bot.id
 
     def install(self, manifest: Mapping[str, Any]) -> None:
-        """Install the app with the scopes, events, commands and shortcuts of its manifest.
+        """Replace the app's scopes, events, commands and shortcuts by those of a manifest.
 
         Raises:
             ValueError: Slack would reject the manifest.
@@ -228,7 +228,10 @@ class SlackSandbox(SlackUserActions):
         self._installed_actions = commands.union(self.shortcuts.values())
 
     def authorize(self, url: str, user: WorkspaceUser | str = "ada") -> str:
-        """Approve the OAuth request at `url` and return the query of the redirect.
+        """Approve the OAuth request at `url` as a user.
+
+        Returns:
+            The query of the redirect, with `code` and `state`.
 
         Raises:
             ValueError: the client id is unknown.
@@ -236,19 +239,30 @@ class SlackSandbox(SlackUserActions):
         return self.oauth.grant_access(url, self._workspace, self._find_user(user).id, lambda: self.bot_token)
 
     def uninstall(self) -> None:
-        """Uninstall the app: revoke its token and send the events."""
+        """Uninstall the app: revoke its token, and send `tokens_revoked` and `app_uninstalled`.
+
+        `bot_token` is then a new one, for a reinstallation.
+        """
         revoked, self.bot_token = self.bot_token, f"xoxb-{token_hex(12)}"
         self._api.replace_bot_token(revoked, self.bot_token)
         self._events.dispatch_uninstalled()
 
     def join_enterprise(self, enterprise_id: str) -> None:
-        """Make this a workspace of an organisation (Enterprise Grid) with the app installed."""
+        """Make this a workspace of an organisation (Enterprise Grid) with this id and an org-wide app."""
         self._workspace.enterprise_id = enterprise_id
 
     def add_user(
         self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = ""
     ) -> WorkspaceUser:
-        """Add a user, perhaps of another workspace, and let them join `general`."""
+        """Add a user, who joins `general`.
+
+        Args:
+            real_name: the full name; None for the name as a title.
+            team_id: the user's workspace, if it is another one (Slack Connect).
+
+        Raises:
+            ValueError: the name exists.
+        """
         user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team_id=team_id)
         self.people[name] = user
         if "general" in self.channels:
@@ -258,7 +272,11 @@ class SlackSandbox(SlackUserActions):
     def add_channel(
         self, name: str, *, private: bool = False, members: Iterable[WorkspaceUser | str] | None = None
     ) -> SlackConversation:
-        """Add a channel with the bot and `members`; by default with all users."""
+        """Add a channel with the bot and the `members`; None for all users.
+
+        Raises:
+            ValueError: the name exists.
+        """
         users = self.people.values() if members is None else map(self._find_user, members)
         ids = {self.bot_user_id, *(user.id for user in users)}
         channel = self._workspace.add_channel(name, private=private, members=ids)
@@ -266,17 +284,17 @@ class SlackSandbox(SlackUserActions):
         return channel
 
     def add_user_group(self, handle: str, members: Iterable[WorkspaceUser | str]) -> UserGroup:
-        """Add a user group with a handle for mentions."""
+        """Add a user group, whose handle is its name in mentions."""
         return self._workspace.add_user_group(handle, (self._find_user(user).id for user in members))
 
     def open_dm(self, user: WorkspaceUser | str) -> SlackConversation:
-        """Open the DM between a user and the bot and return it."""
+        """Return the DM between a user and the bot; it is created if it does not exist."""
         return self._workspace.open_dm(self._find_user(user))
 
     def messages(
         self, channel: SlackConversation | str, *, thread_ts: str | None = None, deleted: bool = False
     ) -> list[SlackMessage]:
-        """Return the messages of a channel, oldest first, with replies and ephemeral ones.
+        """Return the messages of a channel, oldest first, with thread replies and ephemeral messages.
 
         Args:
             channel: the channel.
@@ -292,10 +310,10 @@ class SlackSandbox(SlackUserActions):
     # What Slack does
 
     async def redeliver(self, sent: EnvelopeRecord | SlackMessage) -> None:
-        """Send an envelope again, or all envelopes about a message.
+        """Send an envelope again, or all envelopes with events about a message.
 
         Raises:
-            ValueError: there is no such envelope yet.
+            ValueError: there is no such envelope.
         """
         envelopes = [sent] if isinstance(sent, EnvelopeRecord) else [e for e in self.envelopes if _is_about(e, sent)]
         if not envelopes:
@@ -304,48 +322,48 @@ class SlackSandbox(SlackUserActions):
             self._sender.redeliver(envelope)
 
     async def end_streams(self) -> None:
-        """Expire every stream without an event to the app."""
+        """End every native stream as if its lifetime were over; the app gets no event."""
         for message in self._workspace.all_messages():
             if message.stream is not None and message.stream.is_live:
                 message.stream.ends_at = monotonic()
 
     async def drop_sockets(self) -> None:
-        """Abort every connection without a close frame."""
+        """Abort every Socket Mode connection without a close frame."""
         self._sockets.drop_sockets()
 
     async def freeze_sockets(self) -> None:
-        """Freeze every connection: it stays open without any frames, and events get lost."""
+        """Freeze every Socket Mode connection: it stays open without any frames, and events get lost."""
         self._sockets.freeze_sockets()
 
     async def discard_pending(self) -> None:
-        """Discard unacknowledged envelopes, as Slack does after six minutes of retries."""
+        """Discard all unacknowledged envelopes, as Slack does after six minutes of retries."""
         self._sender.discard_pending()
 
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
-        """Send `disconnect` to every client and close its socket seconds later."""
+        """Send `disconnect` to every client, and close its socket `CLOSE_DELAY_SECONDS` later."""
         await self._sockets.refresh_sockets(reason)
 
     @property
     def connection_count(self) -> int:
-        """Number of sockets that receive events; 1 with a request URL."""
+        """Number of sockets that receive events; always 1 with a request URL."""
         return self._sender.connection_count
 
     # Watching
 
     def changes(self) -> Subscription:
-        """Subscribe to all future changes that people see."""
+        """Return a subscription to all visible changes from now on."""
         return self._activity_log.subscribe()
 
     async def wait_for_change(self) -> None:
-        """Wait for the next change or call."""
+        """Wait for the next visible change, API call, or change of a connection."""
         await self._activity_log.wait_for_change()
 
     def rate_limit_usage(self) -> list[RateLimitUsage]:
-        """Return the usage of each rate limit window that has calls."""
+        """Return the use of each rate-limit window that has calls; none without rate limits."""
         return self._limits.list_usage() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
-        """Return the first truthy result of `predicate`, called after every change.
+        """Return the first truthy result of `predicate`, called now and after every change or call.
 
         Raises:
             TimeoutError: there was none within `timeout` seconds; the message describes the state.
@@ -353,10 +371,10 @@ class SlackSandbox(SlackUserActions):
         return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
-        """Wait until a client is connected.
+        """Wait until a client is connected to Socket Mode, or a request URL is set.
 
         Raises:
-            TimeoutError: no client connected within `timeout` seconds.
+            TimeoutError: none was within `timeout` seconds.
         """
         await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
@@ -380,7 +398,7 @@ class SlackSandbox(SlackUserActions):
         self._events.dispatch(change)
 
     async def _route_call(self, request: web.Request) -> web.StreamResponse:
-        """Handle a call in the workspace of its token."""
+        """Handle an API call in the workspace of its token: this one, or one with this as its `primary`."""
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         workspace = next((guest for guest in self._secondaries if guest._api.is_bot_token(token)), self)
         return await workspace._router.handle_call(request)

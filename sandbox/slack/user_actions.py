@@ -1,4 +1,4 @@
-"""Actions of people in the workspace."""
+"""Actions of users in the workspace."""
 
 from collections.abc import Mapping, Sequence, Set
 from time import monotonic
@@ -26,7 +26,10 @@ from sandbox.slack.state.workspace import (
 
 
 class SlackUserActions:
-    """Actions of people; users and channels can be objects, names or ids."""
+    """Actions of users, and their views. Users and channels can be objects, names or ids.
+
+    An unknown name or id raises `ValueError` in each method.
+    """
 
     people: dict[str, WorkspaceUser]
     channels: dict[str, SlackConversation]
@@ -52,7 +55,11 @@ class SlackUserActions:
         thread_ts: str | None = None,
         files: Sequence[str | SlackFile] = (),
     ) -> SlackMessage:
-        """Post a message as a user, with files; a string is the name of an empty file.
+        """Post a message as a user.
+
+        Args:
+            thread_ts: the thread's root; None for a message outside threads.
+            files: the files; a string is the name of an empty file.
 
         Raises:
             ValueError: the user is not in the private channel or DM, or the thread does not exist.
@@ -93,7 +100,7 @@ class SlackUserActions:
     async def share_message(
         self, user: WorkspaceUser | str, message: SlackMessage, channel: SlackConversation | str, text: str = ""
     ) -> SlackMessage:
-        """Share a message in a channel, with a text above it."""
+        """Post a message that shares another one, with a text above it."""
         return self._workspace.post_message(
             self._find_channel(channel),
             SlackContent(text),
@@ -103,7 +110,7 @@ class SlackUserActions:
         )
 
     async def unfurl_link(self, message: SlackMessage, linked: SlackMessage) -> None:
-        """Add the preview of a linked message, as Slack does soon after a post."""
+        """Add the preview of a linked message to a message, as Slack does soon after a post with a link."""
         message.attachments = (self._payloads.message_attachment(linked, is_msg_unfurl=True),)
         self._workspace.update_message(message, message.content, edited=False)
 
@@ -116,7 +123,7 @@ class SlackUserActions:
         thread_ts: str | None = None,
         blocks: Sequence[Mapping[str, Any]] | None = None,
     ) -> SlackMessage:
-        """Post a message as another app with this name."""
+        """Post a message as another app; the same `name` is the same app."""
         place = self._find_channel(channel)
         return self._workspace.post_message(
             place,
@@ -128,15 +135,15 @@ class SlackUserActions:
         )
 
     async def add_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
-        """Add a reaction to a message, by the name of the emoji."""
+        """Add a user's reaction, given by the emoji's name (`thumbsup`); an existing one stays."""
         self._workspace.add_reaction(message, self._find_user(user).id, reaction)
 
     async def remove_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
-        """Remove the user's own reaction, if it exists."""
+        """Remove a user's reaction, if it exists."""
         self._workspace.remove_reaction(message, self._find_user(user).id, reaction)
 
     async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
-        """Open the `home` or `messages` tab of the app's home."""
+        """Open the `home` or `messages` tab of the app's home, which sends `app_home_opened`."""
         person = self._find_user(user)
         home = self._views.open_views.homes.get(person.id) if tab == "home" else None
         view = self._views.open_views.to_payload(home) if home is not None else None
@@ -145,10 +152,12 @@ class SlackUserActions:
     async def run_command(
         self, user: WorkspaceUser | str, channel: SlackConversation | str, command: str, text: str = ""
     ) -> list[SlackMessage]:
-        """Run a slash command and return the responses after its acknowledgement.
+        """Run a slash command (`/name`), and wait for its acknowledgement.
 
-        Later posts to the `response_url` are appended to the same list. Without a connection or an acknowledgement in
-        time, Slackbot responds, as in Slack.
+        Without a connection, or an acknowledgement in time, Slackbot posts an error, as in Slack.
+
+        Returns:
+            The responses so far; later posts to the `response_url` are appended to the same list.
 
         Raises:
             ValueError: the manifest has no such command.
@@ -159,10 +168,10 @@ class SlackUserActions:
         )
 
     async def click_button(self, user: WorkspaceUser | str, target: SlackMessage | SlackView, action_id: str) -> bool:
-        """Click a button and return whether the app acknowledged it in time.
+        """Click a button; return whether the app acknowledged it in time.
 
         Args:
-            user: the person who clicks.
+            user: the user who clicks.
             target: the message or view with the button.
             action_id: the action id; for feedback buttons and options of a menu, the value.
 
@@ -177,7 +186,7 @@ class SlackUserActions:
         """Enter a value into an input or a menu of a message or view.
 
         Args:
-            user: the person who enters it.
+            user: the user who enters it.
             target: the message or view.
             action_id: the action id of the element.
             value: a text, an option's value, a date, a time, a Unix time, a user or channel; a list for several.
@@ -191,7 +200,7 @@ class SlackUserActions:
         return await self._interactions.set_input(self._find_user(user), target, action_id, value, self._commands_url)
 
     async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
-        """Use a message shortcut and return whether the app acknowledged it in time.
+        """Use a message shortcut; return whether the app acknowledged it in time.
 
         Raises:
             ValueError: the manifest has no such shortcut.
@@ -200,17 +209,24 @@ class SlackUserActions:
         return await self._interactions.use_shortcut(self._find_user(user), message, callback_id, self._commands_url)
 
     async def submit_modal(self, view: SlackView, **values: InputValue) -> bool:
-        """Submit a modal with `values` by action id; return whether the app accepted them.
+        """Submit a modal; return whether the app accepted the values.
 
         Otherwise the modal stays open; `view.errors` has the errors by block id, if the app or the form sent any.
 
+        Args:
+            view: the modal, on top of its stack.
+            values: values by action id; other inputs keep theirs.
+
         Raises:
-            ValueError: the modal is not on top, has other inputs, or does not accept a value.
+            ValueError: the modal is not on top, has no such input, or does not accept a value.
         """
         return await self._interactions.submit_modal(view, values)
 
     def close_modal(self, view: SlackView, *, whole_stack: bool = False) -> None:
-        """Close a view without submitting it, or with `whole_stack` all views of the modal (the x at the top).
+        """Close a modal view without submitting it.
+
+        Args:
+            whole_stack: close all views of the modal, as its x at the top does.
 
         Raises:
             ValueError: the modal is not open, or another view covers it.
@@ -218,10 +234,12 @@ class SlackUserActions:
         self._interactions.close_modal(view, whole_stack=whole_stack)
 
     async def click_stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Click Slack's own stop button: end the thread's streams and send the event.
+        """Click Slack's own stop button of an agent's message.
+
+        It ends the streams in the thread and sends `agent_session_stopped`.
 
         Raises:
-            ValueError: the agent is not processing, or does not subscribe to the event, so there is no button.
+            ValueError: there is no button: the agent is not processing, or does not subscribe to the event.
         """
         session = self.find_session(message)
         if session is None or session.status != "processing" or STOPPED_EVENT not in self.subscriptions:
@@ -236,16 +254,16 @@ class SlackUserActions:
     # What they see
 
     def find_session(self, message: SlackMessage) -> AssistantThread | None:
-        """Return the agent session of a message's thread; None if there is none."""
+        """Return the agent session of the thread that a message is in or begins; None without one."""
         return self._assistant.sessions.get((message.channel.id, message.thread_ts or message.ts))
 
     @property
     def sessions(self) -> list[AssistantThread]:
-        """All agent sessions."""
+        """All agent sessions of the workspace."""
         return list(self._assistant.sessions.values())
 
     def find_file(self, id_: str) -> SlackFile | None:
-        """Return a file of any message; None if there is none."""
+        """Return the file with this id of any message; None if there is none."""
         messages = self._workspace.all_messages()
         return next((file for message in messages for file in message.files if file.id == id_), None)
 
@@ -254,7 +272,7 @@ class SlackUserActions:
         return [view for view in self._views.open_views.modals if view.user == self._find_user(user)]
 
     def find_home(self, user: WorkspaceUser | str) -> SlackView | None:
-        """Return the home tab that the app published for a user; None if there is none."""
+        """Return the home tab that the app published for a user; None without one."""
         return self._views.open_views.homes.get(self._find_user(user).id)
 
     # Inside
@@ -270,14 +288,17 @@ class SlackUserActions:
         )
 
     def _check_thread(self, channel: SlackConversation, thread_ts: str | None) -> str | None:
+        """Return `thread_ts` if it is None or a message of the channel; raise `ValueError` otherwise."""
         if thread_ts is not None and self._workspace.find_message(channel, thread_ts) is None:
             raise ValueError(f"there is no message {thread_ts} in {channel.name}")
         return thread_ts
 
     def _check_installed(self, name: str) -> None:
+        """Raise `ValueError` if a manifest is installed without this command or callback id."""
         if self._installed_actions is not None and name not in self._installed_actions:
             raise ValueError(f"the manifest has no {name}")
 
     def _check_own(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
+        """Raise `ValueError` if the message is deleted, or another user's."""
         if message.deleted or message.user != self._find_user(user).id:
             raise ValueError("users can edit and delete only their own messages that are not deleted")

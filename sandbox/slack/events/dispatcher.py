@@ -1,4 +1,4 @@
-"""Events of workspace changes, filtered by subscriptions and scopes."""
+"""Event payloads for changes of the workspace."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,14 @@ _MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im
 
 
 class SlackEventDispatcher:
-    """Turns changes into event payloads and passes them to `deliver`.
+    """Sender of the events that the app subscribes to and has the scopes for.
 
     Only channels with the bot have events. Slack sends events for the bot's own messages, too.
+
+    Args:
+        deliver: sends an `event_callback` payload.
+        scopes, subscriptions: the app's current ones.
+        token: the deprecated verification token in payloads.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class SlackEventDispatcher:
         self._last_payloads: dict[tuple[str, str], dict[str, Any]] = {}
 
     def dispatch(self, change: WorkspaceChange) -> None:
+        """Send the events of a change: `message` with its subtypes, and `app_mention`."""
         message = change.message
         if change.kind == "posted":
             self._dispatch_posted(message)
@@ -68,7 +74,13 @@ class SlackEventDispatcher:
     def dispatch_home_opened(
         self, user: WorkspaceUser, channel: SlackConversation, tab: str, view: Mapping[str, Any] | None
     ) -> None:
-        """Send `app_home_opened`; `view` is the published home tab."""
+        """Send `app_home_opened`.
+
+        Args:
+            channel: the user's DM with the bot.
+            tab: `home` or `messages`.
+            view: the payload of the published home tab, if the user opened that.
+        """
         ts = self._workspace.create_ts()
         event: dict[str, Any] = {"type": "app_home_opened", "user": user.id, "channel": channel.id, "tab": tab}
         event |= {"view": view} if view is not None else {}
@@ -78,7 +90,7 @@ class SlackEventDispatcher:
     def dispatch_session_stopped(
         self, user: WorkspaceUser, channel: SlackConversation, thread_ts: str, streams: Sequence[str]
     ) -> None:
-        """Send the event of Slack's stop button; `streams` are the stopped messages."""
+        """Send `agent_session_stopped`; `streams` are the timestamps of the stopped messages."""
         event = {
             "type": "agent_session_stopped",
             "user": user.id,
@@ -90,7 +102,7 @@ class SlackEventDispatcher:
             self._send(event | {"event_ts": self._workspace.create_ts()})
 
     def dispatch_uninstalled(self) -> None:
-        """Send the events of an uninstall; Slack guarantees no order."""
+        """Send `tokens_revoked` and `app_uninstalled`; Slack guarantees no order."""
         events: tuple[dict[str, Any], ...] = (
             {"type": "tokens_revoked", "tokens": {"oauth": [], "bot": [self._workspace.bot.id]}},
             {"type": "app_uninstalled"},
@@ -130,7 +142,7 @@ class SlackEventDispatcher:
         return {"type": "message", "subtype": subtype, "hidden": True, "ts": ts, "event_ts": ts}
 
     def _mentions_bot(self, message: SlackMessage, text: str) -> bool:
-        """Return whether to send `app_mention`: Slack omits DMs and the app's own messages."""
+        """Return whether a text calls for `app_mention`: Slack sends none for DMs and the app's own messages."""
         by_itself = message.bot_id == self._workspace.bot_id
         return not message.channel.is_dm and not by_itself and has_mention(text, self._workspace.bot.id)
 

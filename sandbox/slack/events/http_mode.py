@@ -2,7 +2,7 @@
 
 Slack: docs.slack.dev/apis/events-api/using-http-request-urls and
 docs.slack.dev/authentication/verifying-requests-from-slack. Without a 2xx within 3 seconds, Slack retries an event at
-once, delay one minute and delay five minutes. It sends slash commands and interactions once.
+once, after one minute and after five minutes. It sends slash commands and interactions once.
 """
 
 import asyncio
@@ -29,7 +29,15 @@ from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 
 
 class RequestUrlClient:
-    """Posts each envelope to `url`, concurrently."""
+    """HTTP client that posts signed envelopes to the app's request URL, concurrently.
+
+    Args:
+        token: the verification token in the URL's check.
+        speed: divides the timeouts and the delays of retries.
+
+    Attributes:
+        url: the verified request URL; "" before `verify`.
+    """
 
     def __init__(
         self, activity_log: SlackActivityLog, faults: SlackFaults, *, signing_secret: str, token: str, speed: float
@@ -54,10 +62,10 @@ class RequestUrlClient:
             await self._session.close()
 
     async def verify(self, url: str) -> None:
-        """Set the request URL delay verifying its response to the challenge.
+        """Set the request URL after it has answered Slack's challenge.
 
         Raises:
-            ValueError: the response is not the challenge.
+            ValueError: it did not answer with the challenge.
         """
         challenge = hashlib.sha256(url.encode()).hexdigest()
         body = json.dumps({"token": self._token, "challenge": challenge, "type": "url_verification"})
@@ -69,13 +77,14 @@ class RequestUrlClient:
         self.url = url
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
+        """Post an envelope, with retries; return its delivery, which reports the acknowledgement."""
         delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
         self._schedule(delivery, self._faults.latency)
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "http_timeout") -> None:
-        """Send an envelope again, acknowledged or not."""
+        """Post an envelope again as a retry, acknowledged or not."""
         delivery = self._deliveries[envelope.id]
         delivery.attempt += 1
         delivery.reason = reason
@@ -87,11 +96,10 @@ class RequestUrlClient:
             task.cancel()
 
     def sign(self, body: str, *, at: float | None = None) -> dict[str, str]:
-        """Return the signature headers of a request.
+        """Return the headers with the timestamp and the signature of a request body.
 
         Args:
-            body: the body of the request.
-            at: timestamp in seconds since the epoch; by default now.
+            at: the timestamp in seconds since the epoch; None for now.
         """
         stamp = str(int(time.time() if at is None else at))
         base = f"v0:{stamp}:{body}".encode()
@@ -104,7 +112,7 @@ class RequestUrlClient:
         task.add_done_callback(self._tasks.discard)
 
     async def _send_with_retries(self, delivery: EnvelopeDelivery, delay: float) -> None:
-        """Send an envelope until it is acknowledged or its retries are used up."""
+        """Post an envelope after `delay` seconds, and again until it is acknowledged or out of retries."""
         while True:
             await asyncio.sleep(delay)
             delivery.reason = await self._send(delivery)
@@ -117,7 +125,7 @@ class RequestUrlClient:
             delivery.attempt += 1
 
     async def _send(self, delivery: EnvelopeDelivery) -> str:
-        """Send an envelope once; return the reason for a retry, or an empty string."""
+        """Post an envelope once; return Slack's reason for a retry, or "" for none."""
         payload, attempt = delivery.payload, delivery.attempt
         envelope = EnvelopeRecord(delivery.id, delivery.type, payload, time.monotonic(), attempt, delivery.reason)
         delivery.sent.append(envelope)
@@ -151,7 +159,7 @@ class RequestUrlClient:
 
 
 class EnvelopeSender:
-    """Sends envelopes to the request URL if it is set, otherwise to the sockets."""
+    """Sender of envelopes to the request URL if it is set, otherwise to the sockets."""
 
     def __init__(self, sockets: SocketModeServer, requests: RequestUrlClient) -> None:
         self._sockets = sockets
@@ -176,7 +184,7 @@ class EnvelopeSender:
 
 
 def encode_body(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return body and content type of a request: JSON for events, a form for the rest."""
+    """Return the body and the content type of a request: JSON for events, otherwise a form."""
     if type_ == "events_api":
         return json.dumps(payload), "application/json"
     fields = payload if type_ == "slash_commands" else {"payload": json.dumps(payload)}

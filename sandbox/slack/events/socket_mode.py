@@ -1,4 +1,4 @@
-"""Socket Mode: tickets, WebSockets and delivery of envelopes.
+"""Socket Mode server: tickets, WebSockets and delivery of envelopes.
 
 Slack: docs.slack.dev/apis/events-api/using-socket-mode. Without an acknowledgement within 3 seconds, Slack retries an
 event at once, after one minute and after five minutes. An event without an open socket has missed its first delivery
@@ -39,7 +39,14 @@ EnvelopeType = Literal["events_api", "slash_commands", "interactive"]
 
 @dataclass(eq=False, slots=True)
 class EnvelopeDelivery:
-    """An envelope with all its deliveries until an acknowledgement."""
+    """Envelope, and its deliveries until an acknowledgement.
+
+    Attributes:
+        attempt: the number of retries so far.
+        reason: Slack's reason for the last retry; "" without one.
+        sent: a record for each delivery.
+        acknowledged: set once the app has acknowledged it.
+    """
 
     type: EnvelopeType
     payload: dict[str, Any]
@@ -51,6 +58,7 @@ class EnvelopeDelivery:
 
     @property
     def response(self) -> dict[str, Any] | None:
+        """The payload of the acknowledgement; None without one."""
         return next((e.response for e in self.sent if e.acknowledged_at is not None), None)
 
 
@@ -59,8 +67,9 @@ class SocketConnection:
     """Open WebSocket of a client.
 
     Attributes:
-        is_retiring: it got `disconnect` and gets no more envelopes.
-        is_frozen: no frames pass, and neither side knows yet.
+        unacknowledged: deliveries on this socket by envelope id.
+        is_retiring: it got `disconnect`, and gets no more envelopes.
+        is_frozen: no frames pass, and neither side has noticed.
     """
 
     ws: web.WebSocketResponse
@@ -71,7 +80,11 @@ class SocketConnection:
 
 
 class SocketModeServer:
-    """Accepts WebSockets and delivers envelopes to them."""
+    """Server of Socket Mode's WebSockets.
+
+    Args:
+        speed: divides the timeouts and the delays of retries.
+    """
 
     def __init__(self, activity_log: SlackActivityLog, faults: SlackFaults, *, app_id: str, speed: float) -> None:
         self._activity_log = activity_log
@@ -100,10 +113,11 @@ class SocketModeServer:
 
     @property
     def connection_count(self) -> int:
+        """Number of sockets that get envelopes and whose frames pass."""
         return sum(not (socket.is_retiring or socket.is_frozen) for socket in self._sockets)
 
     def create_ticket(self) -> str:
-        """Create a ticket for one handshake, valid for 30 seconds."""
+        """Return a ticket for one handshake, valid for `TICKET_LIFETIME_SECONDS`."""
         ticket = secrets.token_urlsafe(24)
         self._tickets[ticket] = monotonic() + TICKET_LIFETIME_SECONDS
         return ticket
@@ -111,14 +125,14 @@ class SocketModeServer:
     # Delivery
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
-        """Send an envelope to one live socket, as soon as there is one."""
+        """Queue an envelope for a socket, with retries; return its delivery."""
         delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
         self._schedule(self._faults.latency, delivery)
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "timeout") -> None:
-        """Send an envelope again, acknowledged or not."""
+        """Send an envelope again as a retry, acknowledged or not."""
         delivery = self._deliveries[envelope.id]
         self._retry(delivery, reason, after=0)
 
@@ -138,7 +152,10 @@ class SocketModeServer:
         self._wake.set()
 
     async def _send_queued(self) -> None:
-        """Send queued envelopes in order while there is a socket."""
+        """Send queued envelopes in order, each to a random socket, until cancelled.
+
+        An envelope that finds no socket counts as a first delivery without acknowledgement.
+        """
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -182,7 +199,7 @@ class SocketModeServer:
         self._set_timer(delivery, ACK_TIMEOUT_SECONDS / self._speed, overdue)
 
     def _set_timer(self, delivery: EnvelopeDelivery, seconds: float, action: Callable[[], None]) -> None:
-        """Run `action` after a delay, in place of the delivery's previous timer."""
+        """Run `action` after some seconds; it replaces the delivery's previous timer."""
         self._stop_timer(delivery)
 
         def due() -> None:
@@ -198,7 +215,7 @@ class SocketModeServer:
     # Connections and acknowledgements
 
     async def handle_websocket(self, request: web.Request) -> web.StreamResponse:
-        """Handle one WebSocket from its handshake to its end."""
+        """Serve one WebSocket from its handshake to its end."""
         expiry = self._tickets.pop(request.query.get("ticket", ""), 0.0)
         if expiry < monotonic():
             return web.Response(status=408, text="the ticket is used, expired or unknown")
@@ -237,7 +254,7 @@ class SocketModeServer:
         return ws
 
     def _acknowledge(self, data: str) -> None:
-        """Handle an acknowledgement; ignore other frames, as Slack does."""
+        """Handle a frame of a client: an acknowledgement; others are ignored, as by Slack."""
         try:
             frame = json.loads(data)
         except ValueError:
@@ -256,7 +273,7 @@ class SocketModeServer:
         self._activity_log.notify()
 
     def _remove_socket(self, socket: SocketConnection) -> None:
-        """Remove a dead socket and put its unacknowledged events at the head of the queue."""
+        """Remove a dead socket; its unacknowledged events go to the head of the queue as retries."""
         if socket not in self._sockets:
             return
         self._sockets.remove(socket)
@@ -294,7 +311,7 @@ class SocketModeServer:
         self._activity_log.notify()
 
     def discard_pending(self) -> None:
-        """Discard all unacknowledged envelopes, as after their last retry."""
+        """Discard all queued and unacknowledged envelopes, as after their last retry."""
         for socket in self._sockets:
             socket.unacknowledged.clear()
         for timer in self._timers.values():
@@ -303,7 +320,7 @@ class SocketModeServer:
         self._queue.clear()
 
     async def refresh_sockets(self, reason: str) -> None:
-        """Send `disconnect` to every client and close its socket later."""
+        """Send `disconnect` to every client, and close its socket `CLOSE_DELAY_SECONDS` later."""
         for socket in list(self._sockets):
             socket.is_retiring = True
             notice = {"type": "disconnect", "reason": reason, "debug_info": {"host": "sandbox"}}

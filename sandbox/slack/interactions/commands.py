@@ -26,10 +26,13 @@ RESPONSE_URL_LIFETIME_SECONDS = 30 * 60.0
 
 @dataclass(eq=False, slots=True)
 class CommandInvocation:
-    """Interaction with a response URL: a command, or a click on a button of `message`.
+    """Interaction with a response URL: a slash command, or a click on a button of `message`.
 
     Attributes:
+        expires_at: the end of the URL's life, in seconds on the monotonic clock.
         shown_messages: the responses that the user sees.
+        message: the message with the clicked button; None for a command.
+        response_count: the number of posts to the URL so far.
     """
 
     user: WorkspaceUser
@@ -41,7 +44,7 @@ class CommandInvocation:
 
 
 class SlashCommands:
-    """Sends slash commands and handles posts to response URLs."""
+    """Sender of slash commands, and handler of posts to response URLs."""
 
     def __init__(
         self, workspace: Workspace, sender: EnvelopeSender, views: ViewMethods, *, token: str, speed: float
@@ -56,7 +59,11 @@ class SlashCommands:
     async def run_command(
         self, user: WorkspaceUser, channel: SlackConversation, command: str, text: str, response_base_url: str
     ) -> list[SlackMessage]:
-        """Send a command and return the list of its responses; later ones are appended."""
+        """Send a slash command, and wait for its acknowledgement.
+
+        Returns:
+            The responses so far, or Slackbot's error; later responses are appended to the same list.
+        """
         key, invocation = self._create_invocation(user, channel)
         if not self._sender.connection_count:
             return self._post_error(invocation, command, "dispatch_failed")
@@ -93,12 +100,12 @@ class SlashCommands:
     def create_response_url(
         self, user: WorkspaceUser, channel: SlackConversation, response_base_url: str, message: SlackMessage | None
     ) -> str:
-        """Create the response URL of another interaction.
+        """Return the response URL of another interaction.
 
         Args:
             user: the user of the interaction.
             channel: its channel.
-            response_base_url: the address of response URLs.
+            response_base_url: the address of response URLs, with a slash at the end.
             message: the message of the clicked button; a response may replace it.
         """
         key, invocation = self._create_invocation(user, channel)
@@ -112,7 +119,7 @@ class SlashCommands:
         return key, invocation
 
     def handle_response(self, key: str, values: Mapping[str, Any]) -> None:
-        """Handle a post to a `response_url`.
+        """Handle a post to the response URL with this key: post, replace or delete a message.
 
         Raises:
             SlackError: `expired_url`, `used_url`, or an error of the message; `no_text` for `markdown_text` alone,
@@ -144,7 +151,7 @@ class SlashCommands:
         return invocation.shown_messages.append(message)
 
     def _post_error(self, invocation: CommandInvocation, command: str, error: str) -> list[SlackMessage]:
-        """Post Slackbot's ephemeral error message."""
+        """Post Slackbot's ephemeral error message, and return the responses so far with it."""
         text = f'{command} failed with the error "{error}"'
         message = self._workspace.post_message(
             invocation.channel, SlackContent(text), ephemeral_to=invocation.user.id, user=SLACKBOT

@@ -23,7 +23,7 @@ from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Works
 
 
 class SlackInteractions:
-    """Sends interactions and waits for their acknowledgement."""
+    """Sender of interactions, which waits for their acknowledgement."""
 
     def __init__(
         self,
@@ -49,6 +49,9 @@ class SlackInteractions:
         self, user: WorkspaceUser, target: SlackMessage | SlackView, control_id: str, response_base_url: str
     ) -> bool:
         """Click a button or option; return whether the app acknowledged it in time.
+
+        Args:
+            control_id: see `BlockControl.id`.
 
         Raises:
             ValueError: the message or view has no such button, or the user does not see it.
@@ -122,7 +125,7 @@ class SlackInteractions:
         return await self._send(payload) is not None
 
     def _view_context(self, view: SlackView) -> Json:
-        """Return the fields of an action in a view."""
+        """Return the payload fields of an action in a view, with a new trigger id."""
         return {
             "container": {"type": "view", "view_id": view.id},
             "trigger_id": self._views.create_trigger_id(view.user, view),
@@ -145,16 +148,17 @@ class SlackInteractions:
         return await self._send(payload) is not None
 
     async def submit_modal(self, view: SlackView, values: Mapping[str, InputValue]) -> bool:
-        """Fill in and submit a modal; return whether the app accepted it. It stays open with `errors` otherwise.
+        """Fill in and submit a modal; return whether the app accepted it.
 
-        Slack's form does not submit a modal with an empty input that is not optional.
+        Otherwise it stays open with `errors`. Slack's form does not send a modal with an empty input that is not
+        optional.
 
         Args:
             view: the modal, on top of its stack.
             values: values by action id; other inputs keep theirs.
 
         Raises:
-            ValueError: the modal is not on top, has other inputs, or does not accept a value.
+            ValueError: the modal is not on top, has no such input, or does not accept a value.
         """
         self._require_top(view)
         if not values.keys() <= view.inputs.keys():
@@ -182,7 +186,10 @@ class SlackInteractions:
             return False
 
     def _apply_response(self, view: SlackView, response: Json) -> bool:
-        """Apply the response to a submission; return whether it accepts the values.
+        """Apply the app's response to a submission (close, update, push, clear, or errors).
+
+        Returns:
+            False if the response has errors.
 
         Raises:
             SlackError: Slack would show "We had some trouble connecting" for this response.
@@ -207,10 +214,13 @@ class SlackInteractions:
         return True
 
     def close_modal(self, view: SlackView, *, whole_stack: bool) -> None:
-        """Close a modal, or only its top view; send `view_closed` for views with `notify_on_close`.
+        """Close a modal's top view, and send `view_closed` for each closed view with `notify_on_close`.
+
+        Args:
+            whole_stack: close all views; `clear_on_close` of the view does so, too.
 
         Raises:
-            ValueError: the modal is not on top.
+            ValueError: the view is not on top.
         """
         self._require_top(view)
         is_cleared = whole_stack or bool(view.content.get("clear_on_close"))
@@ -222,11 +232,12 @@ class SlackInteractions:
                 self._sender.deliver("interactive", payload)
 
     def _require_top(self, view: SlackView) -> None:
+        """Raise `ValueError` if the modal is not open, or another view covers it."""
         if view not in self._open_views.modals or self._open_views.list_stack(view)[-1] is not view:
             raise ValueError("the modal is not open, or another view covers it")
 
     async def _send(self, payload: dict[str, Any]) -> EnvelopeDelivery | None:
-        """Send an interaction; return its delivery if it was acknowledged in time."""
+        """Send an interaction; return its delivery if it was acknowledged in time, otherwise None."""
         if not self._sender.connection_count:
             return None
         delivery = self._sender.deliver("interactive", payload)

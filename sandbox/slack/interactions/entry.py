@@ -1,4 +1,4 @@
-"""Values that users enter into input elements, checked as Slack's own form does.
+"""Parser of the values that users enter into input elements, with the checks of Slack's form.
 
 Slack: docs.slack.dev/reference/block-kit/block-elements. The texts of the errors are those of the sandbox.
 """
@@ -25,7 +25,11 @@ _URL = re.compile(r"https?://[^\s]+")
 
 
 def parse_input(element: Mapping[str, Any], value: InputValue, workspace: Workspace) -> Any:
-    """Return the value of an element as in `state` and `actions`.
+    """Return an entered value in the form that `state` and `actions` of payloads have.
+
+    Args:
+        element: the Block Kit element.
+        value: users and channels by name or id; None or empty for no value.
 
     Raises:
         ValueError: Slack's form would not accept the value.
@@ -87,6 +91,8 @@ def _parse_unix_time(_: Mapping[str, Any], value: str, __: Workspace) -> int:
 
 
 def _match(pattern: re.Pattern[str], expected: str) -> Callable[[Mapping[str, Any], str, Workspace], str]:
+    """Return a parser that accepts texts of this pattern; `expected` names them in its error."""
+
     def parse(_: Mapping[str, Any], value: str, __: Workspace) -> str:
         if not pattern.fullmatch(value):
             raise ValueError(f"{value} is not {expected}")
