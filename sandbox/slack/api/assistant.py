@@ -24,10 +24,11 @@ _MISSING_SUBSCRIPTION = "missing_agent_session_stopped_event_subscription"
 
 @dataclass(eq=False, slots=True)
 class AssistantThread:
-    """Agent session in one thread.
+    """Agent session of one thread.
 
     Attributes:
-        statuses: all statuses so far; the current one is last.
+        thread_ts: the timestamp of the thread's root.
+        statuses: all statuses that the app set, in order; see `_STATUSES`.
     """
 
     channel: SlackConversation
@@ -37,14 +38,18 @@ class AssistantThread:
 
     @property
     def status(self) -> str:
+        """The current status."""
         return self.statuses[-1]
 
 
 class AssistantMethods:
     """Methods for agent sessions and suggested prompts.
 
+    Args:
+        subscriptions: the app's current event subscriptions.
+
     Attributes:
-        sessions: agent sessions by channel id and thread.
+        sessions: agent sessions by (channel id, timestamp of the thread's root).
     """
 
     def __init__(self, api: WebApi, subscriptions: set[str]) -> None:
@@ -57,6 +62,7 @@ class AssistantMethods:
         api.register("assistant.threads.setSuggestedPrompts", self.set_suggested_prompts, scope=_AGENT_SCOPE)
 
     def set_status(self, arguments: Arguments) -> dict[str, Any]:
+        """Set the status of a thread's session, which is created if it does not exist."""
         channel, thread_ts = self._parse_thread(arguments)
         status = arguments.required("status")
         if status not in _STATUSES:

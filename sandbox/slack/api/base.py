@@ -39,7 +39,13 @@ _SCOPE_PREFIXES = {"channel": "channels", "group": "groups", "im": "im"}
 
 @dataclass(frozen=True, slots=True)
 class WebApiResponse:
-    """Response body, with the scopes for the headers of Slack's response."""
+    """Response of a method.
+
+    Attributes:
+        body: the JSON body, also of an error.
+        scopes: the token's scopes, for the header `x-oauth-scopes`.
+        accepted_scope: the method's scope, for the header `x-accepted-oauth-scopes`; None without one.
+    """
 
     body: dict[str, Any]
     scopes: frozenset[str] = frozenset()
@@ -51,7 +57,13 @@ Handler = Callable[[Arguments], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ApiMethod:
-    """Method with its required scope and the accepted token kinds (`bot`, `app`)."""
+    """Method of the Web API.
+
+    Attributes:
+        handler: returns the response's fields; an error is a `SlackError`.
+        scope: the required scope; None without one.
+        token_kinds: the accepted kinds of tokens (`bot`, `app`).
+    """
 
     handler: Handler
     scope: str | None = None
@@ -59,9 +71,9 @@ class ApiMethod:
 
 
 class WebApi:
-    """Calls methods after checking token and scope; turns errors into response bodies.
+    """Dispatcher of Web API calls to methods, with checks of token and scope.
 
-    It also has the lookups that several methods share.
+    It also has the lookups that several methods share. These raise Slack's errors as `SlackError`.
     """
 
     def __init__(
@@ -77,10 +89,11 @@ class WebApi:
     def register(
         self, name: str, handler: Handler, *, scope: str | None = None, token_kinds: Iterable[str] = ("bot",)
     ) -> None:
+        """Add a method; see `ApiMethod`."""
         self._methods[name] = ApiMethod(handler, scope, frozenset(token_kinds))
 
     def call(self, name: str, token: str, values: Mapping[str, Any]) -> WebApiResponse:
-        """Call a method and return its response; an empty `token` means none was sent."""
+        """Call a method and return its response, also for errors; `token` is "" if none was sent."""
         method = self._methods.get(name)
         if method is None:
             return WebApiResponse({"ok": False, "error": "unknown_method", "req_method": name})
@@ -101,21 +114,23 @@ class WebApi:
         return WebApiResponse(body, granted if kind else frozenset(), method.scope)
 
     def replace_bot_token(self, old: str, new: str) -> None:
-        """Replace the bot token and revoke the old one."""
+        """Revoke the bot token `old`, and accept `new` instead."""
         del self._token_kinds[old]
         self._revoked_tokens.add(old)
         self._token_kinds[new] = "bot"
 
     def is_bot_token(self, token: str) -> bool:
-        """Return whether this is, or was, a bot token of this workspace."""
+        """Return whether this is a current or revoked bot token of the workspace."""
         return self._token_kinds.get(token) == "bot" or token in self._revoked_tokens
 
     def token_kind(self, token: str) -> str | None:
+        """Return `bot` or `app`; None for an unknown or revoked token."""
         return self._token_kinds.get(token)
 
     # Shared by methods
 
     def require_scope(self, scope: str) -> None:
+        """Raise `missing_scope` unless the bot has the scope."""
         if scope not in self._scopes:
             raise SlackError("missing_scope", needed=scope, provided=",".join(sorted(self._scopes)))
 
@@ -123,17 +138,30 @@ class WebApi:
         return scope in self._scopes
 
     def require_conversation_scope(self, channel: SlackConversation, right: str) -> None:
-        """Require the scope for this conversation type: `channels:history`, `im:history` ..."""
+        """Raise `missing_scope` unless the bot has `right` for this type of conversation.
+
+        Args:
+            right: the part after the colon, such as `history` in `channels:history`.
+        """
         self.require_scope(f"{_SCOPE_PREFIXES[channel.type]}:{right}")
 
     def find_channel(self, arguments: Arguments) -> SlackConversation:
-        """Return the channel in the arguments, if the bot can see it."""
+        """Return the conversation in the argument `channel`.
+
+        Raises:
+            SlackError: `channel_not_found` if it does not exist or is private without the bot.
+        """
         channel = self.workspace.channels.get(arguments.required("channel"))
         if channel is None or (channel.type != "channel" and not self._is_member(channel)):
             raise SlackError("channel_not_found")
         return channel
 
     def require_writable(self, channel: SlackConversation) -> SlackConversation:
+        """Return the conversation if the bot can post there.
+
+        Raises:
+            SlackError: `is_archived` or `not_in_channel`.
+        """
         if channel.archived:
             raise SlackError("is_archived")
         if not self._is_member(channel):
@@ -141,12 +169,14 @@ class WebApi:
         return channel
 
     def find_message(self, channel: SlackConversation, ts: str) -> SlackMessage:
+        """Return the message; raise `message_not_found` for a deleted, ephemeral or unknown one."""
         message = self.workspace.find_message(channel, ts)
         if message is None:
             raise SlackError("message_not_found")
         return message
 
     def find_user(self, id_: str) -> WorkspaceUser:
+        """Return the user; raise `user_not_found` for an unknown one."""
         user = self.workspace.users.get(id_)
         if user is None:
             raise SlackError("user_not_found")

@@ -1,4 +1,4 @@
-"""Shapes and limits of Block Kit: blocks, elements and views.
+"""Checks of Block Kit: blocks, elements and views, with their limits.
 
 Slack: docs.slack.dev/reference/block-kit and docs.slack.dev/reference/views. Slack refuses unknown fields: "invalid
 additional property: disabled" (slackapi/bolt-js #1891). Blocks in `UNCHECKED_BLOCKS` are newer than their published
@@ -28,7 +28,7 @@ _TEXT_FIELDS = {"plain_text": {"emoji": boolean}, "mrkdwn": {"verbatim": boolean
 
 
 def _text(max_chars: int, *kinds: str) -> Check:
-    """Return a check for a text object, by default `plain_text`."""
+    """Return a check for a text object of these kinds, by default `plain_text`."""
     required = _TYPE | {"text": string(max_chars, min_chars=1)}
     return variants({kind: shape(required, _TEXT_FIELDS[kind]) for kind in kinds or ("plain_text",)})
 
@@ -310,6 +310,10 @@ CHECKED_ELEMENTS = frozenset(_BUTTONS | _CONTEXT_BUTTONS | _MENUS | _TEXT_INPUTS
 def check_blocks(blocks: object, *, path: str = "/blocks", error: str = "invalid_blocks") -> list[dict[str, Any]]:
     """Return the blocks of a message if Slack would accept them.
 
+    Args:
+        path: the JSON pointer of the blocks, for the errors.
+        error: the code for blocks with errors.
+
     Raises:
         SlackError: `invalid_blocks_format`, `msg_blocks_too_long` or `error`.
     """
@@ -328,7 +332,10 @@ def check_blocks(blocks: object, *, path: str = "/blocks", error: str = "invalid
 
 
 def check_view(view: object, kind: str) -> dict[str, Any]:
-    """Return the view if Slack would accept it as a `modal` or `home`.
+    """Return a view's JSON if Slack would accept it.
+
+    Args:
+        kind: `modal` or `home`.
 
     Raises:
         SlackError: `invalid_arguments` or `view_too_large`.
@@ -348,7 +355,7 @@ def check_view(view: object, kind: str) -> dict[str, Any]:
 
 
 def _find_duplicate_ids(blocks: Sequence[Mapping[str, Any]], path: str) -> Iterator[str]:
-    """Yield errors for block ids of the surface and action ids of a block that occur twice."""
+    """Yield an error for each `block_id` that occurs twice, and each `action_id` twice in one block."""
     for id_, count in Counter(block.get("block_id") for block in blocks).items():
         if id_ and count > 1:
             yield f"`block_id` {id_} already exists [json-pointer:{path}]"

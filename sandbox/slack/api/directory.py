@@ -1,4 +1,4 @@
-"""Read methods: `auth.test`, `team`, `users`, `usergroups` and `conversations`."""
+"""Read methods: `auth.test`, `team.*`, `users.*`, `usergroups.*` and `conversations.*`."""
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class DirectoryMethods:
     """Methods that read users, conversations and messages.
 
     Args:
-        max_page_size: largest number of messages per page.
+        max_page_size: the largest number of messages per page.
     """
 
     def __init__(self, api: WebApi, *, max_page_size: int = MAX_PAGE_SIZE) -> None:
@@ -125,7 +125,7 @@ class DirectoryMethods:
         return {"channel": fields} | flags
 
     def conversations_history(self, arguments: Arguments) -> dict[str, Any]:
-        """Return the channel's messages without replies, newest first."""
+        """Return a page of the channel's messages without thread replies, newest first."""
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
         if self._workspace.bot.id not in channel.members:
@@ -136,7 +136,7 @@ class DirectoryMethods:
         return self._page_response(page, cursor, arguments) | {"pin_count": 0}
 
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
-        """Return the thread of message `ts`: the root, then replies, oldest first."""
+        """Return a page of the thread that message `ts` is in: the root, then replies, oldest first."""
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
         message = self._workspace.find_message(channel, arguments.required("ts"))
@@ -162,7 +162,7 @@ class DirectoryMethods:
 
 
 def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
-    """Return the messages between `oldest` and `latest`; with the ends if `inclusive`."""
+    """Return the messages between the arguments `oldest` and `latest`; with these if `inclusive`."""
     oldest, latest = (_parse_ts(arguments, name) for name in ("oldest", "latest"))
     inclusive = arguments.flag("inclusive")
 
@@ -186,7 +186,15 @@ def _parse_ts(arguments: Arguments, name: str) -> Decimal | None:
 def _paginate(
     items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, max_size: int = MAX_PAGE_SIZE
 ) -> tuple[Sequence[T], str]:
-    """Return the items of a page and the cursor of the next page (empty: none)."""
+    """Return the items of the page that the arguments `limit` and `cursor` select.
+
+    Args:
+        key: returns the part of an item that its cursor encodes.
+        default: the page size without `limit`.
+
+    Returns:
+        The items, and the cursor of the next page; "" for none.
+    """
     limit = arguments.number("limit", default=min(default, max_size), max_value=max_size)
     names = [b64encode(f"next:{key(item)}".encode()).decode() for item in items]
     start = 0

@@ -25,7 +25,12 @@ _LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</tit
 
 @dataclass(eq=False, slots=True)
 class PendingUpload:
-    """A file with an upload URL; `data` is None until the upload."""
+    """File with an upload URL.
+
+    Attributes:
+        length: the announced size in bytes.
+        data: the uploaded content; None before the upload.
+    """
 
     name: str
     length: int
@@ -34,10 +39,10 @@ class PendingUpload:
 
 
 class FileMethods:
-    """Methods and HTTP handlers for files.
+    """Methods for files, and HTTP handlers for their contents.
 
     Attributes:
-        base_url: address of the server, with a slash at the end.
+        base_url: the address of the server, with a slash at the end.
     """
 
     def __init__(self, api: WebApi, activity_log: SlackActivityLog, faults: SlackFaults) -> None:
@@ -65,7 +70,7 @@ class FileMethods:
         return {"upload_url": f"{self.base_url}upload/v1/{key}", "file_id": file_id}
 
     async def handle_upload(self, request: web.Request) -> web.StreamResponse:
-        """Handle an upload of file contents, raw or as a form."""
+        """Handle a post to an upload URL with the file's content, raw or as a form."""
         call = self._activity_log.record_call(UPLOAD, {})
         fault = self._faults.take(UPLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
@@ -88,7 +93,7 @@ class FileMethods:
         return {"file": self._payloads.file(*entry)}
 
     async def handle_download(self, request: web.Request) -> web.StreamResponse:
-        """Handle a download; without access, Slack returns its login page and no error."""
+        """Handle a download; without a token that may read files, Slack sends its login page, no error."""
         self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
         fault = self._faults.take(DOWNLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
@@ -105,11 +110,12 @@ class FileMethods:
         return web.Response(body=entry[1].data, content_type=described["mimetype"])
 
     def _find_file(self, file_id: str) -> tuple[SlackMessage, SlackFile] | None:
-        """Return a visible file and its message; None if there is none."""
+        """Return a file and its message, unless that is deleted; None if there is none."""
         visible = (message for message in self._workspace.all_messages() if not message.deleted)
         return next(((m, file) for m in visible for file in m.files if file.id == file_id), None)
 
     def complete_upload(self, arguments: Arguments) -> dict[str, Any]:
+        """Complete uploads, and post their files as one message if `channel_id` is given."""
         listed = arguments.json("files", error="invalid_arguments")
         if not isinstance(listed, list) or not listed:
             raise SlackError("invalid_arguments", messages=["[ERROR] missing required field: files"])
@@ -136,6 +142,7 @@ class FileMethods:
         return {"files": [self._payloads.file(message, file) for file in files]}
 
     def delete_file(self, arguments: Arguments) -> dict[str, Any]:
+        """Delete a file of the app, and the messages that contain it."""
         file_id = arguments.required("file")
         if self._uploads.pop(file_id, None) is None:
             raise SlackError("file_not_found")

@@ -26,7 +26,11 @@ MAX_STREAM_BYTES = 11_000
 
 @dataclass(frozen=True, slots=True)
 class MethodRate:
-    """At most `calls` in a sliding window of `seconds`, per workspace or per channel."""
+    """At most `calls` in a sliding window of `seconds`.
+
+    Attributes:
+        per_channel: whether each channel has a window of its own; otherwise the workspace has one.
+    """
 
     calls: int
     seconds: float = 60
@@ -86,7 +90,12 @@ UNLISTED_MAX_PAGE_SIZE = 15
 
 
 class SlackRateLimits:
-    """Sliding-window rate limits of one app in one workspace."""
+    """Rate limits of one app in one workspace, in sliding windows.
+
+    Args:
+        speed: factor by which windows are shorter than Slack's.
+        is_unlisted: see `SlackSandbox`.
+    """
 
     def __init__(self, speed: float, *, is_unlisted: bool = False) -> None:
         self._speed = speed
@@ -94,7 +103,7 @@ class SlackRateLimits:
         self._calls: defaultdict[tuple[str, MethodRate, str], deque[float]] = defaultdict(deque)
 
     def list_usage(self) -> list[RateLimitUsage]:
-        """Return the usage of each window that has calls."""
+        """Return the use of each window that has calls."""
         usage = []
         for (method, rate, channel), window in self._calls.items():
             span = self._remove_expired(window, rate)
@@ -105,13 +114,13 @@ class SlackRateLimits:
         return usage
 
     def remaining(self, method: str, channel: str) -> tuple[int, int] | None:
-        """Return (remaining calls, limit) of the call's window with the fewest remaining."""
+        """Return the remaining calls and the limit of the method's fullest window; None without limits."""
         rates = self._rates.get(method, ())
         windows = ((rate, self._calls[method, rate, channel if rate.per_channel else ""]) for rate in rates)
         return min(((rate.calls - len(window), rate.calls) for rate, window in windows), default=None)
 
     def acquire(self, method: str, channel: str) -> int | None:
-        """Count a call; return the seconds for `Retry-After` if a limit rejects it."""
+        """Count a call; if a limit rejects it, return the seconds for `Retry-After`, otherwise None."""
         now = monotonic()
         windows = []
         for rate in self._rates.get(method, ()):
@@ -125,7 +134,7 @@ class SlackRateLimits:
         return None
 
     def _remove_expired(self, window: deque[float], rate: MethodRate) -> float:
-        """Remove expired calls from a window; return its length in real seconds."""
+        """Remove calls that are out of the window; return the window's length in real seconds."""
         span = rate.seconds / self._speed
         while window and window[0] <= monotonic() - span:
             window.popleft()

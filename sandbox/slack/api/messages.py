@@ -117,7 +117,11 @@ class MessageMethods:
         return self._api.find_message(channel, arguments.required("timestamp")), name
 
     def _find_destination(self, arguments: Arguments) -> SlackConversation:
-        """Return the conversation for a channel id, a channel name, or a user id (DM)."""
+        """Return the conversation for a channel's id or name, or for a user id (the DM).
+
+        Raises:
+            SlackError: the bot cannot post there.
+        """
         target = arguments.required("channel")
         if user := self._workspace.users.get(target):
             return self._workspace.open_dm(user)
@@ -131,7 +135,7 @@ class MessageMethods:
 
 
 def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments: Arguments) -> str | None:
-    """Return the `thread_ts` argument after checking it; None if there is none.
+    """Return the argument `thread_ts` if it is the root of a thread; None without it.
 
     Raises:
         SlackError: `thread_not_found` or `cannot_reply_to_message`.
@@ -148,7 +152,7 @@ def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments:
 
 
 def parse_content(arguments: Arguments) -> SlackContent:
-    """Return the content from the arguments.
+    """Return the content in the arguments `text`, `markdown_text`, `blocks`, `link_names` and `parse`.
 
     Raises:
         SlackError: `no_text`, `markdown_text_conflict`, `msg_too_long` or an error of the blocks.
@@ -170,7 +174,11 @@ def parse_content(arguments: Arguments) -> SlackContent:
 
 
 def _truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
-    """Truncate the text to the limit of a post; return it with a warning if it was cut."""
+    """Cut the text at `MAX_POST_CHARS`.
+
+    Returns:
+        The content, and the response's fields with Slack's warning; no fields if nothing was cut.
+    """
     if len(content.text) <= MAX_POST_CHARS:
         return content, {}
     warning = {"warning": "message_truncated", "response_metadata": {"messages": [_TRUNCATED_WARNING]}}
@@ -178,7 +186,7 @@ def _truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
 
 
 def parse_metadata(arguments: Arguments) -> dict[str, Any] | None:
-    """Return the metadata from the arguments.
+    """Return the argument `metadata`; None without it.
 
     Raises:
         SlackError: `invalid_metadata_format`.

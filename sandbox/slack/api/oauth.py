@@ -1,4 +1,4 @@
-"""OAuth installation: authorization codes and their exchange for tokens.
+"""OAuth installation: authorization codes, and their exchange for tokens.
 
 Slack: docs.slack.dev/authentication/installing-with-oauth. A code is valid once, for ten minutes; a token until the
 app is uninstalled.
@@ -24,7 +24,14 @@ CODE_LIFETIME_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class OAuthGrant:
-    """Installation that an authorization code stands for."""
+    """Approved installation that an authorization code is for.
+
+    Attributes:
+        user: the id of the user who approved it.
+        token: returns the workspace's bot token.
+        scopes: the requested scopes, separated by commas.
+        expires_at: seconds on the monotonic clock.
+    """
 
     workspace: Workspace
     user: str
@@ -35,7 +42,11 @@ class OAuthGrant:
 
 
 class OAuthMethods:
-    """App credentials and pending authorization codes."""
+    """OAuth server of one app.
+
+    Attributes:
+        client_id, client_secret: the app's credentials.
+    """
 
     def __init__(self, activity_log: SlackActivityLog) -> None:
         self._activity_log = activity_log
@@ -44,7 +55,10 @@ class OAuthMethods:
         self._grants: dict[str, OAuthGrant] = {}
 
     def grant_access(self, url: str, workspace: Workspace, user: str, token: Callable[[], str]) -> str:
-        """Approve the request at `url` and return the query of the redirect.
+        """Approve the OAuth request at `url`; see `OAuthGrant` for the other arguments.
+
+        Returns:
+            The query of the redirect, with `code` and `state`.
 
         Raises:
             ValueError: the client id is unknown.
@@ -60,7 +74,7 @@ class OAuthMethods:
         return urlencode({"code": code, "state": query.get("state", "")})
 
     async def handle_access(self, request: web.Request) -> web.Response:
-        """Handle `oauth.v2.access`, the only method without a token."""
+        """Handle `oauth.v2.access`, which needs client credentials and no token."""
         values = await arguments.read_arguments(request)
         call = self._activity_log.record_call("oauth.v2.access", {})
         try:

@@ -11,8 +11,9 @@ class SlackError(Exception):
     """Error response of Slack: `{"ok": false, "error": code}` with details.
 
     Attributes:
+        code: the value of `error`.
         messages: "[ERROR] ..." lines for `response_metadata.messages`.
-        errors: lines for `errors`, used for blocks.
+        errors: lines for `errors`, which only errors of blocks have.
         fields: further fields of the response.
     """
 
@@ -26,6 +27,7 @@ class SlackError(Exception):
         self.fields = fields
 
     def body(self) -> dict[str, Any]:
+        """Return the JSON body of the response."""
         body: dict[str, Any] = {"ok": False, "error": self.code} | self.fields
         if self.errors:
             body["errors"] = self.errors
@@ -35,7 +37,7 @@ class SlackError(Exception):
 
 
 async def read_arguments(request: web.Request) -> dict[str, Any]:
-    """Return the arguments of a request from its query and body.
+    """Return the arguments in a request's query and body (JSON or form).
 
     Raises:
         SlackError: `invalid_json` or `json_not_object`.
@@ -53,7 +55,7 @@ async def read_arguments(request: web.Request) -> dict[str, Any]:
 
 
 class Arguments:
-    """Typed access to the arguments of one call.
+    """Typed access to the arguments of one call; null counts as missing.
 
     Each getter raises `SlackError("invalid_arguments")` for a value of a wrong type, as Slack does.
     """
@@ -65,12 +67,13 @@ class Arguments:
         return self._values.get(name) is not None
 
     def required(self, name: str) -> str:
+        """Return a text; raise `invalid_arguments` if it is missing or empty."""
         if not (value := self.text(name)):
             raise SlackError("invalid_arguments", messages=[f"[ERROR] missing required field: {name}"])
         return value
 
     def text(self, name: str) -> str:
-        """Return the text; empty if there is none."""
+        """Return a text, also of a number; "" if it is missing."""
         value = self._values.get(name)
         if value is None:
             return ""
@@ -85,6 +88,7 @@ class Arguments:
         return default if value is None else value
 
     def optional_flag(self, name: str) -> bool | None:
+        """Return a boolean, also of `true`, `1`, `false` or `0`; None if it is missing."""
         value = self._values.get(name)
         if value is None or isinstance(value, bool):
             return value
@@ -94,6 +98,11 @@ class Arguments:
         return known[str(value).lower()]
 
     def number(self, name: str, *, default: int, max_value: int) -> int:
+        """Return a positive integer, at most `max_value`.
+
+        Raises:
+            SlackError: `invalid_limit` if it is less than 1.
+        """
         try:
             value = int(self._values.get(name) or default)
         except (TypeError, ValueError):
@@ -103,10 +112,10 @@ class Arguments:
         return min(value, max_value)
 
     def json(self, name: str, *, error: str) -> Any:
-        """Return a structure from a JSON body, or parsed from a form field; None if missing.
+        """Return the value from a JSON body, or parsed from a form field; None if it is missing.
 
         Raises:
-            SlackError: with code `error` for invalid JSON.
+            SlackError: with code `error` for invalid JSON in a form field.
         """
         value = self._values.get(name)
         if not isinstance(value, str):

@@ -1,6 +1,6 @@
-"""Checks of JSON structures, with the errors of Slack.
+"""Checks of JSON structures, with Slack's errors.
 
-A check takes a value and its JSON pointer and yields the errors of the value. The texts of the errors are Slack's, as
+A check takes a value and its JSON pointer, and yields the errors of the value. The texts of the errors are Slack's, as
 users report them: "invalid additional property: emoji [json-pointer:/blocks/0/text]" (grafana/oncall #702).
 """
 
@@ -20,7 +20,7 @@ def anything(_: Any, __: str) -> Iterator[str]:
 
 
 def string(max_chars: int | None = None, *, min_chars: int = 0, choices: Collection[str] = ()) -> Check:
-    """Return a check for a string: its length, or one of `choices`."""
+    """Return a check for a string of some length or, if given, one of `choices`."""
 
     def check(value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, str):
@@ -41,7 +41,7 @@ def boolean(value: Any, path: str) -> Iterator[str]:
 
 
 def integer(low: int | None = None, high: int | None = None) -> Check:
-    """Return a check for an integer between `low` and `high`."""
+    """Return a check for an integer from `low` to `high`; None for no limit."""
 
     def check(value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -53,7 +53,7 @@ def integer(low: int | None = None, high: int | None = None) -> Check:
 
 
 def items(check_item: Check, low: int = 0, high: int | None = None) -> Check:
-    """Return a check for an array with `low` to `high` items."""
+    """Return a check for an array of `low` to `high` items that pass `check_item`."""
 
     def check(value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, list):
@@ -72,11 +72,11 @@ def items(check_item: Check, low: int = 0, high: int | None = None) -> Check:
 def shape(
     required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, one_of: Collection[str] = ()
 ) -> Check:
-    """Return a check for an object with these fields and no others; null counts as absent.
+    """Return a check for an object with these fields and no others; null counts as missing.
 
     Args:
-        required: fields that must be there.
-        optional: fields that may be there.
+        required: checks of the fields that must be there.
+        optional: checks of the fields that may be there.
         one_of: optional fields of which at least one must be there.
     """
     fields = {**required, **(optional or {})}
@@ -100,7 +100,7 @@ def shape(
 
 
 def variants(checks: Mapping[str, Check]) -> Check:
-    """Return a check for an object whose `type` names one of the checks."""
+    """Return a check for an object whose field `type` selects one of the checks."""
 
     def check(value: Any, path: str) -> Iterator[str]:
         kind = value.get("type") if isinstance(value, Mapping) else None

@@ -1,7 +1,7 @@
 """Native streams: `chat.startStream`, `chat.appendStream` and `chat.stopStream`.
 
-Slack: the pages of the methods. Others have measured what they do not document: the lifetime and size of a stream, that
-the first call decides between `markdown_text` and `chunks`, and that a live stream can be neither edited nor deleted.
+Slack: the pages of the methods. They do not document the lifetime and size of a stream, that the first call decides
+between `markdown_text` and `chunks`, and that a live stream can be neither edited nor deleted; users measured these.
 """
 
 import json
@@ -28,7 +28,11 @@ _TASK_DISPLAY_MODES = {"", "timeline", "plan"}
 
 
 class StreamMethods:
-    """Methods that start, append to and stop streams."""
+    """Methods that start, append to and stop native streams.
+
+    Args:
+        speed: factor by which the lifetime of a stream is shorter than Slack's.
+    """
 
     def __init__(self, api: WebApi, *, speed: float) -> None:
         self._api = api
@@ -84,7 +88,11 @@ class StreamMethods:
         return {}
 
     def _find_stream(self, arguments: Arguments) -> tuple[SlackConversation, SlackMessage, NativeStream]:
-        """Return channel, message and stream of a live stream."""
+        """Return channel, message and stream of the arguments `channel` and `ts`.
+
+        Raises:
+            SlackError: it is no live stream of the app.
+        """
         channel = self._api.require_writable(self._api.find_channel(arguments))
         message = self._api.find_message(channel, arguments.required("ts"))
         if message.bot_id != self._workspace.bot_id:
@@ -94,7 +102,11 @@ class StreamMethods:
         return channel, message, message.stream
 
     def _parse_recipient(self, channel: SlackConversation, arguments: Arguments) -> str | None:
-        """Return the user who sees live updates; Slack requires one in channels."""
+        """Return the id of the user who sees live updates.
+
+        Raises:
+            SlackError: the arguments lack it, and the conversation is no DM.
+        """
         user, team = arguments.text("recipient_user_id"), arguments.text("recipient_team_id")
         if channel.is_dm:
             return channel.user
@@ -108,6 +120,14 @@ class StreamMethods:
     def _append_chunks(
         message: SlackMessage, stream: NativeStream, chunks: Sequence[Mapping[str, Any]], mode: str | None
     ) -> SlackContent:
+        """Return the message's content with the chunks.
+
+        Args:
+            mode: see `NativeStream`; None if there are no chunks.
+
+        Raises:
+            SlackError: `streaming_mode_mismatch` or `msg_too_long`.
+        """
         if mode is not None and stream.mode not in (None, mode):
             raise SlackError("streaming_mode_mismatch")
         content = _apply_chunks(message.content, stream, chunks)
@@ -116,7 +136,13 @@ class StreamMethods:
 
 
 def _parse_chunks(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], str | None]:
-    """Return the chunks of a call and their mode; no chunks and None if it adds nothing."""
+    """Return the chunks in the arguments `markdown_text` or `chunks`, and the name of the argument.
+
+    Without text and chunks: no chunks and None.
+
+    Raises:
+        SlackError: both are given, or one is invalid.
+    """
     text, chunks = arguments.text("markdown_text"), arguments.json("chunks", error="invalid_chunks")
     if text and chunks:
         raise SlackError("cannot_provide_both_markdown_text_and_chunks")
@@ -145,7 +171,7 @@ def _is_chunk(chunk: object) -> bool:
 
 
 def _apply_chunks(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping[str, Any]]) -> SlackContent:
-    """Return the content after applying the chunks.
+    """Return the content with the chunks, and add their size to the stream's.
 
     Raises:
         SlackError: `msg_too_long`.
@@ -175,7 +201,7 @@ def _apply_chunks(content: SlackContent, stream: NativeStream, chunks: Sequence[
 
 
 def _count_bytes(chunk: Mapping[str, Any]) -> int:
-    """Return the size of a chunk in bytes; tasks count twice."""
+    """Return the size of a chunk in bytes, as Slack seems to count it: twice for all but text."""
     if chunk["type"] == "markdown_text":
         return len(chunk["text"].encode())
     return 2 * len(json.dumps(chunk, ensure_ascii=False).encode())

@@ -21,7 +21,12 @@ TRIGGER_LIFETIME_SECONDS = 3.0
 
 @dataclass(eq=False, slots=True)
 class ViewTrigger:
-    """Right of an interaction to open a view; `view` is the modal of the interaction."""
+    """Right of an interaction to open one view.
+
+    Attributes:
+        view: the view of the interaction, on which another can be pushed; None for a message or command.
+        expires_at: seconds on the monotonic clock.
+    """
 
     user: WorkspaceUser
     view: SlackView | None
@@ -30,7 +35,10 @@ class ViewTrigger:
 
 
 class ViewMethods:
-    """Methods of views.
+    """Methods of modals and home tabs.
+
+    Args:
+        speed: divides the lifetime of a trigger id.
 
     Attributes:
         open_views: the views that users have open.
@@ -52,7 +60,7 @@ class ViewMethods:
             api.register(name, handler)
 
     def create_trigger_id(self, user: WorkspaceUser, view: SlackView | None = None) -> str:
-        """Create a trigger id that opens a view for this user, or pushes one on `view`."""
+        """Return a trigger id that opens a view for this user, or pushes one on `view`."""
         trigger = f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}"
         self._triggers[trigger] = ViewTrigger(user, view, monotonic() + TRIGGER_LIFETIME_SECONDS / self._speed)
         return trigger
@@ -70,7 +78,7 @@ class ViewMethods:
         return self._to_response(self.push_on(trigger.view, content))
 
     def push_on(self, view: SlackView, content: Json) -> SlackView:
-        """Push a view on the stack of another one.
+        """Push a view on the stack of `view`, and return it.
 
         Raises:
             SlackError: `push_limit_reached`.
@@ -103,7 +111,11 @@ class ViewMethods:
         return self._to_response(self.open_views.publish_home(user, content))
 
     def check_view(self, view: object, kind: str, *, replaced: SlackView | None = None) -> Json:
-        """Return the view if Slack would accept it as a `modal` or `home`.
+        """Return a view's JSON if Slack would accept it.
+
+        Args:
+            kind: `modal` or `home`.
+            replaced: the view that it replaces, which may have the same `external_id`.
 
         Raises:
             SlackError: `invalid_arguments`, `view_too_large` or `duplicate_external_id`.
@@ -118,6 +130,11 @@ class ViewMethods:
         return self.check_view(arguments.json("view", error="invalid_arguments"), kind, replaced=replaced)
 
     def _use_trigger(self, arguments: Arguments) -> ViewTrigger:
+        """Return the trigger of the argument `trigger_id`, which is then used up.
+
+        Raises:
+            SlackError: it is unknown, used or expired.
+        """
         trigger = self._triggers.get(arguments.required("trigger_id"))
         if trigger is None:
             raise SlackError("invalid_trigger_id")
@@ -130,6 +147,7 @@ class ViewMethods:
 
     @staticmethod
     def _check_hash(view: SlackView, arguments: Arguments) -> None:
+        """Raise `hash_conflict` if the argument `hash` is not that of the view."""
         if arguments.text("hash") not in ("", view.hash):
             raise SlackError("hash_conflict")
 

@@ -1,4 +1,4 @@
-"""Log of calls, envelopes and changes of the local Slack."""
+"""Log of API calls and envelopes, and feed of visible changes."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -10,15 +10,15 @@ from sandbox.slack.state.workspace import WorkspaceChange
 
 @dataclass(eq=False, slots=True)
 class SlackCallRecord:
-    """Call of the Web API, post to a `response_url`, or transfer of a file (`upload`).
+    """Call of the Web API, post to a `response_url`, or transfer of a file (`upload`, `download`).
 
     Attributes:
         status: the HTTP status; 0 before the response, and for a lost response.
-        error: the `error` of Slack, `ratelimited` included; None for success.
+        error: Slack's error code, or one of the sandbox for an HTTP error; None for success.
         received_at: seconds on the monotonic clock.
         rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) rejected it.
-        response: the body of the response, also of a lost one.
-        remaining: (remaining calls, limit) of its window with the fewest remaining.
+        response: the JSON body of the response, also of a lost one.
+        remaining: (remaining calls, limit) of its fullest rate-limit window; None without limits.
     """
 
     method: str
@@ -36,11 +36,10 @@ class EnvelopeRecord:
     """One delivery of an envelope; a redelivery has the same `id`.
 
     Attributes:
-        type: `events_api`, `slash_commands` or `interactive`.
-        attempt: 0 for the first delivery, then `retry_attempt`.
-        reason: `retry_reason`.
-        sent_at, acknowledged_at: seconds on the monotonic clock.
-        response: the payload of the acknowledgement.
+        attempt: 0 for the first delivery, then the number of the retry.
+        reason: Slack's reason for the retry; "" for the first delivery.
+        sent_at, acknowledged_at: seconds on the monotonic clock; None before an acknowledgement.
+        response: the payload of the acknowledgement; None without one.
     """
 
     id: str
@@ -57,7 +56,7 @@ Subscription = watch.Subscription[WorkspaceChange]
 
 
 class SlackActivityLog(watch.ChangeFeed[WorkspaceChange]):
-    """Records calls and envelopes, and publishes changes."""
+    """Log of all calls and envelopes, and feed of the visible changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,6 +64,7 @@ class SlackActivityLog(watch.ChangeFeed[WorkspaceChange]):
         self.envelopes: list[EnvelopeRecord] = []
 
     def record_call(self, method: str, arguments: dict[str, Any]) -> SlackCallRecord:
+        """Add a call that was received now, and return its record."""
         call = SlackCallRecord(method, arguments, monotonic())
         self.calls.append(call)
         self.notify()

@@ -13,14 +13,14 @@ from sandbox.slack.state.inputs import find_elements, list_options
 
 @dataclass(frozen=True, slots=True)
 class BlockControl:
-    """Button, or option of a select.
+    """Button, or option of a menu.
 
     Attributes:
         id: the action id of a button; the value of a feedback button or an option, which share an action id.
         label: its text.
         accessibility_label: the text for screen readers.
         element: its Block Kit element.
-        option: the feedback button or option within the element.
+        option: the feedback button or option within the element; None for a button.
     """
 
     id: str
@@ -31,7 +31,7 @@ class BlockControl:
     option: Mapping[str, Any] | None = None
 
     def action_payload(self) -> dict[str, Any]:
-        """Return the action in the payload of a click."""
+        """Return the entry in a payload's `actions` for a click."""
         payload = create_action(self.element, self.block_id)
         if self.element["type"] == "overflow" and self.option is not None:
             return payload | {"selected_option": {**self.option, "text": _plain_text(self.option["text"])}}
@@ -41,7 +41,7 @@ class BlockControl:
 
 
 def create_action(element: Mapping[str, Any], block_id: str) -> dict[str, Any]:
-    """Return the fields of an action on any element."""
+    """Return the fields that an entry in a payload's `actions` has for any element."""
     placeholder = element.get("placeholder")
     return {
         "type": element["type"],
@@ -53,7 +53,7 @@ def create_action(element: Mapping[str, Any], block_id: str) -> dict[str, Any]:
 
 
 def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
-    """Yield the buttons and options of the blocks in their order."""
+    """Yield the buttons and the options of menus in the blocks, in order."""
     for block, element in find_elements(blocks):
         for choice in _options(element):
             target = choice or element

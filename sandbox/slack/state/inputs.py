@@ -40,15 +40,16 @@ LIST_INPUTS = frozenset(kind for kind in INPUT_FIELDS if kind.startswith("multi_
 
 @dataclass(slots=True)
 class InputState:
-    """Values that one user entered; a preset value counts until another replaces it."""
+    """Values that one user entered into elements; a preset value counts until another replaces it."""
 
     _values: dict[tuple[str, str, str], Any] = field(default_factory=dict)
 
     def set_value(self, block_id: str, element: Mapping[str, Any], value: Any) -> None:
+        """Set the value of an element, in the form of payloads (see `parse_input`)."""
         self._values[block_id, element["action_id"], element["type"]] = value
 
     def get_value(self, block_id: str, element: Mapping[str, Any]) -> Any:
-        """Return the value of an element: None or an empty list if there is none."""
+        """Return the value of an element; without one, None or an empty list."""
         kind = element["type"]
         preset = element.get(INPUT_FIELDS[kind][1])
         if preset is None:
@@ -56,7 +57,7 @@ class InputState:
         return self._values.get((block_id, element.get("action_id", ""), kind), preset)
 
     def to_payload(self, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
-        """Return `state.values`: the values of all input elements by block id and action id."""
+        """Return a payload's `state.values`: the values of all input elements by block id and action id."""
         values: dict[str, Json] = {}
         for block, element in find_elements(blocks):
             if (kind := element["type"]) in INPUT_FIELDS:
@@ -69,7 +70,7 @@ class InputState:
 
 
 def find_elements(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Json]]:
-    """Yield the interactive elements of the blocks, each with its block."""
+    """Yield a pair (block, element) for each element in the blocks."""
     for block in blocks:
         elements = block.get("elements", ()) if block["type"] in ("actions", "context_actions") else ()
         for element in (*elements, *filter(None, [block.get("accessory"), block.get("element")])):
@@ -83,7 +84,11 @@ def list_options(element: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def with_ids(blocks: Sequence[Mapping[str, Any]], seed: str) -> list[Json]:
-    """Return a copy of the blocks with an id for each block and interactive element without one."""
+    """Return a copy of the blocks in which each block and interactive element has an id.
+
+    Args:
+        seed: the same seed and blocks give the same ids.
+    """
     copied: list[Json] = deepcopy(list(map(dict, blocks)))
     for index, block in enumerate(copied):
         block["block_id"] = block.get("block_id") or create_block_id(f"{seed}/{index}")

@@ -1,4 +1,4 @@
-"""Slack's markup: rendered text, pings and `rich_text` blocks.
+"""Slack's markup: visible text, pings and `rich_text` blocks.
 
 Slack: `<@U..>`, `<!channel>`, `<#C..>` and `<https://..|label>` are tokens; `&`, `<` and `>` in text are entities
 (docs.slack.dev/messaging/formatting-message-text).
@@ -23,7 +23,12 @@ _EVERYONE = frozenset({"channel", "here", "everyone"})
 
 @dataclass(frozen=True, slots=True)
 class TaskCard:
-    """Task in a streamed message: `pending`, `in_progress`, `complete` or `error`."""
+    """Task in a streamed message.
+
+    Attributes:
+        status: `pending`, `in_progress`, `complete` or `error`.
+        details, output: texts in mrkdwn.
+    """
 
     id: str
     title: str
@@ -37,6 +42,7 @@ class SlackContent:
     """Content of a message as it was sent.
 
     Attributes:
+        text: mrkdwn, or Markdown if `markdown`.
         markdown: whether `text` came as `markdown_text`.
         link_names: whether a plain `@name` becomes a mention.
         tasks: the task cards of a stream.
@@ -52,7 +58,7 @@ class SlackContent:
 
 
 def render_text(content: SlackContent, names: Names) -> str:
-    """Return the visible text; blocks replace the text argument."""
+    """Return the visible text of the blocks or, without blocks, of `text`."""
     if content.blocks:
         parts = [_render_block(block, names) for block in content.blocks]
         return "\n".join(part for part in parts if part)
@@ -60,7 +66,7 @@ def render_text(content: SlackContent, names: Names) -> str:
 
 
 def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
-    """Return the pinged user ids, user group ids, `channel`, `here` and `everyone`.
+    """Return the pinged user ids and user group ids, and `channel`, `here` and `everyone`.
 
     The text counts in addition to the blocks, since notifications use it.
     """
@@ -75,11 +81,12 @@ def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
 
 
 def has_mention(text: str, user_id: str) -> bool:
+    """Return whether a mrkdwn text mentions the user."""
     return user_id in _find_pings_in_text(text, markdown=False)
 
 
 def to_rich_text(text: str) -> list[dict[str, Any]]:
-    """Return the `rich_text` blocks that Slack creates from a text."""
+    """Return the `rich_text` block that Slack creates from a mrkdwn text; none for an empty one."""
     if not text:
         return []
     elements: list[dict[str, Any]] = []
@@ -96,7 +103,7 @@ def to_rich_text(text: str) -> list[dict[str, Any]]:
 
 
 def create_block_id(seed: str) -> str:
-    """Return an id for a block without one."""
+    """Return a short id for a block, always the same for a seed."""
     return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:5]
 
 
@@ -145,7 +152,7 @@ def _render_markdown(text: str, names: Names) -> str:
 
 
 def _split_code(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield parts of the text and whether each is code, which has no tokens."""
+    """Yield (whether it is code, text) for each part of a Markdown text; code has no tokens."""
     for index, part in enumerate(_CODE.split(text)):
         yield index % 2 == 1, part
 
@@ -161,7 +168,7 @@ def _find_pings_in_text(text: str, *, markdown: bool) -> Iterator[str]:
 
 
 def _render_block(block: Mapping[str, Any], names: Names) -> str:
-    """Return the text of a block and its children, without buttons."""
+    """Return the text of a block or element and its children, without buttons."""
     match block:
         case {"type": "actions" | "context_actions"}:
             words = ""
@@ -204,7 +211,7 @@ def _find_pings_in_block(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _child_blocks(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the children of a block in their visible order."""
+    """Yield the text objects and elements in a block, in their visible order."""
     for key in ("title", "text", "fields", "elements", "accessory", "rows"):
         yield from _flatten(block.get(key))
 

@@ -21,10 +21,10 @@ TEAM_DOMAIN = "sandbox"
 
 
 class SlackPayloads:
-    """Builds Slack's JSON.
+    """Builder of Slack's JSON for the workspace.
 
     Attributes:
-        files_base_url: address of file downloads.
+        files_base_url: the address that download URLs of files begin with.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -34,7 +34,7 @@ class SlackPayloads:
     # Messages
 
     def message(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message as in events."""
+        """Return a message as in a `message` event."""
         own = message.bot_id == self._workspace.bot_id
         fields: dict[str, Any] = {
             "client_msg_id": message.client_msg_id,
@@ -67,11 +67,15 @@ class SlackPayloads:
         return {name: value for name, value in fields.items() if value is not None}
 
     def _is_from_other_team(self, user: str | None) -> bool:
-        """Return whether a user is from another team; events of shared channels say so."""
+        """Return whether a user is of another workspace, which events of shared channels tell."""
         return self._team_of(user) not in (None, self._workspace.team_id)
 
     def history_message(self, message: SlackMessage, *, metadata: bool = False) -> dict[str, Any]:
-        """Return a message as in `conversations.history` and `.replies`."""
+        """Return a message as in `conversations.history` and `.replies`.
+
+        Args:
+            metadata: include the message's metadata.
+        """
         fields = self.message(message)
         fields.pop("hidden", None)
         if message.bot_id == self._workspace.bot_id:
@@ -102,11 +106,15 @@ class SlackPayloads:
         return fields | ({"metadata": message.metadata} if message.metadata else {})
 
     def update_response(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message as in the response of `chat.update`, without `ts`."""
+        """Return a message as in the response of `chat.update`, which has no timestamps."""
         dropped = ("ts", "thread_ts", "parent_user_id")
         return {name: value for name, value in self.post_response(message).items() if name not in dropped}
 
     def blocks(self, message: SlackMessage) -> list[dict[str, Any]]:
+        """Return the blocks of a message with ids; without blocks, the `rich_text` of its text.
+
+        The `markdown` blocks of a stream become `rich_text`, too.
+        """
         if message.content.blocks is None:
             return to_rich_text(message.content.text)
         blocks: list[Mapping[str, Any]] = []
@@ -116,7 +124,11 @@ class SlackPayloads:
         return with_ids(blocks, message.ts)
 
     def message_attachment(self, message: SlackMessage, **fields: Any) -> dict[str, Any]:
-        """Return a message as an attachment: shared (`is_share`) or linked (`is_msg_unfurl`)."""
+        """Return a message as the attachment of another one.
+
+        Args:
+            fields: `is_share` for a shared message, `is_msg_unfurl` for a linked one.
+        """
         shown = {"team": self._workspace.team_id, "channel": message.channel.id, "ts": message.ts}
         author = message.username or self._workspace.users[message.user or ""].real_name
         return {
@@ -136,7 +148,7 @@ class SlackPayloads:
         }
 
     def _file_in_event(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
-        """Return a file as in events: only the id if another organisation owns it."""
+        """Return a file as in events; of another organisation's file they have only the id."""
         if file.is_from_other_org:
             return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
         return self.file(message, file)

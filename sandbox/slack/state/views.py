@@ -1,4 +1,4 @@
-"""Open modals and home tabs.
+"""Modals and home tabs that users have open.
 
 Slack: docs.slack.dev/surfaces/modals and docs.slack.dev/surfaces/app-home. A modal is a stack of up to three views.
 """
@@ -16,11 +16,11 @@ MAX_STACK_VIEWS = 3
 
 @dataclass(eq=False, slots=True)
 class SlackView:
-    """View of one user: a modal, or the home tab of the app.
+    """View of one user: a view of a modal, or the home tab of the app.
 
     Attributes:
-        content: the view that the app sent, with an id for each block and element.
-        previous: the view below it in the stack; None for the lowest.
+        content: the JSON that the app sent, with an id for each block and element.
+        previous: the view below it in the stack; None for the lowest and for a home tab.
         hash: changes with every update.
         state: the values that the user entered.
         errors: validation errors by block id, from the app or from Slack's form.
@@ -53,7 +53,7 @@ class OpenViews:
     """Views that users have open.
 
     Attributes:
-        modals: all views of all modals; a view follows the one below it.
+        modals: the views of all modals; a view follows the one below it in its stack.
         homes: home tabs by user id.
     """
 
@@ -63,34 +63,38 @@ class OpenViews:
         self.homes: dict[str, SlackView] = {}
 
     def open_modal(self, user: WorkspaceUser, content: Json, previous: SlackView | None = None) -> SlackView:
-        """Open a modal, or push a view on the one with `previous`."""
+        """Open a modal, or push a view on `previous`, the top of its stack; return the view."""
         view = SlackView(create_id("V"), user, {}, previous)
         self.set_content(view, content)
         self.modals.append(view)
         return view
 
     def publish_home(self, user: WorkspaceUser, content: Json) -> SlackView:
+        """Create or replace the home tab of a user, and return it."""
         view = self.homes.setdefault(user.id, SlackView(create_id("V"), user, {}))
         self.set_content(view, content)
         return view
 
     def set_content(self, view: SlackView, content: Json) -> None:
-        """Replace the content of a view; entered values stay with elements that keep their ids."""
+        """Replace the content of a view; entered values stay in elements that keep their ids."""
         view.hash = _create_hash()
         view.errors = {}
         view.content = {**content, "blocks": with_ids(content["blocks"], view.id + view.hash)}
 
     def list_stack(self, view: SlackView) -> list[SlackView]:
-        """Return all views of a modal, the lowest first."""
+        """Return all views of a view's modal, the lowest first."""
         return [other for other in self.modals if other.root is view.root]
 
     def find_view(self, id_: str, external_id: str) -> SlackView | None:
-        """Return the open view with this id, or with this `external_id`."""
+        """Return the open view with this id or `external_id`; None without one.
+
+        An empty `external_id` matches no view.
+        """
         views = [*self.modals, *self.homes.values()]
         return next((v for v in views if v.id == id_ or (external_id and external_id == _external_id(v))), None)
 
     def to_payload(self, view: SlackView) -> Json:
-        """Return the JSON of a view."""
+        """Return the JSON of a view in payloads and responses."""
         content = view.content
         blank: Json = {"private_metadata": "", "callback_id": "", "external_id": ""}
         if content["type"] == "modal":

@@ -18,13 +18,19 @@ ChangeKind = Literal["posted", "streamed", "updated", "deleted", "ephemeral", "r
 
 
 def create_id(prefix: str) -> str:
-    """Return an id in Slack's format: a prefix, then ten of A-Z and 0-9."""
+    """Return a new id in Slack's format: a prefix, `0`, and nine of A-Z and 0-9."""
     alphabet = string.ascii_uppercase + string.digits
     return prefix + "0" + "".join(secrets.choice(alphabet) for _ in range(9))
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceUser:
+    """User of the workspace, or its bot user.
+
+    Attributes:
+        team_id: the user's workspace, if it is another one; "" otherwise.
+    """
+
     id: str
     name: str
     real_name: str
@@ -35,7 +41,11 @@ class WorkspaceUser:
 
 @dataclass(frozen=True, slots=True)
 class UserGroup:
-    """User group; its mention is `<!subteam^ID>`."""
+    """User group; its mention is `<!subteam^ID>`.
+
+    Attributes:
+        members: user ids.
+    """
 
     id: str
     handle: str
@@ -47,9 +57,10 @@ class SlackFile:
     """File of a message.
 
     Attributes:
-        alt_text: description of a picture.
+        data: the content.
+        alt_text: the description of a picture.
         is_from_other_org: whether another organisation owns it; events then have only its id.
-        redirect_url: the target if a download redirects.
+        redirect_url: the target to which a download redirects; "" for none.
     """
 
     id: str
@@ -63,10 +74,13 @@ class SlackFile:
 
 @dataclass(eq=False, slots=True)
 class SlackConversation:
-    """Public channel, private channel, or DM with `user`.
+    """Public channel, private channel, or DM.
 
     Attributes:
-        prompts: the suggested prompts as (title, message).
+        user: the id of the user of a DM; None for a channel.
+        members: user ids, with the bot's if it is a member.
+        created: seconds since the epoch.
+        prompts: the suggested prompts of a DM as (title, message).
     """
 
     id: str
@@ -85,7 +99,7 @@ class SlackConversation:
 
     @property
     def type(self) -> Literal["channel", "group", "im"]:
-        """Conversation type as in `channel_type` of events."""
+        """The type as in `channel_type` of events."""
         if self.is_dm:
             return "im"
         return "group" if self.private else "channel"
@@ -97,7 +111,7 @@ class SlackMessageVersion:
 
     Attributes:
         text: the visible text.
-        pings: the pinged ids.
+        pings: see `find_pings`.
         shown_at: seconds on the monotonic clock.
         content: the content as it was sent.
     """
@@ -109,7 +123,7 @@ class SlackMessageVersion:
 
     @property
     def tasks(self) -> tuple[TaskCard, ...]:
-        """Task cards of a streamed message."""
+        """The task cards of a streamed message."""
         return self.content.tasks
 
 
@@ -118,10 +132,11 @@ class NativeStream:
     """Stream of a message.
 
     Attributes:
-        recipient: the user who sees live updates. As reported, others see the first version until it ends.
-        ends_at: latest end, in seconds on the monotonic clock.
-        mode: `markdown_text` or `chunks`, decided by the first call with text.
-        byte_count: size of its content.
+        recipient: the id of the user who sees live updates. As users report, others see the first version until it
+            ends.
+        ends_at: the end of the stream, if not stopped before, in seconds on the monotonic clock.
+        mode: `markdown_text` or `chunks`, decided by the first call with text; None before.
+        byte_count: the size of its content.
     """
 
     recipient: str | None
@@ -179,16 +194,16 @@ class SlackMessage:
 
     @property
     def text(self) -> str:
-        """Visible text: mentions by name, entities decoded."""
+        """The visible text: mentions by name, entities decoded."""
         return self.versions[-1].text
 
     @property
     def tasks(self) -> tuple[TaskCard, ...]:
-        """Current task cards."""
+        """The current task cards."""
         return self.versions[-1].tasks
 
     def version_for(self, user: str) -> SlackMessageVersion:
-        """Return the version that a user sees."""
+        """Return the version that a user (given by id) sees: the newest, or the first of another's live stream."""
         is_for_another = self.stream is not None and self.stream.is_live and self.stream.recipient != user
         return self.versions[0 if is_for_another else -1]
 
@@ -198,12 +213,12 @@ class SlackMessage:
 
     @property
     def buttons(self) -> dict[str, str]:
-        """Ids of its buttons and options by label; see `BlockControl`."""
+        """The ids of its buttons and options by label; see `BlockControl`."""
         return {control.label: control.id for control in find_controls(self.blocks or ())}
 
     @property
     def pings(self) -> frozenset[str]:
-        """Pinged ids of all versions: users, user groups, `channel`, `here`, `everyone`."""
+        """The `find_pings` of all versions."""
         return frozenset[str]().union(*(version.pings for version in self.versions))
 
     @property
@@ -213,7 +228,13 @@ class SlackMessage:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceChange:
-    """Visible change; `user` and `reaction` are set for reactions."""
+    """Visible change of a message.
+
+    Attributes:
+        message: the message in its new state.
+        user: the id of the user of a reaction; None for other changes.
+        reaction: the emoji's name; None for other changes.
+    """
 
     kind: ChangeKind
     message: SlackMessage
@@ -222,12 +243,12 @@ class WorkspaceChange:
 
 
 class Workspace:
-    """State of a workspace; calls `on_change` after every change.
+    """State of a workspace.
 
     Args:
-        on_change: called with every change.
+        on_change: called after every change.
         name: the name of the workspace.
-        app_id: the installed app.
+        app_id: the id of the installed app.
     """
 
     def __init__(self, on_change: Callable[[WorkspaceChange], None], *, name: str, app_id: str) -> None:
@@ -270,10 +291,11 @@ class Workspace:
         return next((c for c in self.channels.values() if c.name == name and not c.is_dm), None)
 
     def find_dm(self, user: WorkspaceUser) -> SlackConversation | None:
+        """Return the DM between a user and the bot; None if it was never opened."""
         return next((channel for channel in self.channels.values() if channel.user == user.id), None)
 
     def open_dm(self, user: WorkspaceUser) -> SlackConversation:
-        """Return the DM between `user` and the bot; create it if needed."""
+        """Return the DM between a user and the bot; it is created if it does not exist."""
         members = {user.id, self.bot.id}
         return self.find_dm(user) or self._add_channel(
             SlackConversation(create_id("D"), user.name, user=user.id, members=members)
@@ -287,12 +309,12 @@ class Workspace:
     # Messages
 
     def create_ts(self) -> str:
-        """Return a unique timestamp in microseconds: the id of a message in its channel."""
+        """Return a unique timestamp (`SECONDS.MICROSECONDS`), the id of a message in its channel."""
         self._last_ts = max(self._last_ts + 1, int(time() * 1_000_000))
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
     def find_message(self, channel: SlackConversation, ts: str) -> SlackMessage | None:
-        """Return the message if it is neither deleted nor ephemeral."""
+        """Return a message; None if it does not exist, is deleted or ephemeral."""
         message = self._messages[channel.id].get(ts)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
@@ -301,7 +323,7 @@ class Workspace:
         return list(self._messages[channel.id].values())
 
     def latest_messages(self, count: int) -> list[SlackMessage]:
-        """Return the newest messages of the workspace, oldest first."""
+        """Return the newest `count` messages of the workspace, oldest first."""
         return sorted(self.all_messages(), key=lambda message: message.ts)[-count:]
 
     def all_messages(self) -> Iterator[SlackMessage]:
@@ -309,7 +331,7 @@ class Workspace:
         return (message for messages in self._messages.values() for message in messages.values())
 
     def thread_messages(self, channel: SlackConversation, thread_ts: str) -> list[SlackMessage]:
-        """Return the root and the replies of a thread, without deleted ones."""
+        """Return the root and the replies of a thread, oldest first, without deleted and ephemeral ones."""
         return [
             message
             for message in self.messages(channel)
@@ -338,7 +360,11 @@ class Workspace:
         return message
 
     def update_message(self, message: SlackMessage, content: SlackContent, *, edited: bool) -> None:
-        """Replace the content of a message; `edited` as in `SlackMessage`."""
+        """Replace the content of a message.
+
+        Args:
+            edited: whether users see "(edited)".
+        """
         message.content = content
         message.versions.append(self._create_version(content))
         message.edited = edited
@@ -352,7 +378,7 @@ class Workspace:
         self._on_change(WorkspaceChange("streamed", message))
 
     def delete_message(self, message: SlackMessage) -> None:
-        """Delete a message; Slack replaces one that has replies with a tombstone."""
+        """Delete a message; one with thread replies becomes a tombstone, as in Slack."""
         if (
             len(self.thread_messages(message.channel, message.ts)) > 1
             and not message.is_thread_reply
@@ -365,7 +391,7 @@ class Workspace:
         return self._on_change(WorkspaceChange("deleted", message))
 
     def add_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
-        """Add a reaction; return False if the user has it already."""
+        """Add a user's reaction; return False if it exists."""
         users = message.reactions.setdefault(reaction, [])
         if user in users:
             return False
@@ -374,7 +400,7 @@ class Workspace:
         return True
 
     def remove_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
-        """Remove a reaction; return False if there is none."""
+        """Remove a user's reaction; return False if there is none."""
         users = message.reactions.get(reaction, [])
         if user not in users:
             return False
