@@ -29,10 +29,11 @@ FROM_EVENT = "parley_from_event"
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFile:
-    """A file that a run has made.
+    """File that a run has saved, as the reply shows it.
 
     Attributes:
-        alt: the alternative text of a picture.
+        name: the name without folders and without ADK's prefix `user:`.
+        alt: the alternative text of a picture; empty without one.
     """
 
     name: str
@@ -43,12 +44,12 @@ class GeneratedFile:
 
 @dataclass(frozen=True)
 class ArtifactService(BaseArtifactService):
-    """The service over the `artifacts` table.
+    """ADK's artifact service over the table `artifacts`.
 
     Attributes:
-        run_id: the run that saves artifacts, if there is one.
+        run_id: the run that saves artifacts; None outside of a run.
         generation: the run's session generation. After a reset, the run neither saves nor deletes.
-        fence: the run's turn. Once another worker owns it, the run neither saves nor deletes.
+        fence: token of the run's turn. Once another worker owns it, the run neither saves nor deletes.
     """
 
     database: Database
@@ -57,13 +58,22 @@ class ArtifactService(BaseArtifactService):
     fence: FencingToken | None = None
 
     def bind_run(self, run_id: str, generation: int | None, fence: FencingToken | None = None) -> "ArtifactService":
-        """Return the same service, bound to a run."""
+        """Return a copy of the service whose artifacts belong to a run.
+
+        Args:
+            generation: the expected session generation; None for any.
+            fence: token of the run's turn; None without a turn.
+        """
         return replace(self, run_id=run_id, generation=generation, fence=fence)
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
-        """Return the files of an origin's turns: the newest of each name, in the order of saving, each content once.
+        """Return the newest version of each file that a turn and its reruns saved.
 
-        The files of a turn that asked for an approval belong to that turn's reply, not to the turn that follows it.
+        They are in the order of saving, and files with the same bytes occur once. The files of a turn that asked
+        people for something belong to that turn's reply, not to the turn that continues it.
+
+        Args:
+            origin: the `Turn.origin` of these turns.
         """
         origin_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
         is_generated = (artifacts.c.session == session_id) & artifacts.c.turn.in_(origin_turns)
@@ -89,7 +99,7 @@ class ArtifactService(BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Save the next version of a file.
+        """Save the next version of a file, and return its number, from 0.
 
         Args:
             custom_metadata: `alt` is the alternative text of a picture, shown with it everywhere.
@@ -211,7 +221,10 @@ class ArtifactService(BaseArtifactService):
 
 
 def _get_scope(app: str, user_id: str, name: str, session_id: str | None) -> dict[str, str]:
-    """Return an artifact's scope and owner: by ADK's rule, the user's without a session or with `user:`."""
+    """Return the columns `scope` and `owner` of an artifact.
+
+    By ADK's rule, it is the user's without a session or with the prefix `user:`, else the session's.
+    """
     scope = "user" if session_id is None or name.startswith(_USER_PREFIX) else "session"
     return {"scope": scope, "owner": scopes.get_scope_owners(app, user_id, session_id or "")[scope]}
 

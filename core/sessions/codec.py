@@ -55,8 +55,15 @@ class EventRow:
     """The columns of `messages` that an event fills.
 
     Attributes:
-        event: the event as JSON; None for rows without one.
-        search_text: the content for searches; see `fold_text`.
+        role: `user`, `assistant`, `tool` or `event`: see `get_role`.
+        author: ADK's author: `user`, or the name of an agent.
+        content: the visible text, and the tool responses as JSON.
+        tool_calls: `id`, `name` and `input` of each call, `id`, `name` and `output` of each response; the latter two
+            as JSON texts.
+        created_at: seconds since the epoch.
+        event: the event as JSON, with references for its large bytes; None for rows without one.
+        long_running_calls: for each long-running call whether it was answered; empty for a summary, None for others.
+        search_text: the content for searches; see `to_folded_column`.
         blobs: the bytes that the event refers to, by their SHA-256.
     """
 
@@ -78,7 +85,7 @@ _ROW_COLUMNS = {field.name for field in fields(EventRow)} - {"blobs"}
 
 
 def is_state_only(event: Event) -> bool:
-    """Return whether an event holds nothing but a change of the state, or nothing at all."""
+    """Return whether an event holds nothing but a change of the state, or nothing."""
     if event.content is not None:
         return False
     rest = event.model_dump(
@@ -105,7 +112,7 @@ def get_role(event: Event) -> str:
 def encode_event(event: Event) -> tuple[Event, EventRow]:
     """Return an event that can be stored, and its row.
 
-    It is the same event, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
+    The event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
     """
     try:
         return event, to_row(event)
@@ -115,7 +122,7 @@ def encode_event(event: Event) -> tuple[Event, EventRow]:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value as JSON can hold it.
+    """Return a value as JSON values.
 
     NaN becomes null, a lone surrogate U+FFFD, and an unknown object its `repr`.
     """
@@ -123,7 +130,9 @@ def to_json_value(value: Any) -> Any:
 
 
 def to_row(event: Event, *, has_references: bool = False) -> EventRow:
-    """Return the row of an event, without the text of a foreign error (`error_message`).
+    """Return the row of an event, without the text of a vendor's error.
+
+    That text is ADK's `error_message`.
 
     Args:
         has_references: whether the event was read from a row, so that its bytes are references already.
@@ -155,15 +164,19 @@ def to_row(event: Event, *, has_references: bool = False) -> EventRow:
 
 
 def fold_text(text: str) -> str:
-    """Return `text` without differences of case and of Unicode's compatible forms (NFKC, casefold, NFKC).
+    """Return a text for comparison without regard to case and compatible forms.
 
-    Databases do not agree on this: SQLite's `lower()` knows ASCII alone.
+    That is Unicode's NFKC, casefold, and NFKC again. Databases do not agree on this: SQLite's `lower()` knows ASCII
+    alone.
     """
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def to_folded_column(content: str) -> str | None:
-    """Return the column `search_text` of a content: None if the database's own `lower()` does the same."""
+    """Return the column `search_text` of a content; None if it is ASCII.
+
+    The database's own `lower()` is enough for ASCII.
+    """
     return None if content.isascii() else fold_text(content)
 
 
@@ -178,24 +191,27 @@ def has_word(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
 
 
 def to_columns(row: EventRow, tokens: int) -> dict[str, Any]:
-    """Return the values of an event's columns in `messages`.
+    """Return the values of an event's columns in `messages`, by name.
 
     Args:
-        tokens: the tokens that the event costs when it is sent.
+        tokens: the tokens that the event costs when it is sent to a model.
     """
     return {name: getattr(row, name) for name in _ROW_COLUMNS} | {"tokens": tokens}
 
 
 def list_blob_digests(event: Event) -> set[str]:
-    """Return the SHA-256 of each blob that a stored event refers to."""
+    """Return the SHA-256 of each of the bytes that a stored event refers to."""
     return {data.removeprefix(BLOB_PREFIX).decode() for data in _iterate_bytes(event) if data.startswith(BLOB_PREFIX)}
 
 
 def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
-    """Return the event with its bytes in place of the references.
+    """Return an event with its bytes in place of the references.
+
+    Args:
+        blobs: the bytes by their SHA-256.
 
     Raises:
-        KeyError: a blob is missing.
+        KeyError: bytes are missing.
     """
 
     def get_blob(data: bytes) -> bytes:
@@ -207,7 +223,15 @@ def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
 
 
 def parse_event(event: str | None, id_: int) -> Event | None:
-    """Return the event of row `id_`, with references for bytes; None, and a warning, if it is invalid."""
+    """Return the event in the JSON of a row, with references for its bytes.
+
+    Args:
+        event: the column `event`.
+        id_: the id of the row, for the log.
+
+    Returns:
+        The event; None for NULL, and with a warning if it is invalid.
+    """
     if event is None:
         return None
     try:
@@ -218,7 +242,10 @@ def parse_event(event: str | None, id_: int) -> Event | None:
 
 
 def measure_event(event: Event) -> tuple[str, int]:
-    """Return an event's text, whose tokens are to be counted, and the tokens of all else."""
+    """Return the text of an event that a token counter has to count, and other tokens.
+
+    The latter are an estimate for media and for the frame of a message.
+    """
     words = [text for part in _get_parts(event) if (text := part_text(part))]
     tokens = 4  # the frame of a message
     for part in _get_parts(event):
@@ -294,7 +321,12 @@ def _iterate_bytes(event: Event) -> Iterator[bytes]:
 
 
 def _replace_bytes(event: Event, replace: Callable[[bytes], bytes]) -> Event:
-    """Return the event, or if it holds bytes, a copy with other bytes that shares all else."""
+    """Return an event with `replace` applied to the bytes of its media.
+
+    Without bytes it is the event itself.
+
+    A copy shares all else with the event.
+    """
     if event.content is None or next(_iterate_bytes(event), None) is None:
         return event
     parts = [_replace_part_bytes(part, replace) for part in _get_parts(event)]
@@ -332,9 +364,9 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def is_in_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a message belongs to a session, for a query in one of the two orders.
+    """Return the SQL condition that a message belongs to a session.
 
-    With `=`, PostgreSQL takes the session out of the order. Where sessions are few and long, it then reads the newer
-    messages of all sessions by their ids.
+    It is for a query with `NEWEST_FIRST` or `OLDEST_FIRST`. With `=`, PostgreSQL takes the session out of the order.
+    Where sessions are few and long, it then reads the newer messages of all sessions by their ids.
     """
     return (messages.c.session >= session) & (messages.c.session <= session)

@@ -29,7 +29,7 @@ HistoryLimit = Literal["", "tokens", "turns"]
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A stored event, its tokens, and its message id."""
+    """Stored event with its tokens and the id of its row."""
 
     event: Event
     tokens: int
@@ -37,19 +37,19 @@ class HistoryEntry:
 
 
 def is_user_message(event: Event) -> bool:
-    """Return whether an event is a person's message, which begins a turn."""
+    """Return whether an event is a user's message, which begins a turn in the history."""
     return get_role(event) == "user"
 
 
 def count_sent_turns(count: int, limit: int = DEFAULT_MAX_TURNS) -> int:
-    """Return how many of a session's newest turns are sent.
+    """Return how many of a session's newest turns are sent to the model.
 
     Up to `limit` turns, all are. With one more, the start moves to the newest half of `limit`. It stays at that turn
     until more than `limit` turns follow: a provider's prompt cache needs a prompt that begins as the one before. The
     start depends on `count` alone, so that each worker finds the same one.
 
     Args:
-        count: the turns of the session since its summary.
+        count: the number of user messages in the session since its summary.
     """
     if count <= limit:
         return count
@@ -65,15 +65,19 @@ def token_budget_truncate(
     summarized_id: int = -1,
     label: str = "a session",
 ) -> list[HistoryEntry]:
-    """Return the newest entries that fit into `budget` tokens (None or 0: 32,000) and into `turns` turns.
+    """Return the newest entries that fit into a token budget and a number of turns.
 
     When all fit, nothing is changed. A cut is logged, and the rest begins with a user message, never with a tool
     response. These are kept whatever the limits: the newest user message, calls without a response (with the message
     that led to them), and compactions.
 
     Args:
-        turns: the most turns to keep; by default, `count_sent_turns` of those in `entries`.
-        covers: the id of the last message that a summary covers. Up to it, only calls without a response are kept.
+        entries: the history, oldest first.
+        budget: the most tokens; None or 0 for 32,000.
+        turns: the most turns to keep; None for `count_sent_turns` of those in `entries`.
+        summarized_id: the id of the last message that a summary covers; -1 without one. Up to it, only calls without a
+            response are kept.
+        label: the session, for the log.
     """
     budget = budget or DEFAULT_BUDGET_TOKENS
     if turns is None:
@@ -92,6 +96,11 @@ def token_budget_truncate(
 
 
 def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: int, free: set[int]) -> int:
+    """Return the index of the oldest entry within the remaining tokens and turns.
+
+    Args:
+        free: indexes of entries that are kept anyway and cost nothing here.
+    """
     turn_count, oldest = 0, len(entries)
     for i in range(len(entries) - 1, -1, -1):
         remaining -= 0 if i in free else entries[i].tokens
@@ -105,7 +114,11 @@ def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: i
 
 
 def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
-    """Return the first index from `start` on at which a history may begin."""
+    """Return the first index from `start` on at which a history may begin.
+
+    A user message may; without one, an event whose calls all have their responses later. The number of entries means
+    that there is none.
+    """
     for i in range(start, len(entries)):
         if is_user_message(entries[i].event):
             return i
@@ -118,7 +131,10 @@ def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
 
 
 def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
-    """Return the indexes of compactions and of open calls with all that belongs to them."""
+    """Return the indexes of entries that no limit cuts away.
+
+    These are compactions, and calls without a response with all that belongs to them.
+    """
     kept: set[int] = set()
     answered: set[str] = set()
     spoken = False
@@ -139,9 +155,12 @@ def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
 
 
 def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> set[int]:
-    """Return the calls whose responses are kept but came in a later turn.
+    """Return the indexes of calls that are cut away although their responses are kept.
 
     Decided approvals and long-running results are such responses.
+
+    Args:
+        kept: the indexes that are kept.
     """
     with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
     call_ids = {id_ for event in with_calls for id_ in _call_ids(event)}
@@ -160,6 +179,9 @@ def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
     """Return the indexes of a call and of all that belongs to it.
 
     These are the call whose approval it asks for, the responses, and the user's message before them.
+
+    Args:
+        index: the entry with the call.
     """
     calls = [index]
     for call in entries[index].event.get_function_calls():
@@ -172,11 +194,14 @@ def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
 
 
 def repair_history(events: Sequence[Event]) -> list[Event]:
-    """Return a history that a model accepts.
+    """Return a history that every model accepts.
 
     Every call has its response, no response lacks its call, and no id occurs twice. A call without a response that
     other messages follow is answered with `INTERRUPTED`. Calls that may still be answered stay open: long-running
     calls, and the calls of each branch's last message.
+
+    Args:
+        events: the history, oldest first.
     """
     if not any(map(_has_calls, events)):
         return list(events)
@@ -198,15 +223,21 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
 
 
 def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
-    """Return a response event for those of an event's calls that have no response."""
+    """Return an event that answers calls of an event with the error `INTERRUPTED`.
+
+    Args:
+        event: the event that makes the calls.
+        ids: the ids of the calls.
+    """
     return answer_calls(event, {id_: {"error": INTERRUPTED} for id_ in ids})
 
 
 def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
-    """Return a response event for calls of an event.
+    """Return an event with responses to calls of an event.
 
     Args:
-        answers: the responses by call id.
+        event: the event that makes the calls.
+        answers: the responses by call id; calls without one are left open.
     """
     parts = [
         types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=answers[call.id]))
@@ -224,7 +255,7 @@ def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
 
 
 def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield the events with unique call ids, without responses that lack their call."""
+    """Yield events with unique call ids, without responses that lack their call."""
     ids = set[str]()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
     latest: dict[str, str] = {}
@@ -295,12 +326,12 @@ class HistoryWindow:
 
     Attributes:
         messages: the number of messages with text of users and agents.
-        tokens: the tokens of all that is sent.
+        tokens: the tokens of all that is sent, the summary included.
         budget: the most tokens that may be sent.
-        bound: the limit that leaves older messages out; empty if none does.
-        until: the id of the newest stored message.
-        covers: the id of the newest message that the summary covers; 0 without a summary.
-        turns: the number of turns.
+        limit: the limit that leaves older messages out; empty if none does.
+        newest_id: the id of the newest stored message; 0 without any.
+        summarized_id: the id of the newest message that the summary covers; 0 without a summary.
+        turns: the number of user messages that are sent.
     """
 
     messages: int = 0
@@ -315,7 +346,15 @@ class HistoryWindow:
 def describe_window(
     entries: Sequence[HistoryEntry], kept: Sequence[HistoryEntry], *, budget: int | None, turns: int, newest_id: int
 ) -> HistoryWindow:
-    """Return the window that `kept` is of `entries`."""
+    """Return the window of a history of which `kept` is sent.
+
+    Args:
+        entries: the history that no summary covers.
+        kept: those of `entries` that are sent.
+        budget: the most tokens; None or 0 for 32,000.
+        turns: the most turns.
+        newest_id: the id of the newest stored message.
+    """
     sent = sum(is_user_message(entry.event) for entry in kept)
     bound: HistoryLimit = "" if len(kept) == len(entries) else "turns" if sent >= turns else "tokens"
     messages, tokens = sum(map(_has_text, kept)), sum(entry.tokens for entry in kept)

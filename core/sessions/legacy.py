@@ -1,4 +1,4 @@
-"""Events rebuilt from columns, for rows without a readable event."""
+"""Events rebuilt from columns, for rows of `messages` without a readable event."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event
 
 
 class EventRebuilder:
-    """Rebuilds events from rows, in the order of the conversation.
+    """Builder of events for rows that lack a readable one.
+
+    All rows pass through it, in the order of the conversation.
 
     A tool response without metadata belongs to the calls before it, by its position.
+
+    Args:
+        agent: the author of events whose row names none.
     """
 
     def __init__(self, agent: str = "") -> None:
@@ -25,7 +30,7 @@ class EventRebuilder:
         self._unanswered: list[dict[str, str]] = []
 
     def note_row(self, row: sa.Row[Any]) -> None:
-        """Remember the open calls after a row that is not rebuilt."""
+        """Update the open calls by a row that is not rebuilt."""
         if row.role in ("assistant", "model"):
             self._unanswered = list(row.tool_calls)
         elif row.role in ("tool", "function"):
@@ -34,6 +39,7 @@ class EventRebuilder:
             self._unanswered = []
 
     def rebuild_event(self, row: sa.Row[Any]) -> Event:
+        """Return the event of a row, from its role, content and tool calls."""
         event = Event(
             id=f"message-{row.id}",
             timestamp=row.created_at,
@@ -84,7 +90,10 @@ class EventRebuilder:
 
 
 def _parse_object(text: str | None, key: str) -> dict[str, Any]:
-    """Return a JSON object; any other text becomes the value of `key`."""
+    """Return the JSON object in a text; empty for None or an empty text.
+
+    Any other text or value becomes the value of `key`.
+    """
     if not text:
         return {}
     try:

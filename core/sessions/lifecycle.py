@@ -1,4 +1,4 @@
-"""Session lifecycle: create, lock, reset, and reassign to another agent."""
+"""Session lifecycle: create, lock, reset, and give to another agent."""
 
 import logging
 import time
@@ -28,19 +28,20 @@ log = logging.getLogger(__name__)
 
 
 async def lock_session_row(connection: AsyncConnection, session_id: str | None) -> int | None:
-    """Lock a session until the transaction ends, if it exists.
+    """Lock a session's row until the transaction ends, if it exists.
 
     Returns:
-        Its generation.
+        The generation of the session; None if it does not exist.
     """
     row = await find_session_row(connection, session_id, for_update=True)
     return None if row is None else int(row.generation)
 
 
 async def begin_generation(connection: AsyncConnection, session_id: str) -> int | None:
-    """Reset a session: delete its messages, its own state and its blobs.
+    """Reset a session: delete its data, and count up its generation.
 
-    The state of the app and of the user stays. Runs of the former generation can store nothing more.
+    See `delete_session_data`. The state of the app and of the user stays. Runs of the former generation can store
+    nothing more.
 
     Returns:
         The new generation; None if there is no such session.
@@ -56,7 +57,11 @@ async def begin_generation(connection: AsyncConnection, session_id: str) -> int 
 
 
 async def insert_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> sa.Row[Any]:
-    """Insert a session and return its row.
+    """Insert a session in its first generation, and return its row.
+
+    Args:
+        app: the name of the default agent.
+        user_id: the place of the session.
 
     Raises:
         IntegrityError: the id is taken.
@@ -71,13 +76,20 @@ async def insert_session(connection: AsyncConnection, *, app: str, user_id: str,
 async def find_session_row(
     connection: AsyncConnection, session_id: str | None, *, for_update: bool = False
 ) -> sa.Row[Any] | None:
-    """Return a session's row, if it exists; `for_update` locks it until the transaction ends."""
+    """Return a session's row; None if it does not exist.
+
+    Args:
+        for_update: lock the row until the transaction ends.
+    """
     query = sa.select(sessions).where(sessions.c.id == session_id)
     return (await connection.execute(query.with_for_update() if for_update else query)).one_or_none()
 
 
 async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
-    """Delete the data of a session's generation, except inbox messages and turns."""
+    """Delete a session's rows in all tables except `sessions`, `inbox` and `turns`.
+
+    These are messages, bytes, artifacts, tool calls, requests to people, ratings, memories and the session's state.
+    """
     session_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(session_turns)))
     await connection.execute(sa.delete(human_requests).where(human_requests.c.session == session_id))
@@ -91,7 +103,7 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
 
 
 async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str) -> None:
-    """Delete a session's blobs that no message refers to."""
+    """Delete a session's stored bytes to which no message refers."""
     stored = sa.select(blobs.c.hash).where(blobs.c.session == session_id)
     unused = set((await connection.execute(stored)).scalars())
     if not unused:
@@ -104,7 +116,7 @@ async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str
 
 
 async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
-    """Move the sessions of agents that no longer run to the default agent.
+    """Move the sessions of agents that no longer run to the default agent, and log it.
 
     All messages stay, and ADK presents them as another agent's. State with `user:` and `app:` stays the former
     agent's. A session whose chosen agent is gone uses the agent of its place, until the chosen one is back.

@@ -37,12 +37,12 @@ _ADK_TAG = "PAST_CONVERSATIONS"
 
 @dataclass(frozen=True)
 class MemoryService(BaseMemoryService):
-    """The service over the `memories` table.
+    """ADK's memory service over the table `memories`.
 
     Attributes:
-        session: the session whose run saves memories, if there is one. Nothing is saved after a reset of the session,
-        or
-            once another worker owns the turn.
+        session: the id of the session whose run saves memories; None outside of a run.
+        generation: the run's session generation. After a reset, the run saves nothing.
+        fence: token of the run's turn. Once another worker owns it, the run saves nothing.
     """
 
     database: Database
@@ -51,11 +51,16 @@ class MemoryService(BaseMemoryService):
     fence: FencingToken | None = None
 
     def bind_run(self, session: str, generation: int | None, fence: FencingToken | None) -> "MemoryService":
-        """Return the same service, bound to a run."""
+        """Return a copy of the service whose memories belong to the run of a session.
+
+        Args:
+            generation: the expected session generation; None for any.
+            fence: token of the run's turn; None without a turn.
+        """
         return replace(self, session=session, generation=generation, fence=fence)
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Save the loaded messages of a session, each once.
+        """Save the loaded messages of a session as memories, each once.
 
         Raises:
             SessionResetError: the session was reset.
@@ -91,7 +96,10 @@ class MemoryService(BaseMemoryService):
         await self._save_entries(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Return the memories that hold most of the query's words, ignoring case; the newest first among equals."""
+        """Return the memories of a place with the most words of a query, ignoring case.
+
+        Among equals, the newest comes first. They are at most 10, with 12,000 characters.
+        """
         words = _get_search_words(query)
         if not words:
             return SearchMemoryResponse()
@@ -163,7 +171,10 @@ def _get_text(content: types.Content | None) -> str:
 
 
 def _get_search_words(query: str) -> list[str]:
-    """Return the words of a query that are long enough to search for, folded, the longest first."""
+    """Return the words of a query that are long enough to search for, longest first.
+
+    They are folded (`fold_text`), and at most `_MAX_SEARCH_WORDS`.
+    """
     words = {fold_text(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_MAX_MEMORY_CHARACTERS].split()}
     telling = (word for word in words if len(word) > (2 if word.isascii() else 1))
     return sorted(telling, key=lambda word: (-len(word), word))[:_MAX_SEARCH_WORDS]

@@ -1,4 +1,4 @@
-"""Prompt text with its authors, and quotes of untrusted text.
+"""Prompt text with the names of its authors, and quotes of untrusted text.
 
 The author of each line is stored beside the text, since display names are free to choose. Nothing inside a quote can
 end or imitate it: its brackets occur nowhere else, each line has a mark, and continuation lines are indented. Outside
@@ -31,10 +31,10 @@ QUOTE_END = f"{QUOTE_OPEN}End of that{QUOTE_CLOSE}"
 
 @dataclass(frozen=True, slots=True)
 class AttributedPrompt:
-    """The user messages of one turn, with their authors.
+    """The prompt of one turn, in parts with their authors.
 
     Attributes:
-        parts: author id and text of each part; the id is empty for the messages around it.
+        parts: author id and text of each part; the id is empty for quotes of other people's messages.
         names: the authors' display names in the text, by their ids.
     """
 
@@ -43,20 +43,24 @@ class AttributedPrompt:
 
     @property
     def text(self) -> str:
+        """The whole prompt, as it is stored and sent."""
         return PART_SEPARATOR.join(words for _, words in self.parts)
 
     @property
     def unattributed_text(self) -> str:
-        """The text said to the agent, without author names and surrounding messages."""
+        """The text of the authors alone, without their names and without quotes."""
         return PART_SEPARATOR.join(strip_author(words, self.names.get(who, who)) for who, words in self.parts if who)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all but the text, which the event holds."""
+        """Return the names, and author id and length of each part; the event has the text."""
         return {"people": dict(self.names), "parts": [[who, len(words)] for who, words in self.parts]}
 
     @classmethod
     def from_json(cls, text: str, data: Any) -> "AttributedPrompt | None":
-        """Read the result of `to_json` with its text; None if it belongs to another text."""
+        """Return the prompt with this text and the result of `to_json`.
+
+        None if they do not fit together.
+        """
         if not isinstance(data, dict):
             return None
         parts, at = list[tuple[str, str]](), 0
@@ -68,13 +72,19 @@ class AttributedPrompt:
 
 
 def attribute_text(name: str, text: str) -> str:
-    """Return a message as lines of which only the first can name a speaker."""
+    """Return a message with its author's name before the first line.
+
+    Further lines are indented, so that only the first line can name a speaker.
+    """
     first, *others = text.splitlines() or [""]
     return "\n".join([f"{name}: {first}", *(f"{INDENT}{line}".rstrip() for line in others)])
 
 
 def strip_author(text: str, name: str) -> str:
-    """Return the message that `attribute_text` returned; a text without the name stays as it is."""
+    """Return the message from which `attribute_text` made a text.
+
+    A text that does not begin with the name stays as it is.
+    """
     first, *others = text.split("\n")
     if not first.startswith(f"{name}: "):
         return text
@@ -82,21 +92,26 @@ def strip_author(text: str, name: str) -> str:
 
 
 def escape_brackets(text: str) -> str:
-    """Replace the brackets of quotes by lookalikes."""
+    """Return a text with lookalikes in place of the brackets of quotes."""
     return text.translate(_LOOKALIKES)
 
 
 def quote_message(name: str, text: str) -> str:
-    """Return a message, which is not empty, as its lines in a quote."""
+    """Return a message as lines for `build_quote`.
+
+    Args:
+        name: the author's name.
+        text: not empty.
+    """
     first, *others = text.splitlines()
     return "\n".join([f"{LINE_PREFIX}{name}: {first}", *(f"{CONTINUATION_PREFIX}{line}".rstrip() for line in others)])
 
 
 def build_quote(title: str, lines: Iterable[str]) -> str:
-    """Return a quote of untrusted text.
+    """Return a quote of untrusted text, with a warning to the model in its first line.
 
     Args:
-        title: describes the content.
+        title: describes the content; the first words of the quote.
         lines: the lines with their prefixes.
     """
     return "\n".join([f"{QUOTE_OPEN}{title}. {_WARNING}{QUOTE_CLOSE}", *lines, QUOTE_END])

@@ -1,4 +1,4 @@
-"""Loader of a session's newest messages within its limits, independent of its length.
+"""Loader of a session's newest messages; its cost does not grow with the session.
 
 One statement returns the session, its state and its newest messages, all of one moment. Longer turns and open calls
 take further statements.
@@ -42,8 +42,11 @@ class StoredMessage(NamedTuple):
     """The columns of `messages` that every load needs.
 
     Attributes:
-        has_open_calls: whether it holds calls without a response.
-        summarized_id: of a summary, the last message that it covers; else 0.
+        event: the event as JSON; None for rows without one.
+        tokens: the tokens that the message costs when it is sent.
+        has_open_calls: whether the message holds long-running calls, which no limit cuts away.
+        created_at: seconds since the epoch.
+        summarized_id: of a summary, the id of the last message that it covers; else 0.
     """
 
     id: int
@@ -57,11 +60,14 @@ class StoredMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """A session at one moment.
+    """Session, state and newest messages at one moment.
 
     Attributes:
+        created_at: seconds since the epoch.
+        updated_at: seconds since the epoch, of the newest message or change.
+        state: ADK's state, its keys with ADK's prefixes.
         newest: its newest messages, at most `BATCH_ROWS`, by their ids.
-        held: its messages that no limit cuts away, the newest `MAX_HELD_ROWS` of them.
+        held: its summaries and messages with long-running calls, the newest `MAX_HELD_ROWS`, by their ids.
     """
 
     generation: int
@@ -84,10 +90,14 @@ class _RowKind(IntEnum):
 async def read_snapshot(
     database: Database, *, app: str, user_id: str, session_id: str, home_app: str | None = None
 ) -> SessionSnapshot | None:
-    """Return a session of an app and user with that app's state, if it exists.
+    """Return a session of an app and user, with that app's state, at one moment.
 
     Args:
-        home_app: the app that owns the session, if it is another.
+        app: the name of the agent's app, whose state is read.
+        home_app: the app under which the session is stored; None for `app`.
+
+    Returns:
+        The snapshot; None if there is no such session.
 
     Raises:
         ValueError: a stored value is invalid.
@@ -174,9 +184,12 @@ _COUNT_TURNS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class HistoryLoader:
-    """Loads the history of a session.
+    """Loader of the part of a session's history that is sent to the model.
 
     Attributes:
+        session: the id of the session.
+        snapshot: the session at the moment of the load.
+        budget: the most tokens; None or 0 for 32,000.
         turns: the most turns to load; see `count_sent_turns`.
         agent: the author of rebuilt events whose row names none.
     """
@@ -219,7 +232,11 @@ class HistoryLoader:
         return None if newest is None else self.snapshot.held[newest]
 
     async def _add_held_rows(self, newest: Mapping[int, StoredMessage]) -> dict[int, StoredMessage]:
-        """Add the older messages that no limit cuts away, and the newest user message."""
+        """Return rows, with the older messages that no limit cuts away.
+
+        These are open calls with the turns that led to them. Without a user message among the rows, the newest one is
+        added.
+        """
         rows = dict(newest)
         if not rows:
             return rows
@@ -235,7 +252,7 @@ class HistoryLoader:
     async def _read_newest(self, summarized_id: int) -> tuple[dict[int, StoredMessage], bool]:
         """Return the newest messages after the summary, and whether these are all.
 
-        If not, they exceed the limits by one, so that the cut is noticed.
+        If not, they exceed the limits by one message, so that the cut is noticed.
         """
         rows: dict[int, StoredMessage] = {}
         batch: Mapping[int, StoredMessage] = self.snapshot.newest
@@ -265,7 +282,7 @@ class HistoryLoader:
         return int(count)
 
     async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
-        """Return the rows from the user's message before row `id_` on."""
+        """Return the messages from the user message before row `id_` on, by id."""
         prompts = await self._read_rows(messages.c.id < id_, messages.c.role == "user", limit=1)
         return await self._read_rows(
             messages.c.id >= min(prompts, default=id_), limit=4 * BATCH_ROWS, oldest_first=True
@@ -309,7 +326,10 @@ class HistoryLoader:
     async def _rebuild_missing(
         self, rows: Sequence[StoredMessage], read_events: Sequence[Event | None]
     ) -> list[Event | None]:
-        """Return the events, with those that are None rebuilt from their columns."""
+        """Return events, with those that are None rebuilt from the columns of their rows.
+
+        One stays None if its row was deleted meanwhile.
+        """
         query = sa.select(messages).where(messages.c.id.in_([row.id for row in rows]))
         async with self.database.read() as connection:
             columns = {row.id: row for row in await connection.execute(query)}
@@ -331,7 +351,10 @@ class HistoryLoader:
 
 
 def _take_newest_turns(rows: Mapping[int, StoredMessage], turns: int) -> dict[int, StoredMessage]:
-    """Return the rows of the newest turns, and the user message before them, so that a cut shows."""
+    """Return the rows of the newest turns, and the user message before them.
+
+    That message shows that older ones are cut away.
+    """
     turn_starts = sorted((id_ for id_, row in rows.items() if row.role == "user"), reverse=True)[: turns + 1]
     start = turn_starts[turns - 1] if len(turn_starts) > turns else 0
     return {id_: row for id_, row in rows.items() if id_ >= start or id_ in turn_starts}

@@ -1,4 +1,7 @@
-"""Recovery of interrupted runs: their stored events become the newest of the session."""
+"""Interrupted and repeated runs: moves, completes or deletes their stored events.
+
+A run (ADK's invocation) is stored under its id in `messages.invocation_id`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def correction_run_id(run_id: str) -> str:
 
 
 def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a run's prompt is stored."""
+    """Return the SQL condition that the user message of a run is stored."""
     return sa.exists().where(
         messages.c.session == session,
         messages.c.generation == generation,
@@ -53,6 +56,9 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
     calls.
 
     Nothing changes for a run without stored events.
+
+    Args:
+        invocation_id: the id of the run.
     """
     runs = (invocation_id, correction_run_id(invocation_id))
     query = sa.select(messages).where(messages.c.session == session_id, messages.c.invocation_id.in_(runs))
@@ -72,7 +78,11 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
 async def _delete_files(
     connection: AsyncConnection, session_id: str, runs: Sequence[str], kept: Sequence[_RunMessage]
 ) -> None:
-    """Delete the artifacts of events that are not kept, and of those that were never stored."""
+    """Delete the run's artifacts that came from events, unless the event is kept.
+
+    Args:
+        kept: the rows that the resumed run keeps.
+    """
     names = {name for row in kept for name in row.event.actions.artifact_delta}
     query = sa.select(artifacts.c.id, artifacts.c.name, artifacts.c.custom_metadata)
     rows = await connection.execute(query.where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
@@ -82,11 +92,14 @@ async def _delete_files(
 
 
 async def discard_run(connection: AsyncConnection, session_id: str, invocation_id: str, *, keep_prompt: bool) -> None:
-    """Delete a run's events, calls, artifacts, approvals and memories, so that it starts again.
+    """Delete a run's events, calls, artifacts, requests and memories.
+
+    The run can then start again.
 
     The state stays: what tools changed in it, they changed elsewhere too.
 
     Args:
+        invocation_id: the id of the run.
         keep_prompt: whether the user's message stays, as the newest of the history.
     """
     runs = (invocation_id, correction_run_id(invocation_id))
@@ -106,7 +119,9 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
 
 
 async def close_questions(connection: AsyncConnection, session_id: str, author: str | None) -> bool:
-    """Delete the open questions of a session, and give their calls a response, so that nothing waits for an answer.
+    """Delete the open questions of a session, and answer their calls with an error.
+
+    Nothing waits for an answer then.
 
     Args:
         author: close only questions that this person's messages led to; None for all.
@@ -124,10 +139,10 @@ async def close_questions(connection: AsyncConnection, session_id: str, author: 
 
 
 async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[tuple[str, str]]) -> None:
-    """Store a response for open calls that nobody will answer.
+    """Store the response `NOT_ANSWERED` to open long-running calls.
 
     Args:
-        calls: the run and the id of each call.
+        calls: the run id and the call id of each call.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
     is_held = messages.c.long_running_calls.is_not(None) & messages.c.last_covered_id.is_(None)
@@ -151,7 +166,13 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
 
 @dataclass(frozen=True, slots=True)
 class _RunMessage:
-    """A row of the run, and its event if that is readable."""
+    """Row of `messages` of a run, with its event.
+
+    Attributes:
+        id: the row's id.
+        columns: the other columns by name.
+        event: an event without content, if the stored one cannot be read.
+    """
 
     id: int
     columns: dict[str, Any]
@@ -166,7 +187,7 @@ class _RunMessage:
 
     @classmethod
     def create(cls, event: Event, neighbor: _RunMessage) -> _RunMessage:
-        """Return an unstored row for an event, with the run's columns of `neighbor`."""
+        """Return a row to insert for an event, with the run's columns of `neighbor`."""
         words, tokens = measure_event(event)
         new = to_columns(to_row(event), tokens + estimate_tokens(words))
         return cls(neighbor.id, {**neighbor.columns, **new}, event)
@@ -177,6 +198,7 @@ class _RunMessage:
 
     @property
     def agent_key(self) -> tuple[str, str | None]:
+        """Name and branch of the agent that made the event."""
         return self.event.author, self.event.branch
 
     @property
@@ -193,7 +215,7 @@ class _RunMessage:
 
     @property
     def requested_ids(self) -> set[str]:
-        """The calls for which this one requests a confirmation or credentials."""
+        """The ids of the calls for which this one requests a confirmation or credentials."""
         arguments = [call.args or {} for call in self.event.get_function_calls() if call.name in _REQUEST_CALLS]
         originals = (
             (given.get("originalFunctionCall") or {}).get("id") or given.get("functionCallId") for given in arguments
@@ -202,10 +224,12 @@ class _RunMessage:
 
     @property
     def is_text(self) -> bool:
+        """Whether it is an agent's message without tool calls."""
         return self.role == "assistant" and not self.columns["tool_calls"]
 
     @property
     def is_end(self) -> bool:
+        """Whether it notes the end of an agent that runs others."""
         return bool(self.event.actions.end_of_agent)
 
 
@@ -217,7 +241,7 @@ def _find_agent_states(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
 def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
     """Return the rows of an interrupted run that a resumed run keeps.
 
-    That is its messages, calls and results. If agents store their state, the text of ended agents is kept too.
+    These are its messages, calls and results. If agents store their state, the text of ended agents is kept too.
     """
     notes = _find_agent_states(rows)
     if not notes:
@@ -240,13 +264,18 @@ def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
 
 @dataclass(frozen=True, slots=True)
 class _RunCallLog:
-    """The call log's entries of the run."""
+    """The rows of `tool_calls` of a run.
+
+    Attributes:
+        runs: the id of the run, and that of its correction.
+    """
 
     connection: AsyncConnection
     session: str
     runs: Sequence[str]
 
     async def find_calls(self, ids: Set[str]) -> dict[str, sa.Row[Any]]:
+        """Return the rows of these calls, by call id."""
         query = sa.select(tool_calls).where(self._is_in_run, tool_calls.c.id.in_(ids))
         return {row.id: row for row in await self.connection.execute(query)}
 
@@ -287,11 +316,14 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], journal: _RunCallLog)
 
 
 async def _add_outcomes(rows: Sequence[_RunMessage], journal: _RunCallLog, *, restarts: bool) -> list[_RunMessage]:
-    """Return the rows with responses to calls that ADK would await instead of making.
+    """Return the rows, with responses to calls that ADK would await instead of making.
 
-    These are the calls of a step with a long-running call and, if agents start again (`restarts`), calls that other
-    agents' messages will follow. Calls that are answered later stay open. A step without a started call is dropped,
-    and the model takes it again.
+    These are the calls of a step with a long-running call and, if agents start again, calls that other agents'
+    messages will follow. Calls that are answered later stay open. A step without a started call is dropped, and the
+    model takes it again.
+
+    Args:
+        restarts: whether the agents of the run start again from the beginning.
     """
     answered = {id_ for row in rows for id_ in row.answered_ids}
     completed = []
@@ -308,12 +340,18 @@ async def _add_outcomes(rows: Sequence[_RunMessage], journal: _RunCallLog, *, re
 
 
 def _is_pending(id_: str, row: _RunMessage, started: Mapping[str, sa.Row[Any]]) -> bool:
+    """Return whether a long-running call has been made and still waits for its answer."""
     return (
         id_ in row.long_running_ids and id_ in started and started[id_].state == "ended" and started[id_].result is None
     )
 
 
 def _get_outcome(call: sa.Row[Any] | None) -> dict[str, Any]:
+    """Return the response to a call of an interrupted run.
+
+    Args:
+        call: its row in the call log; None if it never began.
+    """
     if call is None:
         return {"error": NOT_STARTED}
     if call.state == "begun":

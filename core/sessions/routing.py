@@ -1,7 +1,8 @@
 """Routing of sessions to agents.
 
-The chosen agent answers, as long as it may be chosen at that place. Otherwise the rule for the place decides, the
-narrowest first, and else the default. A place is a word of the channel; each message carries the words of its place.
+The agent that people chose answers, if it may be chosen at that place. Otherwise the rule for the place decides, the
+narrowest first, and else the default. A place has names (`Location.get_names`): ids of channels and servers, and words
+such as `dm`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,12 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class AgentProfile:
-    """An agent as people see it.
+    """An agent as people see it when they choose one.
 
     Attributes:
-        description: its purpose, in one line.
         models: the full names of the models that may be chosen for it, the default first.
-        selectable_at: the places at which people may choose it; None for all.
+        description: its purpose, in one line.
+        selectable_at: names of the places at which people may choose it; None for all, empty for none.
     """
 
     name: str
@@ -31,7 +32,8 @@ class AgentRouter:
 
     Attributes:
         default: the name of the agent without a choice and a rule; sessions are stored under it.
-        agent_by_place: the name of the agent that answers at a place.
+        profiles: the agents by name.
+        agent_by_place: the name of the agent that answers at a place, by a name of the place.
     """
 
     default: str
@@ -39,7 +41,7 @@ class AgentRouter:
     agent_by_place: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def get_agent_at(self, places: Sequence[str]) -> str:
-        """Return the agent that answers without a choice.
+        """Return the name of the agent that answers at a place without a choice.
 
         Args:
             places: the names of the place, the narrowest first.
@@ -47,17 +49,26 @@ class AgentRouter:
         return next((self.agent_by_place[spot] for spot in places if spot in self.agent_by_place), self.default)
 
     def resolve_agent(self, chosen: str | None, places: Sequence[str]) -> str:
-        """Return the agent that answers. A choice that is no longer allowed does not count."""
+        """Return the name of the agent that answers.
+
+        Args:
+            chosen: the name of the agent that people chose; None without a choice. One that is no longer allowed is
+                ignored.
+            places: the names of the place, the narrowest first.
+        """
         return chosen if chosen is not None and chosen in self.list_selectable(places) else self.get_agent_at(places)
 
     def list_selectable(self, places: Sequence[str]) -> list[str]:
-        """Return the agents that may be chosen, the one that answers without a choice first."""
+        """Return the names of the agents that may be chosen at a place.
+
+        The one that answers without a choice comes first.
+        """
         routed = self.get_agent_at(places)
         selectable = (name for name, agent in self.profiles.items() if _is_selectable_at(agent, places))
         return list(dict.fromkeys((routed, *selectable)))
 
     def get_description(self, name: str) -> str:
-        """Return an agent's description; empty without one."""
+        """Return an agent's description; empty for an unknown agent."""
         return self.profiles[name].description if name in self.profiles else ""
 
 

@@ -46,7 +46,12 @@ _LARGE_MEDIA_BYTES = 256 * 1024  # bytes of media from which a record is made of
 
 
 class FoundMessage(NamedTuple):
-    """A message that a search found: its time, its role (`user` or `assistant`) and its text."""
+    """Message that a search found.
+
+    Attributes:
+        sent_at: ISO 8601 in UTC, to the minute.
+        role: `user` or `assistant`.
+    """
 
     sent_at: str
     role: str
@@ -54,16 +59,17 @@ class FoundMessage(NamedTuple):
 
 
 class SessionService(BaseSessionService):
-    """Sessions, their state and their history, over `database`.
+    """ADK's session service: sessions, their state and their history, over `database`.
 
-    A session's id is unique over all users; asked for under another user or app it is not found.
+    A session's id is unique over all users; under another user or app the session is not found.
 
     Args:
-        budget: how many tokens of history are loaded (None or 0: 32,000).
+        counter: counts the tokens of each stored event.
+        budget: the most tokens of history that are loaded; None or 0 for 32,000.
         turns: the most turns of history that are loaded; with one more, the newest half of them is.
-        agent: the root agent's name, for messages that do not tell who said them.
-        home_app: the app that owns all sessions, so that several agents can answer in them. The state of an app and
-            of a user is each app's own.
+        agent: the root agent's name, the author of messages that name none.
+        home_app: the app that owns all sessions, so that several agents can answer in them; None for each app its own.
+            The state of an app and of a user is each app's own.
     """
 
     def __init__(
@@ -113,12 +119,16 @@ class SessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return the session with the newest of its history, as much as the limits of tokens and turns allow.
+        """Return a session with the newest of its history, within tokens and turns.
 
-        Of that, `config` picks the newest events, whether or not a model would take them as a history.
+        Args:
+            config: picks the newest events of that history, whether or not a model would take them.
+
+        Returns:
+            A `StoredSession`; None if there is no such session.
 
         Raises:
-            DamagedSessionError: what is stored of it cannot be read, not even in part.
+            DamagedSessionError: the stored session cannot be read, not even in part.
         """
 
         async def load() -> Session | None:
@@ -174,15 +184,18 @@ class SessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event and add it to `session`.
 
-        A partial event is not stored. An event whose id `session` has already changes nothing. Of an event that changes
-        nothing but the state, the state is stored, and the event is neither a message nor part of the history.
+        A partial event is not stored. An event whose id `session` has already changes nothing. Of an event that
+        changes nothing but the state, the state is stored, and the event is neither a message nor part of the history.
+
+        Returns:
+            The event, or a copy of it without what cannot be stored.
 
         Raises:
             SessionNotFoundError: the session was never created, or was deleted.
             StoreError: `session` is stored, but was not loaded by this service.
             SessionResetError: the session was reset after it was loaded; nothing is stored.
-            TurnLostError: the turn that it was loaded for is another worker's; nothing is stored.
-            DamagedSessionError: what is stored of it cannot be read, and would have to be.
+            TurnLostError: another worker owns the turn for which it was loaded; nothing is stored.
+            DamagedSessionError: stored rows that the write needs cannot be read.
         """
         if event.partial:
             return event
@@ -216,9 +229,11 @@ class SessionService(BaseSessionService):
         return event
 
     async def read_stored_events(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
-        """Return events as they are stored, with each prompt's text without author names.
+        """Return events as they are stored, with their texts without author names.
 
-        Their calls have the stored ids. Unreadable events are left out. Keys are event ids.
+        They are by event id.
+
+        Their calls have the stored ids, which a loaded history may have replaced. Unreadable events are left out.
 
         Raises:
             StoreError: the database cannot be read.
@@ -237,9 +252,10 @@ class SessionService(BaseSessionService):
         return stored_events
 
     async def search_messages(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[FoundMessage]:
-        """Return the messages of this generation of a session that hold all `words`, newest first.
+        """Return at most `limit` messages of a session with all `words`, newest first.
 
-        Case and Unicode's compatible forms make no difference: see `core.sessions.codec.fold_text`.
+        Messages before the last reset are not found. Case and Unicode's compatible forms make no difference: see
+        `fold_text`.
         """
         c = messages.c
         query = (
@@ -257,7 +273,11 @@ class SessionService(BaseSessionService):
             ]
 
     async def _run_with_retries(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
-        """Run `work` on a session, and retry it while the database is unavailable."""
+        """Return the result of `work`, retried while the database is unavailable.
+
+        Raises:
+            DamagedSessionError: a stored value cannot be read.
+        """
         try:
             return await retry_store(work, what=f"session {session_id}")
         except SessionNotFoundError:  # which is a ValueError too

@@ -17,17 +17,25 @@ TEMPORARY_PREFIX = "temp:"
 
 
 def get_scope_owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
-    """Return the owner of each scope's state, for one session."""
+    """Return the owners of the `app`, `user` and `session` state, by scope.
+
+    These are the values of the column `owner`.
+    """
     return {"app": app, "user": json.dumps([app, user_id]), "session": session_id}
 
 
 def is_owned_by_user(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a user-scoped row belongs to this user, in any app."""
+    """Return the SQL condition that user-scoped state belongs to a user, in any app."""
     return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
 
 
 async def write_state(connection: AsyncConnection, owners: Mapping[str, str], delta: Mapping[str, Any]) -> None:
-    """Update the state by `delta`, whose keys carry ADK's prefixes; `temp:` keys are not stored."""
+    """Overwrite the keys of `delta` in the stored state.
+
+    Args:
+        owners: the result of `get_scope_owners`.
+        delta: values by key, with ADK's prefixes; `temp:` keys are not stored.
+    """
     rows = []
     for key, value in to_json_value(dict(delta)).items():
         scope = next(scope for scope, prefix in SCOPE_PREFIXES.items() if key.startswith(prefix))
@@ -39,9 +47,12 @@ async def write_state(connection: AsyncConnection, owners: Mapping[str, str], de
 
 
 def merge_state(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
-    """Return the state in these rows (scope, key, value as JSON), its keys with ADK's prefixes.
+    """Return the state in rows, its keys with ADK's prefixes.
+
+    Args:
+        rows: scope, key without prefix, and JSON value of each.
 
     Raises:
-        ValueError: a value cannot be read.
+        ValueError: a value is no JSON.
     """
     return {SCOPE_PREFIXES[scope] + key: json.loads(value) for scope, key, value in rows}

@@ -3,9 +3,9 @@
 The words of people, tools and agents are untrusted text: they are quoted in the request and wherever the summary is
 read.
 
-A summary is stored as an ADK compaction event, in a row of `messages` whose `covers` is the last message that it
-summarizes. ADK would order it by its timestamp and hide all events between two times; a retried run keeps its times and
-comes last all the same. So the summary is placed by `covers`, and shown as a summary.
+A summary is stored as an ADK compaction event, in a row of `messages` whose `last_covered_id` is the last message that
+it summarizes. ADK would order it by its timestamp and hide all events between two times; a retried run keeps its times
+and comes last all the same. So the summary is placed by `last_covered_id`, and shown as a summary.
 """
 
 import time
@@ -56,14 +56,19 @@ _TITLE = "A summary of what was said here before, which a model has made"
 
 @dataclass(frozen=True, slots=True)
 class GeneratedSummary:
-    """A summary and its tokens."""
+    """Text of a summary, and its tokens."""
 
     text: str
     tokens: int
 
 
 class Summarizer:
-    """Summarizes conversations with a model."""
+    """Writer of summaries of conversations, by a model.
+
+    Args:
+        model: returns the model for an agent and a chosen model.
+        counter: counts the tokens of summaries.
+    """
 
     def __init__(self, model: SummaryModelFactory, counter: TokenCounter) -> None:
         self._model = model
@@ -76,13 +81,13 @@ class Summarizer:
 
         Args:
             previous: the text of the previous summary; empty without one.
-            rows: of `messages`, oldest first.
+            rows: rows of `messages`, oldest first.
             agent: the name of the agent that answers in the session.
-            model: the full name of the model that was chosen for the session.
+            model: the full name of the model that was chosen for the session; None for the default.
             max_tokens: the most tokens of the summary; a longer one is cut at its end.
 
         Raises:
-            CapError: a spending limit is reached.
+            SpendingLimitError: a spending limit is reached.
             ProviderError: the model failed, or returned no complete text.
         """
         llm, name = self._model(agent, model)
@@ -115,7 +120,7 @@ class Summarizer:
 
 
 async def _generate_metered(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
-    """Return the answer of a model that does not use the meter itself."""
+    """Return the final answer of an external model, and add it to the current meter."""
     meter, began = current_meter(), time.monotonic()
     await meter.check_limits(request.model or "", lambda: estimate_tokens(str(request.contents)))
     answer = await _generate(llm, request)
@@ -124,7 +129,11 @@ async def _generate_metered(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
 
 
 async def _generate(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
-    """Return the model's final answer."""
+    """Return the final answer of a model.
+
+    Raises:
+        ProviderError: the model returned none.
+    """
     answer: LlmResponse | None = None
     async with aclosing(llm.generate_content_async(request)) as responses:
         async for response in responses:
@@ -135,7 +144,7 @@ async def _generate(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
 
 
 def _quote_rows(rows: Sequence[sa.Row[Any]]) -> Iterator[str]:
-    """Yield messages as lines of a quote."""
+    """Yield rows of `messages` as lines for `build_quote`, with author and day."""
     for row in rows:
         day = f"{datetime.fromtimestamp(row.created_at, UTC):%Y-%m-%d}"
         if row.role in ("user", "assistant") and row.content.strip():
@@ -163,7 +172,7 @@ def _get_parts(answer: LlmResponse) -> Sequence[types.Part]:
 
 
 def create_summary_event(text: str, *, begin: float, end: float) -> Event:
-    """Return a summary as an event to store.
+    """Return a summary as an ADK compaction event to store.
 
     Args:
         begin: the time of the first summarized message, in seconds since the epoch.
@@ -175,7 +184,10 @@ def create_summary_event(text: str, *, begin: float, end: float) -> Event:
 
 
 def to_prompt_events(event: Event | None) -> list[Event]:
-    """Return a stored summary as the model reads it; nothing for any other event."""
+    """Return a stored summary as the model reads it: one user message with a quote.
+
+    The list is empty for None and for any other event.
+    """
     compaction = event and event.actions.compaction
     if not event or not compaction:
         return []
@@ -193,6 +205,13 @@ def to_prompt_events(event: Event | None) -> list[Event]:
 
 
 def get_summary_start(stored: str | None) -> float | None:
-    """Return the time of the first summarized message, if the summary is readable."""
+    """Return the time of the first message that a stored summary covers.
+
+    Args:
+        stored: the column `event` of the summary's row.
+
+    Returns:
+        Seconds since the epoch; None if the summary is not readable.
+    """
     event = parse_event(stored, 0)
     return event.actions.compaction.start_timestamp if event and event.actions.compaction else None

@@ -25,13 +25,13 @@ from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn
 
 
 class StoredSession(Session):
-    """A loaded session.
+    """ADK session that `SessionService` has loaded.
 
     Attributes:
         generation: the session generation that appended events belong to.
-        created_at: when the session was created, in seconds since the epoch.
-        fence: the turn whose run appends to it, if there is one.
-        prompt: the user messages of that turn, with their authors.
+        created_at: seconds since the epoch.
+        fence: token of the turn whose run appends to the session; None without a turn.
+        prompt: the user messages of that turn, with their authors; None if they are unknown.
         window: the part of the history that was loaded.
     """
 
@@ -42,7 +42,10 @@ class StoredSession(Session):
     window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
 
     def get_attribution(self, event: Event) -> dict[str, Any] | None:
-        """Return the authors of the prompt's parts, if `event` is the prompt."""
+        """Return the authors of the prompt's parts as JSON, if `event` is the prompt.
+
+        Any other event gets None.
+        """
         first = next(iter((event.content and event.content.parts) or ()), None)
         if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):
             return None
@@ -51,24 +54,27 @@ class StoredSession(Session):
 
 @dataclass(frozen=True, slots=True)
 class EventWriter:
-    """Writes events of one session generation.
+    """Writer of events into one generation of a session.
 
     A write that is repeated, since the answer to its commit was lost, stores the event once.
-
-    Raises:
-        SessionNotFoundError: the session was deleted.
-        SessionResetError: the session was reset; nothing is stored.
-        TurnLostError: another worker owns the turn; nothing is stored.
     """
 
     database: Database
     session: StoredSession
 
     async def append(self, event: Event, row: EventRow | None = None, tokens: int = 0) -> None:
-        """Store an event and its state; a cancelled caller waits for the end of the write.
+        """Store an event and its state change.
+
+        A cancelled caller waits for the end of the write.
 
         Args:
-            row: the event's row; None to store its state alone.
+            row: the event's row; None to store its state change alone.
+            tokens: the tokens that the event costs when it is sent to a model.
+
+        Raises:
+            SessionNotFoundError: the session was deleted.
+            SessionResetError: the session was reset; nothing is stored.
+            TurnLostError: another worker owns the turn; nothing is stored.
         """
         writing = asyncio.create_task(self._append(event, row, tokens), name="append")
         try:
@@ -100,7 +106,11 @@ class EventWriter:
             await insert_new(connection, messages, values)
 
     async def _insert_row(self, event: Event, values: dict[str, Any]) -> bool:
-        """Insert the row in one statement; return False, with nothing done, if that is not enough."""
+        """Insert a row by one statement.
+
+        Returns:
+            Whether it is stored; False, with nothing done, if the slower way has to find out why or to do more.
+        """
         may_answer_calls = bool(event.get_function_responses()) or is_user_message(event)
         parameters = {"session_created_at": self.session.created_at, "may_answer_calls": may_answer_calls}
         if self.session.fence is None:
@@ -108,7 +118,11 @@ class EventWriter:
         return bool(await self.database.run(_FENCED_INSERT, **values, **parameters, **self.session.fence.values))
 
     async def _lock_session(self, connection: AsyncConnection, at: float) -> None:
-        """Lock the row of the loaded session generation, and the turn's."""
+        """Lock the row of the loaded session generation, and that of the turn.
+
+        Args:
+            at: the time of the last change, in seconds since the epoch.
+        """
         session, fence = self.session, self.session.fence
         session_row = _select_session(
             session.id, session.generation, session.created_at, None if fence is None else fence.owns_turn
@@ -125,7 +139,11 @@ class EventWriter:
         raise SessionResetError.of(session.id, session.generation)
 
     async def _record_answers(self, connection: AsyncConnection, event: Event) -> None:
-        """Note the answered calls; a new turn releases messages whose calls are all answered."""
+        """Mark the long-running calls that an event answers as answered.
+
+        A user message, which begins a turn, releases the messages whose calls are all answered: limits may cut them
+        away then.
+        """
         answers = {answer.id for answer in event.get_function_responses() if answer.id}
         begins_turn = is_user_message(event)
         if not answers and not begins_turn:
@@ -149,10 +167,15 @@ class EventWriter:
 def _select_session(
     session: Any, generation: Any, created_at: Any, is_own: sa.ColumnElement[bool] | None
 ) -> sa.Select[Any]:
-    """Return the query of a session, if generation, creation time and turn are still the same.
+    """Return the query of a session whose generation and turn are unchanged.
+
+    So is its creation time.
 
     PostgreSQL: the row stays locked until the transaction ends. So a reset comes before or after, and the ids of a
     session's messages are in the order of their commits.
+
+    Args:
+        is_own: the condition that this worker owns the turn; None without a turn.
     """
     query = sa.select(sessions.c.id, sessions.c.generation).where(
         sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == created_at
@@ -161,7 +184,10 @@ def _select_session(
 
 
 def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
-    """Return the insert of one row, unless the session has open calls that the row may answer."""
+    """Return the insert of one message that the fast path runs.
+
+    It inserts nothing if the session is reset or the turn lost, or if open calls exist that the message may answer.
+    """
     names = [column.name for column in messages.c if column.name not in ("id", "last_covered_id")]
     session_row = _select_session(
         sa.bindparam("session", type_=sa.Text),
