@@ -43,7 +43,8 @@ class Dialect:
 
     def render_fence(self, marks: str, info: str) -> tuple[str, str]:
         """Return the opening and the closing fence of a code block."""
-        return f"{marks}{self.render_code(info)}", marks
+        space = " " if info.startswith("~") else ""  # without it, `~~~ ~` would be four marks
+        return f"{marks}{space}{self.render_code(info)}", marks
 
     def render_heading(self, marks: str, text: str) -> str:
         """Render a heading; `marks` includes the space after them."""

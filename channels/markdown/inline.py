@@ -225,6 +225,8 @@ def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_
     """
     if not text.strip():
         return RenderedInline("", tuple(marks))
+    if text.startswith("~") and not "".join(marks).strip("~"):  # three or more would open a code block
+        marks = ()
     parser = InlineParser(text, marks, is_growing=is_cut)
     still_open = parser.marks if is_cut else parser.marks[: _count_common_marks(parser.marks, marks)]
     body = text.rstrip()

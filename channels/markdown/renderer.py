@@ -290,7 +290,8 @@ def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str
     """Return the most that the blocks and marks that are open at the start of a message measure."""
     size = measure(context.quote) + 2 * measure("".join(context.marks))
     if context.fence:
-        size += closing_size(context.fence, dialect, measure) + measure(f"{context.fence.quote}{context.fence.marks}\n")
+        size += closing_size(context.fence, dialect, measure)
+        size += measure(f"{context.fence.quote}{context.fence.marks} \n")
         info = repeated_info(context.fence)
         size += measure(info) + dialect.max_growth(info)
     return size

@@ -124,6 +124,8 @@ def test_all_visible_text_is_planned(text: str, of: MessageLimits) -> None:
 @given(texts, limits, priorities)
 @example("````0```" + "i" * 450 + "\r0", SMALL, Priority.FINAL)
 @example("```\r0", SMALL, Priority.FINAL)
+@example("~~0" + " " * 400 + "~~~", SMALL, Priority.FINAL)
+@example("~~~ ~", SMALL, Priority.FINAL)
 def test_no_chunk_leaves_a_fence_open(text: str, of: MessageLimits, priority: Priority) -> None:
     text = re.sub(
         r"(?m)^[ \t]+|^[ \t]*(?:[>+*-]|\d+[.)])+[ \t]*", "", text
