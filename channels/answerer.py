@@ -31,6 +31,7 @@ from channels.replies.request_message import show_request
 from channels.replies.rerender import ReplyRerenderer, load_files
 from channels.replies.sources import add_sources
 from channels.replies.tool_status import ToolStatus
+from channels.replies.turn_chat import TurnChat
 from channels.replies.turn_state import Answer, ReplyLatency, TurnState
 from channels.settings import ExtraButton, ReplySettings
 from core.agents.events import StreamEvent
@@ -346,6 +347,7 @@ class Answerer:
                 fence=self._turns.fencing_token(turn),
                 decisions=decisions,
                 answers=taken.answers,
+                chat=TurnChat(channel, turn.newest_message.address),
                 meter=turn.meter,
             )
         )

@@ -271,6 +271,17 @@ class Surface(Protocol):
         """
         ...
 
+    async def add_reaction(self, emoji: str) -> None:
+        """React to the message that the reply answers.
+
+        Args:
+            emoji: a Unicode emoji or its short name.
+
+        Raises:
+            SurfaceError: the platform does not accept it.
+        """
+        ...
+
     def add_queued_reaction(self) -> None:
         """Add the reaction that says that the message waits, unless this process did before."""
         ...

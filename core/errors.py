@@ -10,6 +10,7 @@
     │   ├── DatabaseClosedError  the database was closed: the process ends
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
+    ├── ChatError                a tool cannot react or post in the conversation
     ├── StepLimitError           the agent took as many steps as one run may have
     ├── SpendingLimitError       a spending limit of today is reached
     │   ├── PersonSpendingLimitError
@@ -121,6 +122,10 @@ def is_permanent_store_error(error: Exception) -> bool:
 
 class ToolError(ParleyError):
     """A tool is declared or configured in a way that the agent cannot use."""
+
+
+class ChatError(ParleyError):
+    """A tool cannot react or post: its text names the limit, or the platform's reason."""
 
 
 class StepLimitError(ParleyError):

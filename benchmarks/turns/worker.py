@@ -153,6 +153,8 @@ class _InstantSurface:
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         return
 
+    async def add_reaction(self, emoji: str) -> None: ...
+
     async def post_message(self, text: str, file: File | None = None) -> None:
         return
 

@@ -192,6 +192,10 @@ class MessageSurface(ABC):
         for message_id in message_ids:
             await _delete_leftover(self._delete, message_id)
 
+    @abstractmethod
+    async def add_reaction(self, emoji: str) -> None:
+        """React to the message that the reply answers: see `Surface`."""
+
     async def post_message(self, text: str, file: File | None = None) -> None:
         message_id = await self.post_text(text)
         if file is not None:

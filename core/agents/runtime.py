@@ -42,6 +42,7 @@ from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
 from core.tools.adk_requests import Answer, Decision, MessageAnswer, events_after, find_approved_calls, to_contents
+from core.tools.chat import ChatContext, set_current_chat
 from core.usage.meter import UsageMeter, set_current_meter
 from core.workers.fencing import FencingToken
 
@@ -95,6 +96,7 @@ class RunRequest:
             instead of `text`, and its reply begins with what follows.
         answers: the messages by which the run continues others, oldest first. If the last one is of this run, `text`
             is the answer to a question.
+        chat: what tools can do in the conversation, by `core.tools.get_chat`.
         meter: counts the model calls, also for callers that do not get the last event.
     """
 
@@ -113,6 +115,7 @@ class RunRequest:
     spoken: AttributedPrompt | None = None
     decisions: Sequence[Decision | Answer] = ()
     answers: Sequence[MessageAnswer] = ()
+    chat: ChatContext | None = None
     meter: UsageMeter = field(default_factory=UsageMeter)
 
 
@@ -247,6 +250,7 @@ class AgentRuntime:
 
     async def _stream_once(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
         set_current_meter(request.meter)
+        set_current_chat(request.chat)
         runner = copy(self._runner)
         if request.run_id is not None and isinstance(self._artifacts, ArtifactService):
             runner.artifact_service = self._artifacts.bind_run(request.run_id, request.generation, request.fence)

@@ -320,7 +320,7 @@ def test_the_errors_page_shows_the_exception_tree() -> None:
 def test_the_errors_page_lists_the_texts_for_users() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
-    silent = {"ConnectionLostError", "ShutdownTimeoutError", "SettingsError", "SurfaceError", "ToolError"}
+    silent = {"ChatError", "ConnectionLostError", "ShutdownTimeoutError", "SettingsError", "SurfaceError", "ToolError"}
     silent |= {"SchemaError", "SessionResetError", "TurnLostError", "DatabaseClosedError", "SpendingLimitError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
@@ -384,15 +384,16 @@ def test_the_examples_compile(page: Path) -> None:
 
 
 async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, marked, told, kept, declared = examples(DOCS / "howto" / "write-a-tool.md")
+    function, marked, told, kept, announcing, declared = examples(DOCS / "howto" / "write-a-tool.md")
     (tmp_path / "team_of_the_page.py").write_text(function)
     (tmp_path / "rating_of_the_page.py").write_text(declared)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "marked_of_the_page.py").write_text(marked)
+    (tmp_path / "announced_of_the_page.py").write_text(announcing)
     (tmp_path / "kept_of_the_page.py").write_text(f"{told}\n\n{kept}")
     names = ["team_of_the_page:on_call", "rating_of_the_page:rate", "marked_of_the_page:holidays"]
-    on_call, rate, holidays, tickets, restart = load_tools(
-        [*names, "kept_of_the_page:my_tickets", "kept_of_the_page:restart"]
+    on_call, rate, holidays, tickets, restart, announce = load_tools(
+        [*names, "kept_of_the_page:my_tickets", "kept_of_the_page:restart", "announced_of_the_page:announce"]
     )
     ada = User("U1", "Ada")
     assert [is_allowed(tool, ada) for tool in (tickets, restart)] == [True, False]
@@ -406,6 +407,8 @@ async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch
     found = await on_call.run_async(args={"day": "2026-11-23"}, tool_context=context)
     assert found == {"day": "2026-11-23", "name": "Ada"}
     assert await rate.run_async(args={"stars": 4}, tool_context=context) == {"rated": 4}
+    announced = await announce.run_async(args={"release": "2.0"}, tool_context=context)
+    assert announced.startswith("not announced: there is no conversation")
 
 
 def test_each_exchange_of_the_docs_is_tested() -> None:

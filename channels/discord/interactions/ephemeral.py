@@ -13,6 +13,7 @@ from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import QueuedReactions
 from channels.replies.reply import FILE_NAME
 from channels.replies.surface import EditOutcome, PostedMessage
+from core.errors import SurfaceError
 
 #: Kinds of buttons that change only the reply; the others would need a message after the token has expired.
 _BUTTON_KINDS = ("stop", "good", "bad", "approve", "always", "deny")
@@ -43,6 +44,10 @@ class EphemeralSurface(DiscordMessageSurface):
         """Return the recorded_ids ids: Discord lists no ephemeral message."""
         self._to_rewrite.update(recorded_ids if is_contested else ())
         return list(recorded_ids)
+
+    async def add_reaction(self, emoji: str) -> None:
+        del emoji
+        raise SurfaceError("a slash command has no message to react to")
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """Show the plan. If it has too many messages, the last one has the whole text as a file."""

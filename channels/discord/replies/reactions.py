@@ -1,5 +1,7 @@
 """Reactions on queued messages, and on messages that the bot does not answer."""
 
+from emoji import emojize
+
 from channels.discord.client.api import DiscordApi
 from channels.replies.reactions import Address, QueuedReactions
 
@@ -19,6 +21,19 @@ def make_queued_reactions(api: DiscordApi) -> QueuedReactions:
             await api.remove_reaction(_get_channel(address), int(address["message"]), QUEUED_EMOJI)
 
     return QueuedReactions(add, remove)
+
+
+async def add_reaction(api: DiscordApi, emoji: str, address: Address) -> None:
+    """React to the message of an address.
+
+    Args:
+        emoji: a Unicode emoji or its short name, or `name:id` of an emoji of the server.
+
+    Raises:
+        SurfaceError: Discord does not accept it.
+    """
+    emoji = emojize(f":{emoji.strip(':')}:", language="alias") if emoji.strip(":").isascii() else emoji
+    await api.add_reaction(_get_channel(address), int(address["message"]), emoji.strip(":"))
 
 
 async def mark_denied(api: DiscordApi, address: Address) -> None:

@@ -25,6 +25,7 @@ from channels.discord.client.api import (
 )
 from channels.discord.client.components import has_button
 from channels.discord.client.files import MAX_FILE_BYTES, check_file_sizes
+from channels.discord.replies.reactions import add_reaction
 from channels.discord.text import DiscordMarkdown, utf16_size
 from channels.i18n import messages as words
 from channels.markdown.dialect import MessageLimits
@@ -252,6 +253,9 @@ class DiscordSurface(DiscordMessageSurface):
         except RefusedError as refusal:
             raise RefusedError("edit", THREAD_LOCKED) from refusal
         return await edit()
+
+    async def add_reaction(self, emoji: str) -> None:
+        await add_reaction(self._api, emoji, self._address)
 
     async def _delete(self, message_id: str) -> None:
         await ignore_deleted(self._api.delete_message(self._channel, int(message_id)))

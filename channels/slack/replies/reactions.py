@@ -1,12 +1,15 @@
-"""The reaction on a message that waits for its reply."""
+"""Reactions of the bot."""
 
 from functools import partial
+
+from emoji import demojize
 
 from channels.rate_limits.caller import RefusedError
 from channels.replies.reactions import Address, QueuedReactions
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_2, TIER_3
 
+#: Reaction on a message that waits for its reply.
 EMOJI = "eyes"
 
 _TIERS = {"reactions.add": TIER_3, "reactions.remove": TIER_2}
@@ -16,11 +19,23 @@ _UNCHANGED = {"already_reacted", "no_reaction"}
 
 
 def make_receipts(api: SlackApi) -> QueuedReactions:
-    return QueuedReactions(partial(_react, api, "reactions.add"), partial(_react, api, "reactions.remove"))
+    return QueuedReactions(partial(add_reaction, api, EMOJI), partial(_react, api, "reactions.remove", EMOJI))
 
 
-async def _react(api: SlackApi, method: str, address: Address) -> None:
-    reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": EMOJI}
+async def add_reaction(api: SlackApi, emoji: str, address: Address) -> None:
+    """React to the message of an address.
+
+    Args:
+        emoji: a Unicode emoji or Slack's name of one.
+
+    Raises:
+        SurfaceError: Slack does not accept it.
+    """
+    await _react(api, "reactions.add", demojize(emoji, language="alias").strip(":\ufe0f"), address)
+
+
+async def _react(api: SlackApi, method: str, name: str, address: Address) -> None:
+    reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": name}
     try:
         await api.at(address["team"]).call(method, reaction, api.limiter((method, address["team"]), _TIERS[method]))
     except RefusedError as refusal:

@@ -17,6 +17,7 @@ from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.blocks import message_content
 from channels.slack.client.rate_limits import HISTORY, TIER_2, TIER_3, TIER_4
 from channels.slack.replies.assistant import AssistantThreads
+from channels.slack.replies.reactions import add_reaction
 from channels.slack.text import SlackMarkdown, size
 from core.errors import SurfaceError
 
@@ -93,6 +94,9 @@ class SlackSurface(MessageSurface):
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
         self._is_resumed, self._recorded = True, recorded_ids
         return await super().find_message_ids(recorded_ids, is_contested=is_contested)
+
+    async def add_reaction(self, emoji: str) -> None:
+        await add_reaction(self._api, emoji, self._address)
 
     @property
     def _thread_arguments(self) -> dict[str, str]:

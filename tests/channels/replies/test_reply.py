@@ -104,6 +104,9 @@ class Board:
         for id_ in message_ids:
             del self.messages[id_]
 
+    async def add_reaction(self, emoji: str) -> None:
+        raise AssertionError(f"a reply does not react: {emoji}")
+
     async def post_message(self, text: str, file: File | None = None) -> None:
         raise AssertionError(f"a reply says nothing beside itself: {text}")
 

@@ -38,6 +38,9 @@ class Board(MessageSurface):
         self.edits = PLENTY
         self.edited = asyncio.Event()
 
+    async def add_reaction(self, emoji: str) -> None:
+        raise AssertionError(f"a surface reacts only for a tool: {emoji}")
+
     @property
     def _post_limiter(self) -> RateLimiter:
         return PLENTY

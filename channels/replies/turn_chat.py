@@ -1,0 +1,57 @@
+"""Chat context of a turn: reactions and further messages of its tools."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from channels.base import Channel, Priority, Surface
+from channels.replies.chunk_planner import Planner
+from core.errors import ChatError, SurfaceError
+from core.inbox_message import storable_text
+
+#: Limits of one run of the agent.
+MAX_REACTIONS, MAX_POSTS = 3, 3
+
+
+class TurnChat:
+    """The `ChatContext` of a turn: see there.
+
+    Args:
+        address: the address of the message that the turn answers.
+    """
+
+    def __init__(self, channel: Channel, address: Mapping[str, Any]) -> None:
+        self._channel = channel
+        self._address = address
+        self._reactions = 0
+        self._posts = 0
+
+    async def add_reaction(self, emoji: str) -> None:
+        if self._reactions == MAX_REACTIONS:
+            raise ChatError(f"a turn may add at most {MAX_REACTIONS} reactions")
+        self._reactions += 1
+        try:
+            await self._channel.create_surface(self._address).add_reaction(emoji)
+        except SurfaceError as error:
+            raise ChatError(f"the reaction {emoji!r} cannot be added: {error}") from error
+
+    async def post_message(self, text: str) -> None:
+        if self._posts == MAX_POSTS:
+            raise ChatError(f"a turn may post at most {MAX_POSTS} messages beside its reply")
+        surface = self._create_side_surface()
+        planner = Planner(surface.limits)
+        planner.feed(storable_text(text))
+        chunks = planner.plan(Priority.FINAL).chunks
+        if len(chunks) != 1:
+            problem = "is too long for one message: shorten or divide it" if chunks else "is empty"
+            raise ChatError(f"the text {problem}")
+        self._posts += 1
+        try:
+            await surface.post_message(chunks[0].text)
+        except SurfaceError as error:
+            raise ChatError(f"the message cannot be posted: {error}") from error
+
+    def _create_side_surface(self) -> Surface:
+        """Return a surface whose message is in no reply: deletions and retries of replies leave it alone."""
+        name = uuid4().hex
+        return self._channel.create_surface(self._channel.side_message_address(self._address, name), turn_id=name)

@@ -1,0 +1,135 @@
+"""Reactions and messages of tools, on both platforms."""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.replies.turn_chat import MAX_REACTIONS
+from core.errors import ChatError, StoreError, TurnLostError
+from core.tools import get_chat
+from core.tools.tool import to_adk_tool
+from core.turns.store import TurnStore
+from sandbox.models import CallTool
+from tests.channels.platforms import (
+    PLATFORMS,
+    SlackTalk,
+    run_conversation,
+    run_sandbox,
+    texts,
+    wait_for_answer,
+    wait_for_texts,
+)
+from tests.channels.replies.test_reply_end import dies, ended
+from tests.channels.slack.conftest import quick_pings
+from tests.channels.wiring import wait_until
+
+__all__ = ["quick_pings"]
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with run_sandbox(request.param) as sandbox:
+        yield sandbox
+
+
+async def react(emoji: str) -> str:
+    """React to the message."""
+    await get_chat().add_reaction(emoji)
+    return "done"
+
+
+async def post(text: str) -> str:
+    """Post a message."""
+    await get_chat().post_message(text)
+    return "done"
+
+
+#: Parts of the expected errors, in their order.
+ERRORS = ("at most 3 reactions", "is empty", "is too long", "at most 3 messages")
+
+TOOLS = {"tools": [to_adk_tool(react), to_adk_tool(post)]}
+
+
+CELEBRATION = [CallTool("react", {"emoji": "🎉"}), CallTool("post", {"text": "**Hello** @everyone <!channel>"})]
+
+
+def tool_results(talk: Any) -> list[str]:
+    """Return the results that the model got from its tools."""
+    messages = talk.bot.model.requests[-1]["messages"]
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+def reactions(talk: Any) -> set[str]:
+    """Return the reactions on all messages."""
+    place = talk.channel if isinstance(talk, SlackTalk) else talk.place
+    return {name for message in talk.sandbox.messages(place) for name in message.reactions}
+
+
+async def test_a_tool_reacts_to_the_message_and_posts_another_one(sandbox: Any, tmp_path: Path) -> None:
+    async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as talk:
+        await talk.say("celebrate")
+        found = await wait_for_texts(talk, lambda found: "Done." in found)
+        await ended(talk)
+        assert sorted(text.partition(" ")[0] for text in found) == ["**Hello**", "Done."]
+        assert not any(message.pings for message in talk.replies())
+        assert reactions(talk) == {"tada" if isinstance(talk, SlackTalk) else "🎉"}
+
+
+@pytest.mark.parametrize("emoji", ["tada", ":tada:", "👍🏽"])
+async def test_a_reaction_may_be_an_emoji_or_its_name(sandbox: Any, tmp_path: Path, emoji: str) -> None:
+    async with run_conversation(sandbox, tmp_path, CallTool("react", {"emoji": emoji}), "Done.", core=TOOLS) as talk:
+        await talk.say("celebrate")
+        await wait_for_answer(talk, "Done.")
+        await ended(talk)
+        assert tool_results(talk) == ['{"result": "done"}']
+
+
+async def test_calls_over_the_limits_are_errors_for_the_model(sandbox: Any, tmp_path: Path) -> None:
+    reacting = [CallTool("react", {"emoji": emoji}) for emoji in "🎉👍👀🚀"]
+    posting = [CallTool("post", {"text": text}) for text in ("one", " ", "word " * 2000, "two", "three", "four")]
+    async with run_conversation(sandbox, tmp_path, [*reacting, *posting], "Done.", core=TOOLS) as talk:
+        await talk.say("celebrate")
+        found = await wait_for_texts(talk, lambda found: "Done." in found)
+        await ended(talk)
+        assert sorted(found) == ["Done.", "one", "three", "two"]
+        assert len(reactions(talk)) == MAX_REACTIONS
+        errors = [result for result in tool_results(talk) if "error" in result]
+        assert [part in error for part, error in zip(ERRORS, errors, strict=True)] == [True] * len(ERRORS), errors
+
+
+async def test_an_unknown_emoji_is_an_error_for_the_model(sandbox: Any, tmp_path: Path) -> None:
+    script = CallTool("react", {"emoji": "not an emoji"}), "Done."
+    async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as talk:
+        await talk.say("celebrate")
+        await wait_for_answer(talk, "Done.")
+        await ended(talk)
+        assert "the reaction 'not an emoji' cannot be added" in tool_results(talk)[0]
+        assert not reactions(talk)
+
+
+async def test_a_crash_repeats_neither_the_reaction_nor_the_message(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as talk:
+
+        async def die(*_values: Any) -> None:
+            with suppress(StoreError):
+                await dies(talk)()
+            raise TurnLostError("the process died here")
+
+        with monkeypatch.context() as death:
+            death.setattr(TurnStore, "save_answer", die)
+            await talk.say("celebrate")
+            await wait_until(talk.bot.worker._stopping.is_set)
+            await talk.bot.worker.stop(5)
+    async with run_conversation(sandbox, tmp_path, "Done.", core=TOOLS) as talk:
+        assert (await ended(talk))[0].state == "done"
+        assert sorted(text.partition(" ")[0] for text in texts(talk)) == ["**Hello**", "Done."]
+
+
+async def test_outside_of_a_turn_there_is_no_conversation() -> None:
+    with pytest.raises(ChatError, match="there is no conversation"):
+        get_chat()
