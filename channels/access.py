@@ -16,7 +16,13 @@ _USER_KINDS = ("user:", "role:")
 
 
 class AccessDecision(Enum):
-    """Result of an access check."""
+    """Result of an access check.
+
+    Attributes:
+        BOT_DENIED: the user is another bot, and bots are not allowed.
+        PLACE_DENIED: nobody is allowed in this workspace, server or channel.
+        USER_DENIED: this user is not allowed.
+    """
 
     ALLOWED = auto()
     BOT_DENIED = auto()
@@ -25,6 +31,7 @@ class AccessDecision(Enum):
 
     @property
     def message(self) -> str:
+        """The message key (see `channels.i18n.messages`) of the reason to tell the user."""
         return words.PLACE_NOT_ALLOWED if self is AccessDecision.PLACE_DENIED else words.USER_NOT_ALLOWED
 
 
@@ -33,11 +40,12 @@ class AccessRules:
     """Access rules of one platform.
 
     Attributes:
-        allow: the allowed users and places, each as `kind:id`. The kinds are `user`, `role`, `channel` (a category or a
-            channel includes what is below it; `DIRECT_MESSAGES` for direct messages), and `workspace` or `guild`. A
+        allow: the allowed users and places, each as `kind:id`. The kinds are `user`, `role`, `channel` (a category or
+            a channel includes what is below it; `DIRECT_MESSAGES` for direct messages), and `workspace` or `guild`. A
             kind without a rule allows all; of users and roles, one match is enough.
-        block: the denied users and places; they take precedence over `allow`.
-        guilds: the servers in which the bot answers at all; all if empty. Direct messages are not affected.
+        block: the denied users and places, as in `allow`; they take precedence over `allow`.
+        guilds: the ids of the only workspaces or servers in which the bot answers; empty for all. Direct messages are
+            not affected.
         allows_external: whether people from other workspaces are allowed in a shared channel. People of a workspace
             that `allow` names always are.
         allows_bots: whether other bots are allowed.
@@ -50,12 +58,20 @@ class AccessRules:
     allows_bots: bool = False
 
     def list_ids(self, *kinds: str) -> set[str]:
-        """Return the ids in all rules of these kinds."""
+        """Return the ids, without their kind, that the rules of these kinds name.
+
+        Args:
+            kinds: any of `user`, `role`, `channel`, `workspace`, `guild`.
+        """
         named = (rule.partition(":") for rule in self.allow | self.block)
         return {id_ for kind, _, id_ in named if kind in kinds}
 
     def is_workspace_allowed(self, workspace: str) -> bool:
-        """Return whether any user may be allowed in a workspace or server."""
+        """Return whether the rules leave room for any user in a workspace or server.
+
+        Args:
+            workspace: the platform's id of the workspace or server.
+        """
         where = {f"{kind}:{workspace}" for kind in ("workspace", "guild")}
         is_served = not self.guilds or workspace in self.guilds
         return (
@@ -66,12 +82,13 @@ class AccessRules:
 
 
 class AccessPolicy:
-    """Decides who may use the bot, and where.
+    """Access rules of all platforms, and the administrators of the bot.
 
     Args:
-        rules: by the name of the platform.
-        admins: the ids of the users and roles that administer the bot. The rules for users do not apply to them.
-        other_ids: further ids of roles that a setting names, for `list_ids`.
+        rules: the rules by the name of the platform; a platform without rules allows all but bots and external users.
+        admins: the ids of the users and roles that administer the bot. An `allow` list of users and roles does not
+            exclude admins; a `block` rule does.
+        other_ids: ids of roles that other settings name; `list_ids` includes them.
     """
 
     def __init__(
@@ -88,7 +105,7 @@ class AccessPolicy:
         return self._rules.get(platform, AccessRules())
 
     def list_ids(self, platform: str) -> set[str]:
-        """Return all ids that any access decision on a platform depends on."""
+        """Return all ids of users, roles and places that affect access on a platform."""
         rules = self.get_rules(platform)
         return {rule.partition(":")[2] for rule in rules.allow | rules.block} | self._admins | self._other_ids
 
@@ -97,11 +114,15 @@ class AccessPolicy:
         return not self._admins.isdisjoint({visitor.author, *visitor.roles})
 
     def to_user(self, visitor: Actor, name: str) -> User:
-        """Return the user whose rights apply to an action."""
+        """Return a platform's user as the user of the core, with roles and admin right.
+
+        Args:
+            name: the display name.
+        """
         return User(visitor.author, name, frozenset(visitor.roles), self.is_admin(visitor))
 
     def check(self, visitor: Actor, spot: Location) -> AccessDecision:
-        """Return whether a user has access at a place."""
+        """Return whether a user may use the bot at a place, or the reason against it."""
         rules = self.get_rules(visitor.platform)
         if visitor.is_bot and not rules.allows_bots:
             return AccessDecision.BOT_DENIED
@@ -126,7 +147,11 @@ class AccessPolicy:
 
 
 def _matches_kind(places: set[str], kind: str, rules: AccessRules) -> bool:
-    """Return whether one of the places matches a rule of a kind, or the kind has no rule."""
+    """Return whether `allow` has no rule of this kind, or one that matches a place.
+
+    Args:
+        places: the ids of a location, as `kind:id`.
+    """
     named = {rule for rule in rules.allow if rule.startswith(f"{kind}:")}
     return not named or bool(places & named)
 

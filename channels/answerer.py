@@ -68,11 +68,11 @@ _CANCEL_MESSAGES = {
 
 
 class _MessageTakenError(Exception):
-    """The message of a turn concerns a question, and no run follows.
+    """The message of a turn answers an agent's question, and starts no run of its own.
 
     Attributes:
-        text: the sentence below the reply.
-        cause: why no run follows.
+        text: the message key of the sentence to show in the reply.
+        cause: the reason for operators, stored with the turn.
     """
 
     def __init__(self, text: str, cause: str) -> None:
@@ -82,13 +82,15 @@ class _MessageTakenError(Exception):
 
 
 class Answerer:
-    """Answers the turns of a worker.
+    """Answers the turns that a worker has claimed: runs the agent and shows the reply.
 
     Args:
         runtime: the runtime of the default agent.
         channels: the adapters by name.
+        context: builds the prompt text of a turn.
+        human_requests: the store of approvals and of questions to users.
         error_messages: describes the failure of a turn to its author.
-        other_runtimes: by the names of their agents.
+        other_runtimes: the runtimes of the other agents, by the agent's name.
     """
 
     def __init__(
@@ -120,11 +122,15 @@ class Answerer:
         self._request_locks = WeakValueDictionary[str, asyncio.Lock]()
 
     async def answer(self, turn: Turn) -> None:
-        """Run a turn to its end; continue the shown reply of a turn that another worker began.
+        """Run a claimed turn and show its reply until the turn ends.
 
-        The messages of a resumed turn are looked up on the platform: a worker can die between a post and its record. A
-        cancelled call closes the reply with the reason, or hands the turn back. A reply that cannot be shown ends the
-        turn as failed; `core.turns.store` says what follows.
+        If another worker began the turn, its reply is continued: the reply's messages are looked up on the platform,
+        since a worker can die between a post and its record. If the reply cannot be shown, the turn ends as failed.
+
+        Raises:
+            CancelledError: the task was cancelled with a `CancelReason`. The reply says so; at a shutdown the turn is
+                released for another worker.
+            StoreError: the database is unavailable; the turn is not ended.
         """
 
         async def save_ids(ids: Sequence[str]) -> None:
@@ -178,17 +184,17 @@ class Answerer:
                 self._background.add(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
 
     async def aclose(self) -> None:
-        """Cancel the background updates and deletions of messages."""
+        """Cancel the background tasks that still update or delete messages of replies."""
         await self._background.drain(0.0)
 
     async def rerender_reply(self, turn_id: str, *, ending: str = "") -> None:
-        """Update the reply of a turn after an edit or a deletion of its messages.
+        """Update the reply of a turn after its author edited or deleted a message.
 
-        A reply that grows in this process is updated at once, any other when its turn has ended. A reply without a
-        stored text, or with a missing message, stays as it is.
+        A reply that grows in this process is updated at once, any other when its turn has ended. A reply stays as it
+        is if its text is not stored or one of its messages is missing.
 
         Args:
-            ending: a sentence below the reply that replaces the buttons.
+            ending: the message key of a sentence to show below the reply in place of its buttons; empty for none.
 
         Raises:
             StoreError: the turn cannot be read.
@@ -199,14 +205,16 @@ class Answerer:
             await self._rerenderer.rerender(self._get_channel(latest.inbound), latest, ending=ending)
 
     async def update_request_message(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
-        """Edit the messages of a request to its current state, and post missing ones.
+        """Show the current state of an approval or question in its message.
+
+        A missing message is posted.
 
         Args:
-            is_void: whether the undecided request cannot be decided any more.
-            page: the page of a question's options.
+            is_void: whether nobody can decide the open request any more, because the user's message was deleted.
+            page: the page of a question's options to show, from 0.
 
         Raises:
-            StoreError: the ids of its messages cannot be stored.
+            StoreError: the ids of the request's messages cannot be stored.
             SurfaceError: the message cannot be shown.
         """
         channel = self._get_channel(request.inbox_message)
@@ -215,7 +223,11 @@ class Answerer:
             await show_request(channel, self._human_requests, request, is_void=is_void, page=page)
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
-        """Update the buttons of a reply that grows in this process; return whether there is one."""
+        """Update the buttons of a reply that grows in this process.
+
+        Returns:
+            Whether there is such a reply.
+        """
         state = self._turn_states.get(latest.turn_id)
         if state is None or state.reply is None or state.reply.is_closed:
             return False
@@ -244,7 +256,10 @@ class Answerer:
             raise
 
     async def _show_saved_answer(self, turn: Turn, reply: Reply, text: str) -> None:
-        """Show a stored answer; if its files or approvals can never be read, its text and an error."""
+        """Show an answer that an earlier attempt stored, with its files and approvals.
+
+        If these can never be read, the reply shows the text and an error.
+        """
         if turn.attempt > self._settings.max_attempts:
             await post_as_file(reply, turn.id, text, (), words.TOO_MANY_ATTEMPTS)
             cause = f"{self._settings.max_attempts} workers did not live to show it"
@@ -262,7 +277,11 @@ class Answerer:
         return await self._show_answer(turn, reply, answer)
 
     def _check_runnable(self, turn: Turn) -> Turn | tuple[str, EndState, str]:
-        """Return the turn as it can be run, or the message, state and cause of its end."""
+        """Return the turn to run, without messages whose authors have lost access.
+
+        Returns:
+            If nothing can be run: the message key to show, the turn's end state, and the reason for operators.
+        """
         if turn.kind == "decision" and turn.run is None:
             return words.ANSWER_NOT_STORED, "cancelled", "nothing waits for it any more"
         if turn.kind == "decision" and self._other_runtimes and turn.agent not in self._other_runtimes:
@@ -273,7 +292,7 @@ class Answerer:
         return self._prompt_builder.remove_denied_messages(turn) or denied
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
-        """Run the agent, store its answer, and show it."""
+        """Run the agent within the time limit, store its answer, and show it."""
         recorder = self._turn_states[turn.id].clerk = RunRecorder()
         try:
             async with asyncio.timeout(self._settings.time_limit):
@@ -308,7 +327,10 @@ class Answerer:
         return await self._show_answer(turn, reply, (text, files, asked))
 
     async def _run_agent(self, turn: Turn, reply: Reply, recorder: RunRecorder) -> StreamEvent:
-        """Feed the reply with the agent's events. A shutdown lets running tools finish first."""
+        """Run the agent and show its events in the reply; return the `done` event.
+
+        At a shutdown, running tool calls may finish first, for at most `TOOL_TIMEOUT` seconds.
+        """
         tools = ToolStatus()
         run = asyncio.create_task(self._stream_events(turn, reply, recorder, tools), name=f"run of turn {turn.id}")
         try:
@@ -371,11 +393,14 @@ class Answerer:
         raise ParleyError("the run ended without an outcome")
 
     def _check_message(self, turn: Turn, taken: MessageResult, say: MessageCatalog) -> None:
-        """Show who answered a question by a message.
+        """If a message answered an agent's question, update the question's message.
+
+        Args:
+            taken: the question that the message answered, if any, and the answers for the run.
 
         Raises:
-            _MessageTakenError: the message is no input of a run: it does not fit the question, or other questions of
-                the turn that asked are open.
+            _MessageTakenError: the agent is not run: the answer does not fit the question, or the same turn has other
+                open questions.
         """
         if taken.question is None:
             return
@@ -398,7 +423,10 @@ class Answerer:
         return channel
 
     async def _handle_cancel(self, turn: Turn, reply: Reply, reason: CancelReason) -> None:
-        """Close the reply for the reason of a cancel, or hand the turn back to another worker."""
+        """Close the reply and end the turn; at a shutdown, release it for another worker.
+
+        A reset does not take back a complete answer that is being shown.
+        """
         match reason:
             case CancelReason.RESET if (answer := self._turn_states[turn.id].answer) and not answer[-1]:
                 await self._show_answer(turn, reply, answer)  # the answer is complete and waits for no approval
@@ -420,7 +448,13 @@ class Answerer:
         await self._close_with_message(turn, reply, sentence, "failed", error_summary(error))
 
     async def _close_with_message(self, turn: Turn, reply: Reply, sentence: str, state: EndState, cause: str) -> None:
-        """End the turn and its reply with a sentence below the text; offer a retry where it helps."""
+        """End the turn, and close its reply with a sentence below the text so far.
+
+        Args:
+            sentence: a message key.
+            state: the turn's end state; `failed` adds the turn's id and a *Retry* button.
+            cause: the reason for operators, stored with the turn.
+        """
         text, say = reply.text_without_ending.rstrip(), reply.say
         if state == "failed":
             buttons = [create_button("retry", turn.id, say)]
@@ -435,7 +469,7 @@ class Answerer:
         await self._turns.end(turn, state, error=cause, receipt=self._run_record(turn))
 
     async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
-        """Show the final text and, in a message each, the requests that it waits for."""
+        """Show the final text, then each approval or question, and end the turn."""
         text, files, requests = self._turn_states[turn.id].answer = answer
         controls = self._answer_buttons(turn, reply.say, frozenset() if requests else self._settings.extras)
         await reply.close(text, buttons=controls, files=files)
@@ -446,12 +480,15 @@ class Answerer:
         await self._turns.end(turn, "done")
 
     async def _end_without_answer(self, turn: Turn, reply: Reply) -> None:
-        """End a turn whose messages were not addressed to the bot, and leave nothing behind."""
+        """Delete the reply, and end the turn: the agent declined to answer.
+
+        An agent may decline only if no message of the turn is addressed to the bot.
+        """
         await reply.discard()
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
-        """Return the run record of a turn, as far as it ran here."""
+        """Return what the run did so far (see `RunRecord`); None if it did not begin here."""
         recorder = self._turn_states[turn.id].clerk
         return recorder.run_record if recorder is not None else None
 

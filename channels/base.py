@@ -36,9 +36,10 @@ ContextKind = Literal["before", "quoted", "forwarded", "about"]
 
 
 class Priority(IntEnum):
-    """Priorities of calls under a rate limit; a `STREAM_UPDATE` that cannot be made now is dropped.
+    """Priorities of calls to a platform under its rate limits, most urgent first.
 
-    A `BACKFILL` call waits for all others.
+    A `STREAM_UPDATE` (new text of a growing reply) that cannot be made now is dropped. A `BACKFILL` call (fetching
+    missed messages) waits for all others.
     """
 
     FINAL = 0
@@ -55,11 +56,14 @@ FINAL_PRIORITIES = frozenset({Priority.FINAL, Priority.APPROVAL, Priority.ERROR}
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One platform message of a reply: `text` shows `full_text[start:end]`.
+    """One platform message of a reply, which shows `full_text[start:end]`.
 
     Attributes:
-        stable_length: of a growing message: the characters of `text` that the following text is not expected to
-            change. An earlier cut, or a replaced text, can still change them.
+        start: the first character of the reply's text in Markdown that the message shows.
+        end: one after the last one.
+        text: the text as it is sent: in the platform's dialect, with split markup closed.
+        stable_length: of the last chunk of a growing reply: the number of characters of `text` that more text is not
+            expected to change.
     """
 
     start: int
@@ -70,12 +74,13 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """Button under a reply, or a menu.
+    """Button under a reply, or a select menu.
 
     Attributes:
-        id: identifies a press in any process (`retry:TURN`).
+        id: the action and its target, such as `retry:TURN`; any process can handle the press (see `parse_button`).
         label: the visible text.
-        options: of a menu: its options. A choice is a press of the option.
+        style: the color; empty for the default.
+        options: the options of a menu, empty for a button. A choice is handled as a press of the option.
     """
 
     id: str
@@ -86,11 +91,11 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """File of a reply.
+    """File attached to a reply.
 
     Attributes:
-        name: unique among the files of the reply.
-        alt: alternative text.
+        name: the file name, unique in the reply.
+        alt: the alternative text of an image.
     """
 
     name: str
@@ -100,14 +105,16 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Chunks, buttons and files that a surface is to show, in order.
+    """Chunks, buttons and files of a reply, as the platform is to show them.
 
     Attributes:
+        chunks: one per message, in order.
+        priority: the priority of the calls.
         buttons: the buttons under the last chunk.
         files: the files with the last chunk.
-        is_growing: whether text will be added to the last chunk.
-        status: the running tool, as the last chunk says it below its text; empty while text arrives.
-        elapsed: the seconds without new text, as the last chunk says them.
+        is_growing: whether more text will be added to the last chunk.
+        status: the running tool, which the last chunk shows below its text; empty while text arrives.
+        elapsed: the seconds without new text as the last chunk shows them; empty if they are few.
     """
 
     chunks: Sequence[Chunk]
@@ -120,7 +127,7 @@ class Plan:
 
 
 class FileRefusedError(SurfaceError):
-    """The platform shows the messages of a plan and refuses some of its files.
+    """The platform shows the text of a reply, but refuses some of its files.
 
     Attributes:
         names: the names of the refused files.
@@ -132,16 +139,16 @@ class FileRefusedError(SurfaceError):
 
 
 class EditRefusedError(SurfaceError):
-    """The platform refuses an edit of a growing message, which keeps its former text."""
+    """The platform refuses an edit of a growing reply, which keeps its previous text."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageText:
-    """Text of a message with names in place of the platform's ids.
+    """Text of a user's message, with display names in place of the platform's ids.
 
     Attributes:
         speaker: the author's display name.
-        is_one_to_one: whether only one person can write there, so that the prompt needs no names.
+        is_one_to_one: whether only one person can write in the conversation, so that the prompt needs no names.
         bot_name: the bot's display name; empty if it is not known.
     """
 
@@ -154,23 +161,27 @@ class MessageText:
     def from_message(
         cls, text: str, speaker: str, attachments: Sequence[Attachment], *, is_one_to_one: bool, bot_name: str = ""
     ) -> "MessageText":
-        """Return the text of a message; a message without text and attachments says so."""
+        """Return the text of a message, with a note for the model if it is empty.
+
+        Args:
+            attachments: the files of the message; with files, no note is needed.
+        """
         text = text or ("" if attachments else f"[{speaker} called you without saying anything]")
         return cls(text, speaker, is_one_to_one, bot_name)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """Message that the turn does not answer and the model reads as context.
+    """Message that a turn does not answer, and that the model reads as context.
 
     Attributes:
         author: the platform's id of the author.
         name: the author's display name.
         text: the text with names in place of the platform's ids.
         sent_at: seconds since the epoch.
-        kind: the relation to the message with `event_key`.
-        event_key: the event key of the related message of the turn; empty if it was only sent before.
-        is_thread_start: whether its thread was started on it.
+        kind: how it relates to a message of the turn.
+        event_key: the event key of the message that quotes, forwards or asks about it; empty for `before`.
+        is_thread_start: whether the thread was started on this message.
     """
 
     author: str
@@ -184,11 +195,11 @@ class ContextMessage:
 
 @dataclass(frozen=True, slots=True)
 class SurroundingMessages:
-    """Messages around those of a turn.
+    """Context messages of a turn.
 
     Attributes:
         messages: oldest first, in their current version.
-        names: the display names of other participants, by id.
+        names: the display names of other participants, by the platform's ids.
     """
 
     messages: Sequence[ContextMessage] = ()
@@ -196,59 +207,63 @@ class SurroundingMessages:
 
 
 class Surface(Protocol):
-    """Place where one reply is shown."""
+    """Place on a platform where the messages of one reply are posted and edited."""
 
     @property
     def limits(self) -> MessageLimits: ...
 
     def track_reply(self) -> AbstractContextManager[None]:
-        """Count the reply among those that share the rate limits, for as long as it is being shown."""
+        """Count the reply, within the block, among those that share the rate limits."""
         ...
 
     def try_open(self) -> bool:
-        """Return whether a growing message may be shown now, and reserve the call that ends it."""
+        """Return whether the rate limits allow a message that grows by edits.
+
+        If so, the call that ends the message is reserved.
+        """
         ...
 
     async def acquire_slot(
         self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
     ) -> None:
-        """Wait until the rate limits allow the next call, and hold that slot for `show`.
+        """Wait until the rate limits allow the next call, and keep that slot for `show`.
 
-        The text is chosen after the wait: the caller shows its newest. A cancelled wait holds no slot.
+        The caller chooses the text after the wait, so that it sends the newest. A cancelled wait holds no slot.
 
         Args:
-            is_post: whether the call posts a message.
+            is_post: whether the call posts a message; else it edits one.
             is_last_edit: whether the call ends the growing message.
-            outdated_since: the loop's time since which the shown text is out of date. `FIRST_TEXT` if the reply has
-                text and shows none yet: such a call does not keep the pace of updates.
+            outdated_since: the time (of the event loop) since which the shown text is out of date. `FIRST_TEXT` if the
+                reply has text and shows none yet: such a call goes before the updates of other replies.
         """
         ...
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """Make the platform show exactly `plan`: edit what differs, post what is missing, delete the rest.
+        """Make the platform show exactly `plan`: edit, post and delete messages.
 
-        Safe to repeat.
+        A repeated call changes nothing.
 
         Args:
-            known_ids: the known ids of the reply's messages, followed by those of its files.
+            known_ids: the ids of the reply's posted messages, in order, followed by those of its files.
+            record: awaited after each post.
 
         Returns:
-            Whether all of it is shown; a `STREAM_UPDATE` that the rate limits do not allow now is dropped.
+            Whether all of it is shown; False if the rate limits dropped a `STREAM_UPDATE`.
 
         Raises:
-            FileRefusedError: everything but some files is shown.
+            FileRefusedError: all is shown but some files.
             EditRefusedError: an edit of the growing message was refused; the final text can still be shown.
             SurfaceError: the plan cannot be shown.
         """
         ...
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        """Return the ids of the reply's messages on the platform, in order.
+        """Look up the reply's messages on the platform, and return their ids in order.
 
         Args:
-            recorded_ids: the stored ids; the platform may not tell those of files.
-            is_contested: whether calls of another process may still take effect. `show` reverts them with the final
-                text.
+            recorded_ids: the stored ids. Those of files are returned as they are: a platform may not list files.
+            is_contested: whether calls of another process may still take effect. `show` then overwrites them with the
+                final text.
 
         Raises:
             SurfaceError: the messages cannot be fetched.
@@ -256,7 +271,7 @@ class Surface(Protocol):
         ...
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
-        """Delete messages that were posted and are not part of the reply.
+        """Delete messages that were posted for this reply but are not part of it.
 
         Raises:
             SurfaceError: the platform cannot be reached.
@@ -264,10 +279,13 @@ class Surface(Protocol):
         ...
 
     async def post_message(self, text: str, file: File | None = None) -> None:
-        """Post one message, with a file, that is not the reply of a turn.
+        """Post one message beside the reply, such as the result of a command.
+
+        Args:
+            file: a file to attach.
 
         Raises:
-            SurfaceError: it cannot be shown.
+            SurfaceError: the message cannot be posted.
         """
         ...
 
@@ -283,43 +301,47 @@ class Surface(Protocol):
         ...
 
     def add_queued_reaction(self) -> None:
-        """Add the reaction that says that the message waits, unless this process did before."""
+        """Add the "queued" reaction to the user's message, once per process.
+
+        The call returns at once: a background task adds the reaction.
+        """
         ...
 
     def assume_queued_reaction(self) -> None:
-        """Expect that another process added the reaction."""
+        """Assume, for `remove_queued_reaction`, that another process added the reaction."""
         ...
 
     async def remove_queued_reaction(self) -> None:
-        """Remove the reaction, if one was added."""
+        """Remove the "queued" reaction from the user's message, if added or assumed."""
         ...
 
 
 class FileCheck(Protocol):
-    """Check of whether a file is to be read, by its known size and type.
+    """Check by size and type of whether to download a file for the model.
 
     Attributes:
-        max_bytes: the limit of the size.
+        max_bytes: the most bytes that may be downloaded.
     """
 
     @property
     def max_bytes(self) -> int: ...
 
     def __call__(self, file: Attachment) -> None:
-        """Return if the file is to be read.
+        """Check the metadata of a file as far as it is known.
 
         Raises:
-            UnreadableFileError: it is not to be read.
+            UnreadableFileError: the file is too large, or of a type that the model does not support.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """File that was downloaded.
+    """Downloaded file of a message.
 
     Attributes:
-        file: its metadata, completed by the download.
+        file: its metadata, with the size and type that the download told.
+        data: its bytes.
     """
 
     file: Attachment
@@ -327,28 +349,33 @@ class FetchedFile:
 
 
 class RateLimits(Protocol):
-    """Rate limits of a platform, divided among the workers."""
+    """Rate limits of a platform, of which each worker process uses a share."""
 
     @property
     def headroom(self) -> float:
-        """Return the smallest free part of all limits, from 0 to 1."""
+        """The unused fraction of the most used limit, from 0 (none left) to 1."""
         ...
 
     def announce_usage(self) -> LimitUsages:
-        """Return this worker's usage, for the other workers."""
+        """Return this worker's use of each limit, to be sent to the other workers."""
         ...
 
     def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
-        """Divide the limits among the workers by their announced usage."""
+        """Set this worker's share of each limit by what the other workers use.
+
+        Args:
+            peers: the announced usage of each other worker.
+        """
         ...
 
 
 class Channel(Protocol):
-    """Adapter of a platform.
+    """Adapter of a platform: receives messages and shows replies.
 
     Attributes:
-        heartbeat_interval: the most seconds between two signs of life of a working connection.
-        max_menu_options: the most options of a menu.
+        heartbeat_interval: the most seconds between two events or heartbeats of a working connection.
+        max_menu_options: the most options of a select menu.
+        limiters: the platform's rate limits.
     """
 
     @property
@@ -364,7 +391,7 @@ class Channel(Protocol):
     def limiters(self) -> RateLimits: ...
 
     async def start(self) -> None:
-        """Connect, and return when messages are received.
+        """Connect to the platform, and return once messages are received.
 
         Raises:
             SettingsError: the platform refuses the credentials.
@@ -372,11 +399,15 @@ class Channel(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Receive no more messages; replies may still be shown."""
+        """Stop receiving messages; replies can still be shown."""
         ...
 
     def last_event_at(self) -> float:
-        """Return the time of the last sign of life, in seconds since the epoch; 0 before the first."""
+        """Return when the last event or heartbeat came.
+
+        Returns:
+            Seconds since the epoch; 0 before the first.
+        """
         ...
 
     async def reconnect(self) -> None:
@@ -384,56 +415,66 @@ class Channel(Protocol):
         ...
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
-        """Return the surface of the reply to a message with this address.
+        """Return the surface that shows the reply to a message.
 
         Args:
-            turn_id: marks the reply's messages, so that they are found when their ids are lost.
+            address: the place of the reply: see `InboxMessage.address`.
+            turn_id: the id that marks the reply's messages on the platform, so that `find_message_ids` finds them;
+                empty for none.
         """
         ...
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        """Return the address of a message below a reply that is not part of the reply.
+        """Return the address of a message beside a reply, such as an approval.
 
         Args:
-            name: the end of the ids of its buttons, and the `turn_id` of its surface.
+            address: the address of the reply.
+            name: the id of the approval or question; its buttons' ids end with it, and `create_surface` gets it as
+                `turn_id`.
         """
         ...
 
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        """Return the address of the reply to a side message with this id."""
+        """Return the address for a reply to a message beside a reply, such as an approval.
+
+        Args:
+            address: the address of the reply.
+            message_id: the platform's id of the message beside it.
+        """
         ...
 
     async def get_locale(self, inbound: InboxMessage) -> str:
-        """Return the author's locale as the platform names it (`ko-KR`); empty if it is not known."""
+        """Return the locale of a message's author, such as `ko-KR`; empty if unknown."""
         ...
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """Return the text of a message with names in place of the platform's ids."""
+        """Return the text of a message for the prompt, with names in place of ids."""
         ...
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         """Download a file of a message.
 
         Args:
-            check: called again when more is known of the file.
+            check: called again when the download tells the size and type.
 
         Raises:
-            UnreadableFileError: the file is not available, or not to be read.
+            UnreadableFileError: the file is not available, or `check` refuses it.
         """
         ...
 
     async def fetch_context(
         self, messages: Sequence[InboxMessage], history: HistoryState | None
     ) -> SurroundingMessages:
-        """Return the messages around those of a turn.
+        """Fetch the messages that the model reads with those of a turn.
 
-        These are the quoted and forwarded messages and, in a thread, the messages of other people up to the newest of
-        the turn that the history does not hold.
+        These are the messages that they quote or forward and, in a thread, other people's messages since the stored
+        history ends, up to the newest message of the turn.
 
         Args:
-            history: the state of the stored history; None where only one person can write.
+            messages: the messages of the turn, oldest first.
+            history: the messages that the stored history covers; None in a conversation with only one person.
 
         Raises:
-            SurfaceError: they cannot be fetched.
+            SurfaceError: the messages cannot be fetched.
         """
         ...

@@ -1,4 +1,4 @@
-"""Cache of a platform's answers: each is fetched at most once in a while."""
+"""Cache of lookups on a platform, such as names and locales."""
 
 import asyncio
 import logging
@@ -23,12 +23,14 @@ log = logging.getLogger(__name__)
 
 
 class LookupCache(Generic[K, V]):
-    """Answers by key. Tasks that need the same answer at the same time share one call.
+    """Cache of a platform's answers by key, with at most `MAX_ANSWERS` entries.
+
+    Tasks that look up the same key at the same time share one call.
 
     Args:
-        kind: what the answers are about, for the log.
-        seconds: how long an answer is used before it is fetched again.
-        timeout: seconds that `get_or_last` waits for a new answer.
+        kind: the kind of the answers, for the log.
+        seconds: the age at which an answer is fetched again.
+        timeout: the most seconds that `get_or_last` waits for a new answer; None for no limit.
     """
 
     def __init__(self, kind: str, seconds: float, *, timeout: float | None = None) -> None:
@@ -39,7 +41,10 @@ class LookupCache(Generic[K, V]):
         self._locks = WeakValueDictionary[K, asyncio.Lock]()
 
     async def get(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
-        """Return the answer for a key. An error of `fetch` is raised, and not cached."""
+        """Return the answer for a key, fetched if it is not cached or too old.
+
+        An error of `fetch` is raised, and not cached.
+        """
         async with self._locks.setdefault(key, asyncio.Lock()):
             with suppress(KeyError):
                 return self._fresh[key]
@@ -47,7 +52,11 @@ class LookupCache(Generic[K, V]):
             return answer
 
     async def get_or_last(self, key: K, fetch: Callable[[], Awaitable[V]], default: D) -> V | D:
-        """Return the answer for a key; if the platform does not answer in time, the last one, or `default`."""
+        """Return the answer for a key, even an old one if the platform fails or is slow.
+
+        Args:
+            default: returned if there is no old answer either.
+        """
         try:
             async with asyncio.timeout(self._timeout):
                 return await self.get(key, fetch)

@@ -17,20 +17,25 @@ from core.usage.user_rate_limits import DenialNotices
 
 
 class UpdateRequestMessage(Protocol):
-    """Type of `Answerer.update_request_message`."""
+    """Signature of `Answerer.update_request_message`."""
 
     async def __call__(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None: ...
 
 
 class RerenderReply(Protocol):
-    """Type of `Answerer.rerender_reply`."""
+    """Signature of `Answerer.rerender_reply`."""
 
     async def __call__(self, turn_id: str, *, ending: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelServices:
-    """Services that handle messages, interactions, edits and deletions."""
+    """Services of the core with which adapters handle what users send.
+
+    Attributes:
+        refusals: limits how often a user is told that they have no access.
+        follow: the messages without a mention that the bot answers in a conversation that it has joined.
+    """
 
     inbox: InboxStore
     conversations: ConversationService

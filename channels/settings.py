@@ -17,12 +17,12 @@ EXTRA_BUTTONS: frozenset[ExtraButton] = frozenset(get_args(ExtraButton))
 
 @dataclass(frozen=True, slots=True)
 class AttachmentLimits:
-    """Limits of the attachments that are read.
+    """Limits of the attachments that the model reads.
 
     Attributes:
-        max_bytes: bytes of a file.
-        max_files: files of a message.
-        seconds: seconds that an answer waits for the files of a turn.
+        max_bytes: the most bytes of a file.
+        max_files: the most files of a message.
+        seconds: the most seconds that a turn waits for all its files.
     """
 
     max_bytes: int = 10 * 2**20
@@ -35,11 +35,11 @@ class ReplySettings:
     """Limits of a turn and its reply.
 
     Attributes:
-        time_limit: seconds that a run of the agent may take.
-        most_messages: messages of a reply; a longer text goes into a file.
-        most_attempts: attempts at a turn whose workers die.
-        extras: buttons under a finished answer.
-        allowance: limits of the attachments that are read.
+        time_limit: the most seconds of one run of the agent.
+        max_messages: the most messages of a reply; the text of a longer one is also attached as a file.
+        max_attempts: how often a turn is tried whose worker died.
+        extras: the optional buttons under a finished answer.
+        attachment_limits: limits of the attachments that the model reads.
     """
 
     time_limit: float = 600.0
@@ -51,11 +51,11 @@ class ReplySettings:
 
 @dataclass(frozen=True, slots=True)
 class BackfillLimits:
-    """Limits of the backfill.
+    """Limits of the backfill (answering messages that were missed while disconnected).
 
     Attributes:
-        hours: age of the oldest message that is fetched; 0 turns the backfill off.
-        messages: newest messages of each place that are answered.
+        hours: the most hours since a message that is still answered; 0 turns the backfill off.
+        messages: the most messages that are answered after one gap, the newest of each place.
     """
 
     hours: float = 24.0
