@@ -31,7 +31,7 @@ class AccessDecision(Enum):
 
     @property
     def message(self) -> str:
-        """The message key (see `channels.i18n.messages`) of the reason to tell the user."""
+        """The untranslated sentence that tells a user why they have no access."""
         return words.PLACE_NOT_ALLOWED if self is AccessDecision.PLACE_DENIED else words.USER_NOT_ALLOWED
 
 

@@ -71,7 +71,7 @@ class _MessageTakenError(Exception):
     """The message of a turn answers an agent's question, and starts no run of its own.
 
     Attributes:
-        text: the message key of the sentence to show in the reply.
+        text: the untranslated sentence to show in the reply.
         cause: the reason for operators, stored with the turn.
     """
 
@@ -194,7 +194,7 @@ class Answerer:
         is if its text is not stored or one of its messages is missing.
 
         Args:
-            ending: the message key of a sentence to show below the reply in place of its buttons; empty for none.
+            ending: an untranslated sentence to show below the reply in place of its buttons; empty for none.
 
         Raises:
             StoreError: the turn cannot be read.
@@ -280,7 +280,8 @@ class Answerer:
         """Return the turn to run, without messages whose authors have lost access.
 
         Returns:
-            If nothing can be run: the message key to show, the turn's end state, and the reason for operators.
+            If nothing can be run: the untranslated sentence to show, the turn's end state, and the reason for
+                operators.
         """
         if turn.kind == "decision" and turn.run is None:
             return words.ANSWER_NOT_STORED, "cancelled", "nothing waits for it any more"
@@ -293,7 +294,7 @@ class Answerer:
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
         """Run the agent within the time limit, store its answer, and show it."""
-        recorder = self._turn_states[turn.id].clerk = RunRecorder()
+        recorder = self._turn_states[turn.id].recorder = RunRecorder()
         try:
             async with asyncio.timeout(self._settings.time_limit):
                 done = await self._run_agent(turn, reply, recorder)
@@ -451,7 +452,7 @@ class Answerer:
         """End the turn, and close its reply with a sentence below the text so far.
 
         Args:
-            sentence: a message key.
+            sentence: the untranslated sentence.
             state: the turn's end state; `failed` adds the turn's id and a *Retry* button.
             cause: the reason for operators, stored with the turn.
         """
@@ -489,7 +490,7 @@ class Answerer:
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
         """Return what the run did so far (see `RunRecord`); None if it did not begin here."""
-        recorder = self._turn_states[turn.id].clerk
+        recorder = self._turn_states[turn.id].recorder
         return recorder.run_record if recorder is not None else None
 
     def _answer_buttons(self, turn: Turn, say: MessageCatalog, extras: Set[ExtraButton]) -> list[Button]:

@@ -1,1 +1,1 @@
-"""Replies: planning chunks, streaming them to a surface, buttons, approvals, error messages."""
+"""Replies: chunks, streaming to a surface, buttons, approvals, error messages."""

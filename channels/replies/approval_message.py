@@ -40,10 +40,12 @@ _MARKUP = regex.compile(r"[\\`*_~|<>\[\]()#]")
 
 
 def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> str:
-    """Return the text of an approval message, in which no argument is markup.
+    """Return the text of an approval message: the call and its state.
+
+    Markup in the arguments has no effect.
 
     Args:
-        is_void: whether the undecided approval cannot be decided any more.
+        is_void: whether nobody can decide the open approval any more; the text then says so.
     """
     arguments, hidden = _mask_secrets(approval)
     json_text, missing = _fit_arguments(arguments)
@@ -59,12 +61,15 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
 
 
 def format_tool(name: str) -> str:
-    """Return the name of a tool on one line, to be shown as inline code."""
+    """Return a tool's name for use within backticks: on one line, of limited length."""
     return " ".join(INVISIBLE.sub(" ", storable_text(name)).replace("`", "").split())[:MAX_NAME]
 
 
 def fence_arguments(arguments: Any) -> str:
-    """Return arguments without known secrets as a block of JSON of a limited size."""
+    """Return a call's arguments as a fenced block of JSON, with known secrets masked.
+
+    The JSON has at most `MAX_ARGUMENTS` characters.
+    """
     return _fence(_fit_arguments(mask_json(arguments))[0])
 
 
@@ -74,7 +79,10 @@ def _fence(json_text: str) -> str:
 
 
 def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> Sequence[Button]:
-    """Return the buttons of an undecided approval; *Always* only if every argument is shown whole."""
+    """Return the buttons of an approval; none if it is decided or void.
+
+    *Always allow* is only there if the message shows every argument whole.
+    """
     if is_void or approval.verdict is not None:
         return ()
     arguments, hidden = _mask_secrets(approval)
@@ -83,7 +91,11 @@ def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool =
 
 
 def _mask_secrets(approval: Approval) -> tuple[Any, int]:
-    """Return the arguments with the length of each secret in its place, and the number of secrets."""
+    """Return the arguments with each secret replaced by its length.
+
+    Returns:
+        The masked arguments, and the number of secrets in them.
+    """
     hidden = 0
 
     def mask(length: int) -> str:
@@ -114,9 +126,13 @@ def _mask_secrets(approval: Approval) -> tuple[Any, int]:
 
 
 def _fit_arguments(arguments: Any) -> tuple[str, int]:
-    """Return the arguments as JSON within `MAX_ARGUMENTS` characters, and how many more there are.
+    """Return the arguments as JSON of at most `MAX_ARGUMENTS` characters.
 
-    If the whole does not fit with its indentation, it may without. Else each text is cut, so that none hides another.
+    If the JSON is too long with indentation, it may fit without. If not, each text in it is truncated, so that no long
+    text hides another one.
+
+    Returns:
+        The JSON, and the number of characters that are left out.
     """
     whole = _to_json(arguments)
     for value in (arguments, *(_truncate_texts(arguments, most) for most in _TEXT_LIMITS)):
@@ -129,7 +145,7 @@ def _fit_arguments(arguments: Any) -> tuple[str, int]:
 
 
 def _to_json(arguments: Any, *, indent: int | None = None) -> str:
-    """Return arguments as JSON in which each invisible character is escaped."""
+    """Return arguments as JSON with invisible characters escaped (as in JSON)."""
     text = storable_text(json.dumps(arguments, ensure_ascii=False, indent=indent))
     escaped: str = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return escaped
@@ -155,21 +171,23 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
 
 
 def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: str, say: MessageCatalog) -> str:
-    """Return the sentence on the people who may decide on an open request, and until when.
+    """Return the sentence that names who may decide an open request, and until when.
 
     Args:
-        sentences: the sentences on `author`, `others` and everybody.
-        others: the sentence on other people, and on several kinds of people.
+        sentences: the untranslated sentences for the single rules `AUTHOR`, `OTHERS` and `EVERYONE`.
+        others: the untranslated sentence for named people and roles, or several kinds of rules.
     """
     found = {sentences.get(rule, others) for rule in request.deciders}
     return say(found.pop() if len(found) == 1 else others, until=format_time(request.expires_at))
 
 
 def decision_text(verdict: str, decider: str, decided_at: float | None, say: MessageCatalog) -> str:
-    """Return the sentence on a decision.
+    """Return the sentence that says who decided a request, when, and how.
 
     Args:
+        verdict: `approved`, `always`, `denied`, `expired` or `answered`.
         decider: the name of the person; empty if it is not known.
+        decided_at: seconds since the epoch.
     """
     return say(
         _DECISIONS[verdict], name=plain_line(decider) or say(words.UNKNOWN_USER), when=format_time(decided_at or 0.0)
@@ -177,11 +195,11 @@ def decision_text(verdict: str, decider: str, decided_at: float | None, say: Mes
 
 
 def format_time(at: float) -> str:
-    """Return a time (seconds since the epoch) as date and time in UTC."""
+    """Return a time (seconds since the epoch) as `YYYY-MM-DD HH:MM` in UTC."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
 def plain_line(text: str) -> str:
-    """Return a name or a sentence on one line, without markup."""
+    """Return a text on one line, without the characters of Markdown markup."""
     line: str = _MARKUP.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
     return line

@@ -40,11 +40,11 @@ _STYLES: Mapping[ButtonAction, ButtonStyle] = {
 
 
 class Press(NamedTuple):
-    """Press of a button.
+    """Press of a button, parsed from its id.
 
     Attributes:
         target_id: the id of the turn, the approval or the question.
-        detail: the option of a question, or the page.
+        detail: of a question's button: the index of the option, or the page; empty for others.
     """
 
     action: ButtonAction
@@ -53,16 +53,16 @@ class Press(NamedTuple):
 
     @property
     def page(self) -> int:
-        """The page of the options or the form; the first one for a foreign `detail`."""
+        """The page of the options or of the form, from 0; 0 if `detail` is no number."""
         return int(self.detail) if self.detail.isascii() and self.detail.isdigit() else 0
 
 
 def create_button(action: ButtonAction, target_id: str, say: MessageCatalog, *, detail: str = "") -> Button:
-    """Return the button for an action.
+    """Return the button for an action, with its label in the user's language.
 
     Args:
         target_id: the id of the turn, the approval or the question.
-        detail: the option of the question, or the page.
+        detail: of a question's button: the index of the option, or the page.
     """
     return Button(
         f"{action}:{detail}:{target_id}" if detail else f"{action}:{target_id}",
@@ -72,10 +72,11 @@ def create_button(action: ButtonAction, target_id: str, say: MessageCatalog, *, 
 
 
 def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = False) -> list[Button]:
-    """Return the buttons under a growing reply.
+    """Return the buttons under a growing reply: *Stop*.
 
     Args:
-        is_revised: whether a message of the turn was edited since.
+        is_revised: whether a user edited a message of the turn meanwhile; then *Answer the edited message* comes
+            first.
     """
     actions: list[ButtonAction] = ["revise", "stop"] if is_revised else ["stop"]
     return [create_button(action, turn_id, say) for action in actions]
@@ -84,10 +85,12 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
 def answer_buttons(
     turn_id: str, say: MessageCatalog, extras: Collection[ExtraButton], *, is_revised: bool = False
 ) -> list[Button]:
-    """Return the buttons under a finished answer: the new answer first, then the ratings.
+    """Return the buttons under a finished answer.
 
     Args:
-        is_revised: whether a message of the turn was edited since; then the answer to the edit replaces *Regenerate*.
+        extras: the optional buttons: *Regenerate*, and the ratings for `feedback`.
+        is_revised: whether a user edited a message of the turn since; then *Answer the edited message* replaces
+            *Regenerate*.
     """
     actions: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
     if "feedback" in extras:
@@ -96,13 +99,17 @@ def answer_buttons(
 
 
 def approval_buttons(approval_id: str, say: MessageCatalog, *, may_always: bool) -> list[Button]:
-    """Return the buttons under an undecided approval."""
+    """Return the buttons under an open approval.
+
+    Args:
+        may_always: whether *Always allow* is one of them.
+    """
     actions: list[ButtonAction] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
     return [create_button(action, approval_id, say) for action in actions]
 
 
 def parse_button(button_id: str) -> Press | None:
-    """Return the press of a button; None for a foreign button."""
+    """Parse the id of a button: see `create_button`. None for an id of another format."""
     name, _, rest = button_id.partition(":")
     detail, _, target_id = rest.rpartition(":")
     action = next((action for action in _LABELS if action == name), None)

@@ -1,4 +1,4 @@
-"""Chunk planner: cuts a growing text into messages that a platform accepts."""
+"""Chunk planner: splits a growing text into messages that a platform accepts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ _CHECKS_PER_CHUNK = 16
 
 
 class Planner:
-    """Plans the chunks of one reply.
+    """Splits the growing Markdown text of one reply into chunks (platform messages).
 
-    The spans of the chunks partition the text. A chunk before the last one never changes while text is added. Code,
-    tables and emphasis are closed before a cut and reopened after it. The cuts depend on the text alone, and not on its
-    deltas.
+    The chunks cover the text without gaps or overlaps. A chunk before the last one never changes while text is added.
+    Code, tables and emphasis are closed at the end of a chunk and reopened in the next. The splits depend on the text,
+    not on the deltas in which it comes.
     """
 
     def __init__(self, limits: MessageLimits) -> None:
@@ -35,25 +35,28 @@ class Planner:
 
     @property
     def text(self) -> str:
+        """The text so far, in the agent's Markdown."""
         return "".join(self._deltas)
 
     @property
     def is_due(self) -> bool:
-        """Return whether enough text was added since the last plan to check for a full chunk."""
+        """True if enough text was added since the last plan to look for a full chunk."""
         return self._unread_length >= self._limits.chunk_size // _CHECKS_PER_CHUNK
 
     @property
     def full_count(self) -> int:
-        """Return the number of full chunks, which other chunks follow."""
+        """The number of chunks that are full: no more text goes into them."""
         self._read_all()
         return len(self._full_chunks)
 
     def feed(self, delta: str) -> None:
+        """Append text that the model generated."""
         for start in range(0, len(delta), self._limits.chunk_size):  # so that `catch_up` can yield within a long delta
             self._deltas.append(delta[start : start + self._limits.chunk_size])
         self._unread_length += len(delta)
 
     def replace(self, text: str) -> None:
+        """Replace the whole text; if it only continues the old one, full chunks stay."""
         before = self.text
         if not text.startswith(before):
             before = ""
@@ -63,11 +66,12 @@ class Planner:
     def plan(self, priority: Priority, *, empty_text: str = PLACEHOLDER) -> Plan:
         """Return the chunks of the text so far; none while there is no visible text.
 
-        A final text is shown as it is. Before that, open markup at the end is closed, and markup that cannot be shown
-        in part is left out.
+        A text of final priority is rendered as it is. Before that, open markup at the end is closed, and markup that
+        cannot be shown in part is left out.
 
         Args:
-            empty_text: the final text in place of one without visible characters.
+            priority: the priority of the plan's calls; one of `FINAL_PRIORITIES` for a complete text.
+            empty_text: shown in place of a complete text without visible characters.
         """
         self._read_all()
         chunks, page = [*self._full_chunks], self._page
@@ -92,7 +96,7 @@ class Planner:
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
-        """Read new text in parts, and yield to the event loop between them."""
+        """Parse new text chunk by chunk, and yield to the event loop between chunks."""
         while self._unread_length > self._limits.chunk_size:
             self._read_part()
             await asyncio.sleep(0)
@@ -115,7 +119,13 @@ class Planner:
 def _cut_full_chunks(
     page: ChunkReader, chunks: list[Chunk], limits: MessageLimits, *, is_final: bool = False
 ) -> ChunkReader:
-    """Append the full chunks of a page, each with the invisible text before it; return the rest of the page."""
+    """Append each full chunk of a reader's text to `chunks`, with its span.
+
+    A span includes the invisible text before the chunk.
+
+    Returns:
+        The reader of the text after the full chunks.
+    """
     while cut := page.find_break(is_final=is_final):
         start, size = chunks[-1].end if chunks else 0, page.hidden_size + cut.position
         if cut.text:
@@ -125,6 +135,6 @@ def _cut_full_chunks(
 
 
 def append_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
-    """Return the chunks with a line below the last one."""
+    """Return the chunks with a line below the text of the last one."""
     *front, last = chunks
     return [*front, replace(last, text=f"{last.text}\n\n{line}")]

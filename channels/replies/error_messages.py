@@ -1,4 +1,4 @@
-"""Messages below replies about errors, restarts and fallback models."""
+"""Messages in replies about errors, restarts and fallback models."""
 
 import asyncio
 import logging
@@ -23,11 +23,11 @@ NOTICE_TIMEOUT = 3.0
 
 
 class ErrorMessages:
-    """Describes the failure of a turn to its author.
+    """Renders the message to a user about a failed turn.
 
     Args:
-        spending: returns the names of people.
-        admins: the ids of the people who can raise a spending limit.
+        spending: the store with the names of people; None if names are not needed.
+        admins: the platform ids of the people who can raise a spending limit.
     """
 
     def __init__(self, spending: SpendingStore | None = None, admins: Collection[str] = ()) -> None:
@@ -35,7 +35,10 @@ class ErrorMessages:
         self._admins = frozenset(admins)
 
     async def describe(self, error: Exception, turn: Turn, say: MessageCatalog) -> str:
-        """Return the reason that a turn failed, in the author's language."""
+        """Return a sentence on why a turn failed, for its author, in their language.
+
+        Of an error that is not Parley's own, the sentence tells nothing.
+        """
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
         until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
@@ -43,7 +46,7 @@ class ErrorMessages:
         return f"{say(error.public, **error.facts)} {say(words.LIMIT_RESETS, day=until.isoformat(), who=who)}"
 
     async def _admin_names(self, platform: str, say: MessageCatalog) -> str:
-        """Return the people who can raise a spending limit, by name where it is known."""
+        """Return the names of those who can raise a spending limit, or a general term."""
         if self._spending is None or not self._admins:
             return say(words.LIMIT_OPERATOR)
         names = await self._spending.list_names([f"{platform}:{id_}" for id_ in self._admins])
@@ -53,12 +56,14 @@ class ErrorMessages:
 async def post_as_file(
     reply: Reply, turn_id: str, text: str, files: Sequence[File], reason: str = words.MESSAGE_REFUSED
 ) -> None:
-    """Close a reply whose text the platform refuses, with the text as a file before `files`.
+    """Close a reply whose text the platform refuses, with the text as a file.
 
-    If the platform refuses this too, the reply stays as it is.
+    If the platform refuses the file too, the reply stays as it is.
 
     Args:
-        reason: the message in place of the text.
+        text: the whole text of the reply; if it is empty, only an error is shown.
+        files: the files of the answer, attached after the text.
+        reason: the untranslated sentence to show in place of the text.
     """
     text = text.strip()
     files = [File(FILE_NAME, text.encode()), *files] if text else files
@@ -69,7 +74,10 @@ async def post_as_file(
 
 
 async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]) -> None:
-    """Say below a reply that another process will continue it, unless that takes too long."""
+    """Add a notice to a reply that another process will continue it.
+
+    Failures are logged; the call takes at most `NOTICE_TIMEOUT` seconds.
+    """
     try:
         async with asyncio.timeout(NOTICE_TIMEOUT):
             await reply.close(
@@ -80,17 +88,24 @@ async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]
 
 
 def log_level(error: Exception) -> int:
-    """Return the log level of a failure: a spending limit is no fault."""
+    """Return the log level for the failure of a turn: INFO for a spending limit."""
     return logging.INFO if isinstance(error, SpendingLimitError) else logging.ERROR
 
 
 def error_summary(error: Exception) -> str:
-    """Return an error for operators, without secrets."""
+    """Return an error for operators: its type, and its text if it is Parley's own.
+
+    The texts of other errors may contain secrets.
+    """
     return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__
 
 
 def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -> str:
-    """Return an answer with a note if a fallback model gave it."""
+    """Return an answer with a note below it if a fallback model wrote it.
+
+    Args:
+        calls: the model calls of the run, in order.
+    """
     answered = [call for call in calls if not call.error]
     stand_in = answered[-1] if answered else None
     if stand_in is None or not stand_in.instead_of or not text.strip():

@@ -1,4 +1,4 @@
-"""Fields of a question's form, as the forms of both platforms show them."""
+"""Form fields of an agent's question, as both platforms show them."""
 
 from collections.abc import Sequence
 
@@ -14,28 +14,45 @@ _NOTES = {"list": words.ONE_PER_LINE, "json": words.AS_JSON, "choices": words.ON
 
 
 def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
-    """Return the label of an option."""
+    """Return the label of an option of a field; *Yes* or *No* for a boolean.
+
+    Args:
+        position: the index of the option.
+    """
     option = field.options[position]
     return say(words.YES if option.value else words.NO) if field.kind == "boolean" else option.label
 
 
 def get_preset(field: FormField, entries: Entries) -> str | Sequence[str]:
-    """Return the earlier entry of a user in a field, or else the default of the field."""
+    """Return what a form shows in a field at first: the user's draft, or the default.
+
+    Args:
+        entries: what the user entered earlier, by the name of the field.
+
+    Returns:
+        A text, or several for a field with several values; empty if there is neither.
+    """
     return entries.get(field.name, to_entry(field, field.default) if field.has_default else "")
 
 
 def preset_text(field: FormField, entries: Entries) -> str:
-    """Return the preset of a text field, with at most `MAX_ENTRY` characters."""
+    """Return the preset of a text field as one text of at most `MAX_ENTRY` characters.
+
+    Several values are one per line.
+    """
     preset = get_preset(field, entries)
     return (preset if isinstance(preset, str) else "\n".join(preset))[:MAX_ENTRY]
 
 
 def is_single_line(field: FormField) -> bool:
-    """Return whether one line is enough for the text of a field."""
+    """Return whether a text field needs one line only, by its type and `max_length`."""
     return field.kind in ("integer", "number", "choice") or (field.max_length or MAX_ENTRY) <= _MAX_LINE
 
 
 def text_field_notes(field: FormField, say: MessageCatalog) -> list[str]:
-    """Return the notes on a text field: the form of its text, and the number of its options."""
+    """Return the hints to show with a text field.
+
+    They say in which form to enter the value, and how many options there are.
+    """
     notes = [say(_NOTES[field.kind])] if field.kind in _NOTES and field.name else []
     return [*notes, *([say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else [])]

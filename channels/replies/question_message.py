@@ -1,4 +1,4 @@
-"""Question messages: the question, its buttons or menu, who may answer, and the answer."""
+"""Messages of an agent's questions: the text, the buttons or menu, the answer."""
 
 import logging
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ MAX_OPTION_LIST = 1200
 
 
 def question_text(question: Question, say: MessageCatalog, *, is_void: bool = False) -> str:
-    """Return the text of a question message.
+    """Return the text of a question's message, with its state or its answer.
 
     Args:
-        is_void: whether the open question cannot be answered any more.
+        is_void: whether nobody can answer the open question any more; the text then says so.
     """
     if question.form.problem:
         log.warning("the schema of question %s cannot be shown as a form: %s", question.id, question.form.problem)
@@ -55,11 +55,14 @@ def question_text(question: Question, say: MessageCatalog, *, is_void: bool = Fa
 def question_buttons(
     question: Question, say: MessageCatalog, max_options: int, *, page: int = 0, is_void: bool = False
 ) -> Sequence[Button]:
-    """Return the buttons or the menu of an open question.
+    """Return the buttons or the menu of a question; none if it is answered or void.
+
+    A question with options has a button for each, or a menu if there are more than `MAX_OPTION_BUTTONS`. Any other has
+    a button that opens its form.
 
     Args:
-        max_options: the most options of a menu.
-        page: the page of the menu, if there are more options.
+        max_options: the most options of a menu on the platform; more are split into pages.
+        page: the page of the menu, from 0.
     """
     if is_void or question.verdict is not None:
         return ()
@@ -81,7 +84,7 @@ def question_buttons(
 
 
 def entry_error_text(error: EntryError, say: MessageCatalog) -> str:
-    """Return what is wrong with an entered value."""
+    """Return a sentence on why an entered value does not fit its field."""
     sentences = {
         "required": words.ENTRY_REQUIRED,
         "integer": words.ENTRY_NOT_INTEGER,
@@ -105,7 +108,10 @@ def _describe(question: Question, say: MessageCatalog) -> str:
 
 
 def _list_long_options(question: Question) -> str:
-    """Return the options as a list if a label would be cut."""
+    """Return the options as a numbered list if a label is too long for a button.
+
+    Otherwise the text is empty.
+    """
     choice = question.form.choice
     if choice is None or all(len(option.label) <= MAX_OPTION_LABEL for option in choice.options):
         return ""

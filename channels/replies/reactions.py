@@ -1,4 +1,4 @@
-"""Reactions on messages that wait for their turn."""
+"""Reactions that mark users' messages as queued."""
 
 import asyncio
 import json
@@ -20,11 +20,11 @@ MAX_REACTIONS = 10_000
 
 
 class QueuedReactions:
-    """Adds and removes the reactions of a channel, in the background.
+    """Adds and removes the "queued" reactions on users' messages, in the background.
 
     Args:
-        add: adds the reaction to the message of an address.
-        remove: removes it.
+        add: adds the reaction to the message that an address (see `InboxMessage.address`) replies to.
+        remove: removes it from that message.
     """
 
     def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
@@ -35,18 +35,18 @@ class QueuedReactions:
         self._background = BackgroundTasks()
 
     def add(self, address: Address) -> None:
-        """Add the reaction, unless it was added."""
+        """Start to add the reaction, unless this process did so or assumes it."""
         key = _key(address)
         if key not in self._tasks:
             self._tasks[key] = task = asyncio.create_task(_log_errors(self._add_reaction, address), name="reaction")
             self._background.add(task)
 
     def assume_added(self, address: Address) -> None:
-        """Expect that another process added the reaction."""
+        """Remember that another process may have added the reaction, for `remove`."""
         self._tasks.setdefault(_key(address), None)
 
     def remove(self, address: Address) -> None:
-        """Remove the reaction, if it was added."""
+        """Start to remove the reaction, if it was added or assumed."""
         key = _key(address)
         if key in self._tasks:
             self._background.add(
@@ -54,7 +54,7 @@ class QueuedReactions:
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the running calls, as `BackgroundTasks.drain` does."""
+        """Wait for the running calls for at most `seconds`, then cancel them."""
         await self._background.drain(seconds)
 
     async def _remove_after(self, adding: asyncio.Task[None] | None, address: Address) -> None:

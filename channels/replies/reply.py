@@ -1,4 +1,4 @@
-"""Reply of one turn: takes the model's text, and shows it on a surface."""
+"""Reply of one turn: shows the model's text on a surface while it is generated."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ CheckOwned = Callable[[], Awaitable[None]]
 
 
 async def _allow() -> None:
-    """Let every call be made: no other process can claim the turn."""
+    """Allow every call: the default where no other process can claim the turn."""
 
 
 #: Called with whether the shown reply has text.
@@ -47,7 +47,7 @@ OnShown = Callable[[bool], None]
 
 @dataclass(frozen=True, slots=True)
 class _NextCall:
-    """Next call to the platform: see `Surface.acquire_slot`."""
+    """Parameters of the next `Surface.acquire_slot`."""
 
     priority: Priority
     is_post: bool
@@ -55,24 +55,25 @@ class _NextCall:
 
 
 class _AbandonedError(Exception):
-    """The reply was abandoned."""
+    """The reply was abandoned: see `Reply.abandon`."""
 
 
 class Reply:
     """Posts the answer of one turn, and edits its messages as the text grows.
 
-    A separate task always shows the newest text: the model never waits for the platform, and no call to the platform is
-    cancelled.
+    A background task always shows the newest text, and the model never waits for the platform. Use it with `async
+    with`, and `close` it with the final text.
 
     Args:
-        known_ids: the ids of the messages that are posted already.
+        surface: the place on the platform.
+        known_ids: the ids of the reply's messages that an earlier attempt posted.
         save_ids: awaited with the ids of all messages whenever they change.
-        check_owned: awaited before each change.
-        max_messages: the most messages. Of a longer text they show the start, and a file has all of it.
-        say: the language of the bot's own messages.
+        check_owned: awaited before each change; raises if another process has claimed the turn.
+        max_messages: the most messages. A longer text is also attached as a file.
+        say: the message catalogue of the author's language.
         buttons: the buttons under the growing reply.
-        on_shown: called whenever something is shown.
-        has_placeholder: whether something is shown before the first text.
+        on_shown: called after each change with whether the reply has text; if not, it shows a placeholder.
+        has_placeholder: whether a placeholder is shown before the first text.
 
     Attributes:
         orphaned_ids: the ids of messages that were posted after another process had claimed the turn.
@@ -119,30 +120,34 @@ class Reply:
 
     @property
     def text(self) -> str:
+        """The text so far, in the agent's Markdown; once closed, with the ending."""
         return self._planner.text
 
     @property
     def text_without_ending(self) -> str:
-        """Return the text without the ending that it was closed with."""
+        """The text without the `ending` that `close` added."""
         return self.text.removesuffix(self._ending)
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the final text is known, shown or not."""
+        """True once `close` was called, even if the final text is not shown yet."""
         return self._final_priority is not None
 
     async def __aenter__(self) -> Self:
-        """Start the task that shows the reply, beginning with a placeholder."""
+        """Start the background task that shows the reply, first with a placeholder."""
         self._last_activity_at = event_loop.now()
         self._writer = asyncio.create_task(self._show_until_closed(), name="reply")
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        """Abandon a reply that was not closed."""
+        """Abandon the reply: nothing more is shown."""
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Make no more calls, and wait for the running one, which is not retried."""
+        """Make no more calls to the platform; wait for the running one.
+
+        The running call is not retried, and is cancelled after `ABANDON_TIMEOUT` seconds.
+        """
         if self._writer is None:
             return
         self._is_abandoned = True
@@ -152,10 +157,11 @@ class Reply:
             self._writer.exception()  # marks it as retrieved: `close` has raised it
 
     async def discard(self) -> None:
-        """Delete what is shown, and show nothing more.
+        """Abandon the reply, and delete its messages and the "queued" reaction.
 
         Raises:
             SurfaceError: the messages cannot be deleted.
+            TurnLostError: another worker has claimed the turn.
         """
         await self.abandon()
         await self._surface.remove_queued_reaction()
@@ -166,12 +172,14 @@ class Reply:
             await self._save_ids(self._known_ids)
 
     def feed(self, delta: str) -> None:
+        """Append text that the model generated, and clear the status line."""
         self._planner.feed(delta)
         self._status = ""
         self._on_first_text()
         self._on_activity()
 
     def replace(self, text: str) -> None:
+        """Replace the whole text, such as by the final text of a model call."""
         if text == (before := self._planner.text):
             return
         if not text.startswith(before):
@@ -182,12 +190,16 @@ class Reply:
         self._on_activity()
 
     def show_status(self, line: str) -> None:
-        """Show a line under the text until more text comes."""
+        """Show a status line, such as the running tool, below the text until text arrives.
+
+        Args:
+            line: Markdown; empty for none.
+        """
         self._status = line
         self._on_activity()
 
     def update_buttons(self, buttons: Sequence[Button]) -> None:
-        """Change the buttons of the growing reply."""
+        """Change the buttons of the growing reply; a closed reply keeps its own."""
         if not self.is_closed:
             self._buttons = buttons
             self._mark_dirty()
@@ -203,13 +215,18 @@ class Reply:
     ) -> None:
         """Show the final text, and return when the platform has confirmed it.
 
+        A later call replaces the final text.
+
         Args:
-            ending: a line below the text, however long the text is.
+            text: the whole text of the reply.
+            ending: Markdown below the text; a long text is truncated before it.
             buttons: the buttons under the reply.
-            files: the files of the reply; those that the platform refuses are named below the text.
+            files: the files to attach; a note below the text names those that the platform refuses.
 
         Raises:
             SurfaceError: the reply cannot be shown.
+            StoreError: the ids of its messages cannot be stored.
+            TurnLostError: another worker has claimed the turn.
         """
         is_repeated = self.is_closed
         self._status, self._final_priority, self._buttons, self._files = "", priority, buttons, list(files)
@@ -227,7 +244,10 @@ class Reply:
         self._planner.replace(f"{close_code_fence(text)}\n\n{ending}".strip() if ending else text)
 
     def _drop_files(self, refused: FileRefusedError) -> None:
-        """Continue without the files that the platform refuses."""
+        """Remove refused files from the reply, and name them below its text.
+
+        If the file of a long text is refused, the whole text is shown in messages.
+        """
         if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in self._files]:
             log.warning("the platform refuses the file of a long text, which goes into messages: %s", refused)
             self._max_messages = sys.maxsize
@@ -242,7 +262,7 @@ class Reply:
             self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*notes, self._ending])))
 
     def _on_first_text(self) -> None:
-        """Let the first text go before the updates of other replies."""
+        """Raise the priority of the waiting call, since the reply shows no text yet."""
         if not self._has_text:
             self._has_text = True
             self._reprioritize()
@@ -262,12 +282,12 @@ class Reply:
             self._reprioritize()
 
     def _reprioritize(self) -> None:
-        """Restart the wait for a slot: new text may have another priority."""
+        """Cancel the wait for a slot of the rate limits; it restarts with a new priority."""
         if self._slot is not None and not self._slot.cancelling():
             self._slot.cancel()
 
     async def _show_until_closed(self) -> None:
-        """Show the newest text whenever the rate limits allow it, until the final text is shown."""
+        """Show the newest text as the rate limits allow, until the final one is shown."""
         is_first = True
         with self._surface.track_reply(), cancel_unless(self._check_active):
             while not self._is_abandoned:
@@ -317,7 +337,12 @@ class Reply:
                     await self._wait_for_change(self._changed)
 
     async def _show(self, plan: Plan) -> bool:
-        """Show a plan; return false if the whole may be shown without the refused part."""
+        """Show a plan on the surface.
+
+        Returns:
+            Whether all of it is shown. If the rate limits dropped it, or the platform refused a file or an edit, the
+            next plan is to be tried.
+        """
         try:
             return await self._surface.show(plan, tuple(self._known_ids), self._record)
         except FileRefusedError as error:
@@ -334,10 +359,10 @@ class Reply:
         await self._check_owned()
 
     def _get_next_call(self, is_first: bool) -> _NextCall | None:
-        """Return the next call; None while it waits for a chunk to fill.
+        """Return the kind of the next call; None while there is nothing to show.
 
-        A growing message needs one more call, which ends it. If the limits leave no reserve for that call, a message is
-        posted once it is whole. A growing message that is full is ended before another one grows.
+        A growing message needs one more call, which ends it. If the rate limits leave no room for that call, a message
+        is posted only when it is full. A full message is completed before the next one grows.
         """
         is_new = len(self._known_ids) <= self._final_count
         if self._final_priority is not None:
@@ -352,9 +377,10 @@ class Reply:
         return None
 
     async def _wait_for_change(self, event: asyncio.Event) -> None:
-        """Wait for new text, or for `SILENCE_SECONDS`.
+        """Wait until the event is set, for at most `SILENCE_SECONDS`.
 
-        Then the status line shows the elapsed time, and a stream that gets too old can be ended.
+        After that the reply is due again: its status line shows the elapsed time, and a Slack stream that gets too old
+        is ended.
         """
         try:
             async with asyncio.timeout(SILENCE_SECONDS):
@@ -363,7 +389,11 @@ class Reply:
             self._mark_dirty()
 
     async def _wait_for_slot(self, move: _NextCall) -> bool:
-        """Wait for a slot of the rate limits; return false if the priority may have changed."""
+        """Wait for a slot of the rate limits.
+
+        Returns:
+            False if the wait was cancelled, by `_reprioritize` or since the reply is abandoned.
+        """
         outdated_since = event_loop.now() if self._outdated_since is None else self._outdated_since
         outdated_since = FIRST_TEXT if self._has_text and not self._shows_text else outdated_since
         acquiring = self._surface.acquire_slot(
@@ -399,25 +429,28 @@ class Reply:
         return Plan(chunks, priority, self._buttons, (), plan.is_growing, status=self._status, elapsed=elapsed)
 
     def _limit_chunks(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
-        """Return at most `max_messages` chunks, with a status line below."""
+        """Return the first `max_messages` chunks, with a status line below the last.
+
+        If chunks are left out and `status` is empty, the line says that the text continues in a file.
+        """
         if len(chunks) > self._max_messages:
             return append_line(chunks[: self._max_messages], status or self.say(words.CONTINUES_IN_FILE))
         return append_line(chunks, status) if status else chunks
 
     def _plan_with_file(self, plan: Plan) -> Plan:
-        """Return the plan of a reply that is too long: its start, and all of it in a file."""
+        """Return the plan of a too long reply: its start, and the whole text as a file."""
         files, line = [File(FILE_NAME, self.text.encode()), *self._files], self.say(words.FULL_ANSWER_IN_FILE)
         if not self._ending:
             return Plan(append_line(plan.chunks[: self._max_messages], line), plan.priority, self._buttons, files)
         chunks = plan.chunks[: max(1, self._max_messages - 1)]
         ending = Planner(self._surface.limits)  # the ending may be long: it names refused files
         ending.feed(self._ending)
-        drain_tasks = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
-        return Plan([*chunks, drain_tasks], plan.priority, self._buttons, files)
+        end = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
+        return Plan([*chunks, end], plan.priority, self._buttons, files)
 
     @property
     def _elapsed_text(self) -> str:
-        """Return the seconds without activity, if they are many."""
+        """The time since the last activity, once it reaches `SILENCE_SECONDS`; else empty."""
         seconds = event_loop.now() - self._last_activity_at
         return (
             self.say.format_elapsed(int(seconds // SILENCE_SECONDS * SILENCE_SECONDS))

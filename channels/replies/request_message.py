@@ -1,4 +1,4 @@
-"""Messages of requests to people: approvals and questions."""
+"""Messages that ask people to decide: approvals and an agent's questions."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,10 @@ from core.tools.human_requests import Approval, HumanRequest, Question
 async def show_request(
     channel: Channel, requests: HumanRequestService, request: HumanRequest, *, is_void: bool = False, page: int = 0
 ) -> None:
-    """Show a request in its message: see `Answerer.update_request_message`."""
+    """Post or edit the message of an approval or question to its current state.
+
+    For the parameters and errors see `Answerer.update_request_message`.
+    """
     request = await requests.get(request.id) or request  # it may have been shown or decided since
     address = request.inbox_message.address
 

@@ -1,4 +1,4 @@
-"""Updates of replies whose turns have ended, after an edit or a deletion."""
+"""Updates of replies of ended turns, after a user edited or deleted a message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ MAX_FILES = 9
 
 
 class ReplyRerenderer:
-    """Edits the replies of ended turns after an edit or a deletion of their messages."""
+    """Edits replies of ended turns after a user edited or deleted a message.
+
+    Args:
+        runtime: the runtime with the generated files of the turns.
+        human_requests: the store of approvals and questions.
+    """
 
     def __init__(
         self,
@@ -45,12 +50,12 @@ class ReplyRerenderer:
         self._settings = settings
 
     async def rerender(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
-        """Show the reply of a turn again when the turn has ended, in whatever process it runs.
+        """Wait until a turn has ended in any process, and show its reply again.
 
-        A reply without a stored text, or with a missing message, stays as it is.
+        The reply stays as it is if the turn has no stored answer or a message of the reply is missing.
 
         Args:
-            ending: a sentence below the reply that replaces the buttons.
+            ending: an untranslated sentence to show below the reply in place of its buttons; empty for none.
 
         Raises:
             StoreError: the turn cannot be read.
@@ -85,8 +90,11 @@ class ReplyRerenderer:
     async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
         """Delete messages that this process posted after another one had claimed the turn.
 
-        Messages that the other process has recorded stay. It posts anew a message that it finds and that is deleted
-        here.
+        Messages that the other process has recorded as its own stay. If it uses one that it has not recorded yet, it
+        posts that message anew.
+
+        Args:
+            orphans: the platform's ids of the messages.
         """
         try:
             latest = await self._conversations.get_latest_turn(turn_id)
@@ -96,7 +104,11 @@ class ReplyRerenderer:
             log.warning("turn %s: orphaned messages cannot be deleted: %s", turn_id, format_error(error))
 
     async def _wait_until_ended(self, latest: LatestTurn) -> LatestTurn | None:
-        """Return a turn when it has ended; None if it is deleted, or does not end in time."""
+        """Return a turn once it has ended, polled from the database.
+
+        Returns:
+            None if it was deleted, or has not ended within the time limit of a run.
+        """
         ended: LatestTurn | None = latest
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.time_limit):
@@ -107,13 +119,24 @@ class ReplyRerenderer:
         return None
 
     async def _check_unchanged(self, latest: LatestTurn) -> None:
-        """Raise if another turn answers the messages, or they were changed again."""
+        """Check that the turn is still the newest one of the reply and is unchanged.
+
+        Raises:
+            TurnLostError: another turn answers the messages, or they were changed again.
+        """
         if await self._conversations.get_latest_turn(latest.turn_id) != latest:
             raise TurnLostError(f"turn {latest.turn_id} has changed")
 
 
 async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
-    """Return the files that the turns of an origin have generated, with unique names."""
+    """Return the files that the agent generated for an answer, at most `MAX_FILES`.
+
+    Args:
+        origin: the first turn that answered the messages: see `Turn.origin`.
+
+    Returns:
+        The files, renamed where a name occurs twice.
+    """
     files, names = list[File](), {FILE_NAME}
     for generated in (await runtime.list_generated_files(session_id, origin))[:MAX_FILES]:
         name = generated.name if generated.name not in names else f"{len(files) + 1}-{generated.name}"
@@ -124,4 +147,4 @@ async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Seq
 
 
 async def _keep_ids(_ids: Sequence[str]) -> None:
-    """Store nothing: the ids of the messages do not change."""
+    """Store nothing: a reply that is shown again keeps its messages."""

@@ -1,4 +1,4 @@
-"""Sources of an answer: one line of numbered links at its end."""
+"""Sources of an answer: a line of numbered links to web pages below it."""
 
 import re
 from collections.abc import Sequence
@@ -19,9 +19,10 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+")
 
 
 def add_sources(text: str, sources: Sequence[Source], say: MessageCatalog) -> str:
-    """Return an answer with its sources below it. The text of a link is its number and its host.
+    """Return an answer with links to its sources below; unchanged without sources.
 
-    No text of a page is in the line, only addresses: a title could be markup, or name another host.
+    Each link shows its number and host. The titles of pages are left out: they could contain markup, or name another
+    host.
     """
     if not text.strip() or not sources:
         return text
@@ -32,7 +33,10 @@ def add_sources(text: str, sources: Sequence[Source], say: MessageCatalog) -> st
 
 
 def _format_link(number: int, source: Source) -> str:
-    """Return a link whose text is its number and host, or with Google's redirect the domain behind it."""
+    """Return a Markdown link with a number and the host of the page.
+
+    Gemini's links lead through a redirect of Google; of these, the domain of the page is shown after the link.
+    """
     parts = urlsplit(source.url)
     host, target = _encode_host(parts.hostname or ""), quote(source.url, safe="%:/?#@!$&'*+,;=~-._[]")
     domain = source.title.strip().lower()
@@ -42,7 +46,10 @@ def _format_link(number: int, source: Source) -> str:
 
 
 def _encode_host(host: str) -> str:
-    """Return a host in ASCII, in which no letter looks like another one; empty if it has no such form."""
+    """Return a host name in ASCII (IDNA), so that no letter imitates another one.
+
+    An invalid name is returned as an empty text.
+    """
     try:
         encoded = host.encode("idna").decode()
     except UnicodeError:

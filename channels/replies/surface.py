@@ -1,4 +1,4 @@
-"""Surface of posted messages that are edited and deleted until they show a plan."""
+"""Base of the surfaces that post, edit and delete messages until they show a plan."""
 
 import asyncio
 import logging
@@ -39,12 +39,12 @@ RecordFile = Callable[[str, str], Awaitable[None]]
 
 
 class EditOutcome(Enum):
-    """Outcome of an edit.
+    """Outcome of an edit of a message.
 
     Attributes:
         DONE: the message shows the new content.
-        DROPPED: a stream update that the rate limits did not allow.
-        LOST: a stream update without an answer; it may still take effect.
+        DROPPED: the rate limits did not allow the stream update.
+        LOST: the platform did not answer the stream update, which may still take effect.
         GONE: the message is deleted, or cannot be edited any more.
     """
 
@@ -56,7 +56,7 @@ class EditOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """Message of a plan, at this position."""
+    """Message number `position` of a plan, from 0."""
 
     position: int
     plan: Plan
@@ -67,26 +67,27 @@ class PlannedMessage:
 
     @property
     def buttons(self) -> tuple[Button, ...]:
-        """Return the buttons under the message; those of the plan are under its last one."""
+        """The buttons under this message: those of the plan under its last message."""
         return tuple(self.plan.buttons) if self.position == len(self.plan.chunks) - 1 else ()
 
     @property
     def content(self) -> tuple[str, tuple[Button, ...]]:
+        """The text and the buttons, to compare with what the platform shows."""
         return self.chunk.text, self.buttons
 
     @property
     def is_complete(self) -> bool:
-        """Return whether no later text will change the message."""
+        """True if no later text will change the message."""
         return not self.plan.is_growing or self.position < len(self.plan.chunks) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PostedMessage:
-    """Message on the platform.
+    """Message on the platform, as the result of a post.
 
     Attributes:
-        is_new: whether it has the planned content. Otherwise it was posted by an earlier call whose answer was lost,
-            and may have less text.
+        is_new: whether it has the planned content. Otherwise an earlier call whose answer was lost posted it, and it
+            may have less text.
     """
 
     id: str
@@ -94,9 +95,12 @@ class PostedMessage:
 
 
 class MessageSurface(ABC):
-    """Base of surfaces whose messages can be edited and deleted.
+    """Base of surfaces: decides which messages to edit, post and delete for a plan.
 
-    A subclass posts, edits, deletes and finds the messages of its platform.
+    A subclass makes the platform's calls.
+
+    Args:
+        address: the place of the reply: see `InboxMessage.address`.
     """
 
     limits: MessageLimits
@@ -140,26 +144,26 @@ class MessageSurface(ABC):
         self._reserve_final_edit()
 
     def _reserve_final_edit(self) -> None:
-        """Reserve the edit that ends the growing message."""
+        """Reserve, in the rate limit of edits, the edit that ends the growing message."""
         if not self._is_reserved:
             self._is_reserved = True
             self._reserve.enter_context(self._edit_limiter.reserve())
 
     def _release_reserve(self) -> None:
-        """Release the reserved edit."""
+        """Give the reserved edit back to the rate limit."""
         self._is_reserved = False
         self._reserve.close()
 
     def _can_end_message(self) -> bool:
-        """Return whether the limit allows the end of one more growing message."""
+        """Return whether the rate limit has room for the edit that ends a message."""
         return self._edit_limiter.can_reserve(0 if self._is_reserved else 1)
 
     def _track_message(self) -> None:
-        """Count the growing message among those that share the limit."""
+        """Count the growing message among those that share the rate limit of edits."""
         self._tracking.enter_context(self._edit_limiter.track_reply(self._began_at))
 
     def _close_message(self) -> None:
-        """End the growing message; the reserved edit is kept for the next one."""
+        """Stop counting the message as growing; its reserved edit stays for the next one."""
         self._is_open = False
         self._tracking.close()
 
@@ -171,7 +175,7 @@ class MessageSurface(ABC):
         self._slot = limiter
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """Edit, post and delete until the platform shows the plan: see `Surface`."""
+        """See `Surface.show`."""
         self._blocked_limiter = None
         try:
             is_shown = await self._show(plan, known_ids, record)
@@ -202,10 +206,13 @@ class MessageSurface(ABC):
             await self._attach([file], message_id, {}, _skip_record)
 
     async def post_text(self, text: str) -> str:
-        """Post a message that is not part of the reply, and return its id.
+        """Post a message beside the reply, such as the result of a command.
+
+        Returns:
+            The platform's id of the message.
 
         Raises:
-            SurfaceError: it cannot be shown.
+            SurfaceError: the message cannot be posted.
         """
         posted = await self._post(0, text, (), Priority.FINAL, None)
         assert posted is not None, "only a stream update may be dropped"
@@ -221,7 +228,11 @@ class MessageSurface(ABC):
         self._queued_reactions.remove(self._address)
 
     def use_slot(self, limiter: RateLimiter) -> bool:
-        """Return whether the limiter has a slot for the next call, and use it."""
+        """Take the slot that `acquire_slot` got from a limiter.
+
+        Returns:
+            False if there is no slot of this limiter; the call then waits for one itself.
+        """
         if self._slot is not limiter:
             return False
         self._slot = None
@@ -230,15 +241,15 @@ class MessageSurface(ABC):
     @property
     @abstractmethod
     def _post_limiter(self) -> RateLimiter:
-        """Return the limiter of posts."""
+        """The rate limiter for posts at this place."""
 
     @property
     @abstractmethod
     def _edit_limiter(self) -> RateLimiter:
-        """Return the limiter of edits."""
+        """The rate limiter for edits at this place."""
 
     def _get_next_limiter(self, *, is_post: bool, is_last_edit: bool) -> RateLimiter:
-        """Return the limiter of the next call."""
+        """Return the rate limiter for the next call: see `Surface.acquire_slot`."""
         del is_last_edit
         return self._post_limiter if is_post else self._edit_limiter
 
@@ -275,9 +286,13 @@ class MessageSurface(ABC):
         return True
 
     async def _undo_late_calls(self, pieces: Sequence[PlannedMessage], shown: Sequence[str]) -> None:
-        """Undo calls that took effect late: unanswered ones, and those of a worker that had the turn before.
+        """Undo calls that took effect after their caller gave up: edit again, delete.
 
-        Their edits are overwritten, and their posts are deleted.
+        These are unanswered calls, and those of a worker that had the turn before. They get `LATE_CALL_SECONDS` to
+        take effect.
+
+        Args:
+            shown: the ids of the messages that show the pieces.
         """
         if self._to_rewrite.isdisjoint(shown) and not self._has_strays:
             return
@@ -291,7 +306,12 @@ class MessageSurface(ABC):
         self._has_strays = False
 
     async def _edit_planned(self, message_id: str, piece: PlannedMessage) -> EditOutcome:
-        """Edit a message to its planned content."""
+        """Edit a message to its planned content, unless it shows that already.
+
+        Raises:
+            EditRefusedError: the platform refuses an edit of a growing message.
+            RefusedError: the platform refuses the final text.
+        """
         if self._shown.get(message_id) == piece.content:
             return EditOutcome.DONE
         try:
@@ -307,10 +327,19 @@ class MessageSurface(ABC):
         return outcome
 
     async def _post_planned(self, piece: PlannedMessage, previous: str | None) -> PostedMessage | None:
-        """Post a planned message after the `previous` one; return None for a dropped stream update."""
+        """Post a message of a plan; None if the rate limits dropped a stream update.
+
+        Args:
+            previous: the id of the message before it; None for the first one.
+        """
         return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 
     async def _show_files(self, plan: Plan, last_id: str, known_ids: Sequence[str], record: RecordMessageId) -> None:
+        """Attach the plan's files to its last message, and remove other recorded files.
+
+        Raises:
+            FileRefusedError: some files cannot be attached.
+        """
         positions = {file.name: len(plan.chunks) + number for number, file in enumerate(plan.files)}
         recorded = dict(_parse_file_entry(id_) for id_ in known_ids if _is_file(id_))
         known_files = {name: id_ for name, id_ in recorded.items() if name in positions}
@@ -338,21 +367,28 @@ class MessageSurface(ABC):
     async def _post(
         self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
     ) -> PostedMessage | None:
-        """Post a message after the `previous` one; return None for a dropped stream update."""
+        """Post a message; None if the rate limits dropped a stream update.
+
+        Args:
+            position: the index of the message in the plan.
+            previous: the id of the message before it; None for the first one.
+        """
 
     @abstractmethod
     async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome: ...
 
     @abstractmethod
     async def _delete(self, message_id: str) -> None:
-        """Delete a message; a missing one is no error."""
+        """Delete a message; it is no error if there is none."""
 
     @abstractmethod
     async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
         """Show files with or after the `last` message, each once and in order.
 
         Args:
-            known: the ids of the recorded files, by name; the platform may not show them yet.
+            files: all files of the plan.
+            last: the id of the plan's last message.
+            known: the ids of the recorded files by name; the platform may not show them yet.
             record: awaited with a file's name and id before the file is shown.
 
         Raises:
@@ -362,23 +398,29 @@ class MessageSurface(ABC):
 
     @abstractmethod
     async def _detach(self, file_id: str) -> None:
-        """Remove a file; a missing one is no error."""
+        """Remove an attached file; it is no error if there is none."""
 
     async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
-        """Return the ids of the reply's messages that are not `shown`.
+        """Return the ids of the reply's messages on the platform that are not `shown`.
 
-        A post can take effect long after its call was given up, or by another process.
+        A post can take effect long after its caller gave up, or come from another process.
         """
         del shown
         return ()
 
     @abstractmethod
     async def _find_own(self) -> dict[int, str]:
-        """Return the ids of the reply's messages on the platform, by position."""
+        """Look up the reply's messages on the platform: their ids by index in the reply."""
 
 
 async def _delete_leftover(delete: Callable[[str], Awaitable[None]], id_: str) -> None:
-    """Delete a message or file that is not part of the plan; if that is refused, it stays."""
+    """Delete a message or file that the plan does not have.
+
+    If the platform refuses, it stays, and the refusal is logged.
+
+    Args:
+        delete: makes the platform's call.
+    """
     try:
         await delete(id_)
     except RefusedError as refusal:
@@ -386,7 +428,7 @@ async def _delete_leftover(delete: Callable[[str], Awaitable[None]], id_: str) -
 
 
 async def _skip_record(_name: str, _id: str) -> None:
-    """Record nothing: a message that is no reply is never shown again."""
+    """Record nothing: a message beside a reply is never edited."""
 
 
 def _is_file(id_: str) -> bool:
@@ -394,10 +436,11 @@ def _is_file(id_: str) -> bool:
 
 
 def _file_entry(name: str, id_: str) -> str:
+    """Return the entry of a file among the stored message ids of a reply."""
     return f"{_FILE_PREFIX}{id_}:{name}"
 
 
 def _parse_file_entry(entry: str) -> tuple[str, str]:
-    """Return the name and the id of a file."""
+    """Return the name and the id of a file from its entry: see `_file_entry`."""
     id_, _, name = entry.removeprefix(_FILE_PREFIX).partition(":")
     return name, id_

@@ -1,4 +1,4 @@
-"""Status lines of running tools, in a reply without new text."""
+"""Status lines of running tools, shown in a reply until new text arrives."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ToolStatus:
-    """Running tool calls of a turn, and their status lines."""
+    """Running tool calls of one turn, with their status lines."""
 
     def __init__(self) -> None:
         self._lines: dict[str, str] = {}  # what is shown of each, the newest last
@@ -39,20 +39,31 @@ class ToolStatus:
         self._is_idle.set()
 
     def start(self, event: StreamEvent, say: MessageCatalog) -> str:
-        """Record the start of a call, and return its status line."""
+        """Add a call that has started, and return its status line.
+
+        Args:
+            event: a `tool_start` event.
+        """
         self._is_idle.clear()
         self._lines[event.call_id] = render_call(event, say)
         return self._lines[event.call_id]
 
     def end(self, event: StreamEvent) -> str:
-        """Record the end of a call, and return the line of the newest running one; empty if there is none."""
+        """Remove a call that has ended.
+
+        Args:
+            event: a `tool_end` event.
+
+        Returns:
+            The status line of the newest running call; empty if none runs.
+        """
         self._lines.pop(event.call_id, None)
         if not self._lines:
             self._is_idle.set()
         return next(reversed(self._lines.values()), "")
 
     async def wait_until_idle(self) -> None:
-        """Wait until no call runs, for at most `TOOL_TIMEOUT` seconds."""
+        """Wait until no tool call runs, for at most `TOOL_TIMEOUT` seconds."""
         try:
             async with asyncio.timeout(TOOL_TIMEOUT):
                 await self._is_idle.wait()
@@ -61,10 +72,13 @@ class ToolStatus:
 
 
 def render_call(event: StreamEvent, say: MessageCatalog) -> str:
-    """Return the status line of a call, without markup.
+    """Return the status line of a tool call, in italics.
 
-    This is the tool's line with its arguments, or the readable name of the tool if it has no line or an argument is
-    missing.
+    This is the text that the tool declares, with the call's arguments in place of the names in braces. It is the
+    tool's readable name if the tool declares none or an argument is missing.
+
+    Args:
+        event: a `tool_start` event.
     """
     line = say(event.text) if event.text else ""
     arguments = {name: _argument_text(event.data.get(name)) for name in _FIELD.findall(line)}
@@ -76,12 +90,19 @@ def render_call(event: StreamEvent, say: MessageCatalog) -> str:
 
 
 def plain_text(text: str, max_size: int) -> str:
-    """Return a text on one line, without markup and links, within a size in UTF-16 code units."""
+    """Return a text on one line, truncated, without markup and link schemes.
+
+    Args:
+        max_size: the most UTF-16 code units.
+    """
     return _truncate(" ".join(_MARKUP.sub(" ", _SCHEME.sub("", text)).split()), max_size)
 
 
 def _argument_text(value: Any) -> str:
-    """Return an argument on one line; empty if it is no short value."""
+    """Return an argument on one line, truncated.
+
+    The text is empty for None, mappings, booleans and bytes.
+    """
     if isinstance(value, list | tuple):
         return _truncate(", ".join(filter(None, map(_argument_text, value[:5]))), _ARGUMENT_SIZE)
     if value is None or isinstance(value, Mapping | bool | bytes):

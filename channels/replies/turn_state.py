@@ -1,4 +1,4 @@
-"""State of a turn while this process runs it, and the latency of its reply."""
+"""State of a turn in the process that runs it, and the latency of its reply."""
 
 import time
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ Answer = tuple[str, Sequence[File], Sequence[HumanRequest]]
 
 
 class ReplyLatency:
-    """Records the seconds from the message to the placeholder, the first text and the final text.
+    """Records the seconds from a message to placeholder, first text and final text.
 
-    A rerun or a resumed turn is not recorded: its author has seen a reply before.
+    Reruns and resumed turns are not recorded: their authors have seen a reply before.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -27,13 +27,17 @@ class ReplyLatency:
         self._pending = ["placeholder", "first_word", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
     def record_shown(self, has_text: bool) -> None:
-        """Record that the reply shows something: text, or the placeholder."""
+        """Record the first time that the placeholder or text is shown.
+
+        Args:
+            has_text: whether the reply shows text.
+        """
         self._record("placeholder")
         if has_text:
             self._record("first_word")
 
     def record_final(self) -> None:
-        """Record that the whole reply is shown."""
+        """Record that the final text is shown."""
         self._record("final")
 
     def _record(self, until: str) -> None:
@@ -45,17 +49,17 @@ class ReplyLatency:
 
 @dataclass(slots=True)
 class TurnState:
-    """State of a turn in this process.
+    """State of a turn while this process runs it.
 
     Attributes:
-        reply: None until it is opened.
-        clerk: the recorder of the run; None until the agent runs.
-        is_revised: whether a message of the turn was edited meanwhile.
-        answer: None until it is stored.
+        reply: None until the reply is opened.
+        recorder: records what the run does; None until the agent runs.
+        is_revised: whether a user edited a message of the turn meanwhile.
+        answer: None until the final text is stored.
     """
 
     latency: ReplyLatency
     reply: Reply | None = None
-    clerk: RunRecorder | None = None
+    recorder: RunRecorder | None = None
     is_revised: bool = False
     answer: Answer | None = None
