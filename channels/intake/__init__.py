@@ -1,1 +1,1 @@
-"""Intake: from platform events to inbox messages and prompts; attachments, context, backfill."""
+"""Intake: from platform events to inbox messages and prompts."""

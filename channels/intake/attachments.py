@@ -38,8 +38,8 @@ class AttachmentContent:
     """Content of one file in the prompt.
 
     Attributes:
-        text: the line that names the file, and its text if it has one.
-        part: the file itself, for a model that supports its type.
+        text: a line that names the file, followed by the text of a text file.
+        part: the file itself, for a model that supports its type; None for a text or an unreadable file.
         failure: the reason that the model cannot open the file; empty if it can.
     """
 
@@ -50,7 +50,12 @@ class AttachmentContent:
 
 @dataclass(frozen=True, slots=True)
 class _ModelFileCheck:
-    """Check of whether a model supports a file."""
+    """Check of whether a model supports a file: see `FileCheck`.
+
+    Attributes:
+        takes: the types and sizes that the model supports.
+        max_bytes: the most bytes of a file that the bot downloads.
+    """
 
     takes: SupportedFiles
     max_bytes: int
@@ -63,7 +68,11 @@ class _ModelFileCheck:
 
 
 def _check_kind(takes: SupportedFiles, kind: str, size: int) -> None:
-    """Raise unless a model supports files of this type and size.
+    """Check that a model can read files of this type and size.
+
+    Args:
+        kind: the MIME type.
+        size: bytes; 0 if unknown.
 
     Raises:
         UnreadableFileError: the model does not support the file.
@@ -77,7 +86,7 @@ def _check_kind(takes: SupportedFiles, kind: str, size: int) -> None:
 
 
 class AttachmentReader:
-    """Reads the attachments of turns."""
+    """Downloads the attachments of a turn's messages, and prepares them for the model."""
 
     def __init__(self, allowance: AttachmentLimits) -> None:
         self._allowance = allowance
@@ -85,14 +94,17 @@ class AttachmentReader:
     async def read(
         self, channel: Channel, messages: Sequence[InboxMessage], texts: Sequence[MessageText], takes: SupportedFiles
     ) -> tuple[list[MessageText], list[types.Part], list[FileRecord]]:
-        """Return the messages with their attachments.
+        """Download the attachments of a turn's messages.
+
+        A file that cannot be read, or does not come in time, is named with the reason.
 
         Args:
-            texts: the texts of the messages.
+            texts: the texts of the messages, in the same order.
             takes: the types and sizes that the model supports.
 
         Returns:
-            The texts with a description of each file, the files for the model, and the use of each file.
+            The texts, each followed by a description of its files; the files for the model; a record of each file for
+            the turn report.
         """
         check = _ModelFileCheck(takes, self._allowance.max_bytes)
         fetching = {
@@ -159,7 +171,7 @@ class AttachmentReader:
 
 
 class _AttachmentBudget:
-    """Size that the files of a turn may have together, and what is left of it."""
+    """Bytes and tokens that are left for further files of a turn."""
 
     def __init__(self, takes: SupportedFiles) -> None:
         self._takes = takes
@@ -167,10 +179,13 @@ class _AttachmentBudget:
         self._tokens = TEXT_TOKENS
 
     def add(self, fetched: FetchedFile, intro: str) -> AttachmentContent:
-        """Return the content of a file and reduce the budget by its size.
+        """Return a file's content for the prompt, and subtract its size from the budget.
+
+        Args:
+            intro: the start of the line that names the file, such as "Ann sent a file".
 
         Raises:
-            UnreadableFileError: the model cannot read the file.
+            UnreadableFileError: the model cannot read the file, or the budget is used up.
         """
         file, data = fetched.file, fetched.data
         kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
@@ -195,5 +210,5 @@ class _AttachmentBudget:
 
 
 def _clean_name(file: Attachment) -> str:
-    """Return a file's name on one line, without square brackets."""
+    """Return a file's name on one line and truncated, with round for square brackets."""
     return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_MAX_NAME_LENGTH] or "a file"

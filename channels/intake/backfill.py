@@ -1,4 +1,4 @@
-"""Backfill: fetches the messages that were sent while a channel was disconnected, or that could not be stored.
+"""Backfill: fetches messages that were missed or could not be stored.
 
 A channel's watermark is the time until which all its messages are stored. After a gap, the messages since then are
 fetched from each known place, and those that are not stored yet are stored in the order in which they were sent.
@@ -68,15 +68,15 @@ FetchSince = Callable[[float], Callable[[ActivePlace], Awaitable[list[IncomingMe
 
 @dataclass(slots=True)
 class _Gap:
-    """Time since which messages may be missing.
+    """Period from `since` to now in which messages may be missing.
 
     Attributes:
         since: seconds since the epoch.
         fetch: fetches the messages of a place.
-        places: the known places by id, once they are read.
+        places: the known places by id; None until they are read from the database.
         active: the ids of the sessions with recent messages.
-        locks: by place: one task fetches it, and the others wait.
-        fetched: the ids of the places that are fetched.
+        locks: by the id of the place: one task fetches it, and others wait.
+        fetched: the ids of the places that were fetched.
         found_count: the number of missing messages so far.
     """
 
@@ -90,17 +90,22 @@ class _Gap:
 
 
 class Backfill:
-    """Stores the messages of a channel in order, and fetches those that are missing.
+    """Stores a channel's messages in order, and fetches and stores missed ones.
+
+    A place is a channel with its threads, or a conversation of direct messages.
 
     Args:
         channel: the channel's name.
+        places: the store of the watermarks and places.
         store_message: stores a message; raises `StoreError` if it could not be stored.
-        fetch_since: returns a function that fetches the messages of a place.
-        last_event_at: the time of the channel's last sign of life (seconds since the epoch); 0 before the first.
-        delays_new_messages: whether a new message waits until its place is fetched. Where several processes receive the
-            messages of one place, this would order nothing.
-        watermark_name: the name of the watermark, if each part of the channel has its own.
-        has_place: returns whether a place belongs to the part.
+        fetch_since: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
+            since then.
+        last_event_at: returns when the channel's last event or heartbeat came (seconds since the epoch); 0 before the
+            first.
+        delays_new_messages: whether a new message waits until its place is fetched. This keeps the order only if one
+            process receives all messages of a place.
+        watermark_name: the name of the watermark, if the channel has several, such as one per Discord shard.
+        has_place: returns whether the place with an id belongs to this watermark.
     """
 
     def __init__(
@@ -135,14 +140,16 @@ class Backfill:
         self._tasks = list[asyncio.Task[None]]()
 
     async def start(self, connect: Callable[[], Awaitable[None]]) -> None:
-        """Connect, and start fetching messages since the watermark. New messages wait until then.
+        """Connect, and start to fetch the messages since the stored watermark.
+
+        New messages wait until their place is fetched, for at most `MAX_WAIT_SECONDS`.
 
         Args:
-            connect: returns when messages are received.
+            connect: connects to the platform; returns once messages are received.
 
         Raises:
             StoreError: the watermark cannot be read.
-            Exception: what `connect` raises.
+            Exception: raised by `connect`.
         """
         heard_at = await retry_store(
             lambda: self._places.get_watermark(self._watermark_name), what=f"the watermark of {self._watermark_name}"
@@ -159,7 +166,10 @@ class Backfill:
         self._start_task(run_every(WATERMARK_SECONDS, self._save_watermark, what=what))
 
     async def stop(self) -> None:
-        """Stop fetching. What is missing or pending is left to the next process."""
+        """Stop fetching, and store the watermark.
+
+        The next process fetches the messages that are not stored by then.
+        """
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -171,7 +181,10 @@ class Backfill:
             log.warning("%s: the watermark cannot be stored: %s", self._channel, format_error(error))
 
     def open_gap(self, since: float) -> None:
-        """Have all messages fetched that were sent since then (seconds since the epoch)."""
+        """Start to fetch all messages since a time (seconds since the epoch).
+
+        Nothing happens if the backfill is turned off.
+        """
         if self._bounds.hours:
             since = min(since, self._gap_start)
             self._gap = _Gap(
@@ -180,12 +193,12 @@ class Backfill:
             self._gap_opened.set()
 
     async def receive(self, message: IncomingMessage) -> None:
-        """Store a new message after the pending messages of its session.
+        """Store a new message, after older messages of its session that wait to be stored.
 
-        Unless it is a command, it waits until its place is fetched.
+        Unless it is a command, it first waits until its place is fetched.
 
         Raises:
-            Exception: the message is not stored yet, and will be as soon as possible.
+            Exception: the message is not stored yet; it is retried in the background.
         """
         inbound = message.inbound
         if len(self._pending) >= MAX_PENDING and self._bounds.hours:
@@ -202,10 +215,10 @@ class Backfill:
                 raise
 
     async def apply_edit(self, event_key: str, text: str | None) -> None:
-        """Change or delete a pending message before it is stored.
+        """Change or delete a message that is received and not stored yet.
 
-        Returns when the message is not being stored at this moment. A deletion is always remembered: Slack may deliver
-        the message after it.
+        If the message is being stored, this returns when that has ended. A deletion is always remembered: Slack may
+        deliver the message after it.
 
         Args:
             text: the new text; None if the message was deleted.
@@ -223,9 +236,10 @@ class Backfill:
     # Pending messages
 
     async def _store_session(self, session_id: str, *, until: float = inf) -> None:
-        """Store the fetched messages of a session in the inbox, oldest first.
+        """Store the pending messages of a session, oldest first.
 
-        A message that cannot be stored for now blocks those after it; one that fails for another reason does not.
+        After a message that fails for a temporary reason, the later ones wait. One that fails for another reason does
+        not block them.
 
         Args:
             until: later messages stay pending (seconds since the epoch).
@@ -261,7 +275,7 @@ class Backfill:
             del self._pending[key]
 
     async def _store_pending(self) -> None:
-        """Store what could not be stored before; a message that is too old is given up."""
+        """Retry to store all pending messages; those older than the backfill are dropped."""
         oldest = time.time() - max(1.0, self._bounds.hours) * 3600
         for call in [call for call in self._pending.values() if _sent_at(call) < oldest]:
             log.error("%s: a message is lost: it could not be stored for too long", self._channel)
@@ -283,7 +297,13 @@ class Backfill:
         return max(since, time.time() - self._bounds.hours * 3600)
 
     async def _fetch_all(self) -> None:
-        """Fetch what is missing in all places, and close the gap, unless another one was opened meanwhile."""
+        """Fetch and store what all places miss, then close the gap.
+
+        A gap that was opened meanwhile stays open.
+
+        Raises:
+            StoreError: too many messages wait to be stored.
+        """
         gap = self._gap
         if gap is None:
             return
@@ -303,7 +323,11 @@ class Backfill:
             self._gap = None
 
     async def _wait_for_fetches(self, places: Collection[str]) -> None:
-        """If there is a gap, wait until these places are fetched, but no longer than `MAX_WAIT_SECONDS`."""
+        """Fetch these places if there is a gap; return after `MAX_WAIT_SECONDS` at most.
+
+        Args:
+            places: the ids of the places.
+        """
         if self._gap is None or not self._delays_new_messages or not places:
             return
         try:
@@ -313,7 +337,7 @@ class Backfill:
             log.info("%s: new messages do not wait any longer for older ones: %s", self._channel, format_error(error))
 
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
-        """Store the missing messages of a place, once for all tasks that wait for it."""
+        """Fetch and store the missing messages of a place, once per gap."""
         async with gap.locks[place_id]:
             if place_id in gap.fetched or gap is not self._gap:
                 return
@@ -342,7 +366,7 @@ class Backfill:
         return await filter_missing(self._places, await gap.fetch(places[place_id]), gap.active, begun, since=since)
 
     async def _list_places(self, gap: _Gap) -> Mapping[str, ActivePlace]:
-        """Return the places in which the bot was spoken to, the one with the newest message first."""
+        """Return the places of this watermark with recent messages, by id, newest first."""
         if gap.places is None:
             active_since = self._limit_age(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
             served = await self._places.list_active_places(self._channel, since=active_since, limit=MAX_PLACES)
@@ -370,15 +394,17 @@ async def filter_missing(
     *,
     since: float,
 ) -> list[IncomingMessage]:
-    """Return those of the fetched messages that are to be stored, in the order in which they were sent.
+    """Return those of the fetched messages that are to be stored, oldest first.
 
-    Left out are messages that are known, that were sent before the bot was first spoken to in the place, before a reset
-    of their session or before a `stop` of their author, and those of sessions that are over.
+    Left out are messages that are stored already, that were sent before the first session began in the place, before a
+    reset of their session or before a `stop` of their author, and messages of inactive sessions.
 
     Args:
-        active: the sessions that are not over; those in which the bot is mentioned are added.
-        begun: when the bot was first spoken to, by place.
-        since: older messages are stored only if they mention the bot, which an edit may have added.
+        messages: the messages as fetched from one place.
+        active_sessions: the ids of the sessions with recent messages; those in which the bot is mentioned are added.
+        begun_at: when the first session began, by the id of the place (seconds since the epoch).
+        since: older messages are stored only if they mention the bot, which an edit may have added (seconds since the
+            epoch).
     """
     if not messages:
         return []
@@ -403,7 +429,9 @@ async def filter_missing(
 
 
 async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
-    """Do the work for each item. A failure keeps no other item from it, unless nearly all fail.
+    """Await `work` for all items, `CONCURRENCY` at a time.
+
+    After a failure the other items continue; after `CONCURRENCY` failures they are cancelled.
 
     Raises:
         Exception: the first failure.

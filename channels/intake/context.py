@@ -1,6 +1,7 @@
-"""Prompt text of a turn: its messages, and the messages around them as quotes.
+"""Prompt text of a turn: its messages, and the context messages as quotes.
 
-Nothing in a quoted message can end its quote or imitate another one. Names lose the characters that could begin a line.
+No text in a quoted message can end its quote or imitate another one. Names lose the characters that could begin a
+line.
 """
 
 import asyncio
@@ -60,12 +61,13 @@ CountTokens = Callable[[str], Awaitable[int]]
 
 
 class ContextBuilder:
-    """Builds the prompt texts of turns.
+    """Builds the prompt text of a turn from its messages and their context.
 
     Args:
+        database: holds the state of the session's history.
         count: returns the number of tokens of a text.
         max_tokens: the most tokens of context messages in a prompt; 0 for none.
-        timeout: seconds that a turn waits for the context messages.
+        timeout: the most seconds that a turn waits for the context messages.
     """
 
     def __init__(
@@ -84,9 +86,15 @@ class ContextBuilder:
     async def build(
         self, turn: Turn, channel: Channel, texts: Sequence[MessageText]
     ) -> tuple[AttributedPrompt, ContextRecord]:
-        """Return the messages of a turn, each after its context, and the amount of context.
+        """Fetch the context of a turn's messages, and return the prompt text.
 
-        The prompt names the authors where more than one person can write.
+        Each message follows its context. Authors are named if more than one person can write.
+
+        Args:
+            texts: the texts of the turn's messages, in the same order.
+
+        Returns:
+            The prompt with the author of each part, and the number of context messages and tokens for the turn report.
 
         Raises:
             StoreError: the state of the history cannot be read.
@@ -113,7 +121,10 @@ class ContextBuilder:
         return AttributedPrompt(tuple((who, words) for who, words in parts if words), people), others
 
     async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
-        """Return the context messages; a resumed run has stored those that it read before."""
+        """Return the context messages; none if the run has stored its prompt before.
+
+        If they cannot be fetched in time, that is logged and there are none.
+        """
         history = None
         if not self._max_tokens:
             return SurroundingMessages()
@@ -131,7 +142,15 @@ class ContextBuilder:
 
 
 def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
-    """Return the entry of `InboxMessage.brings` for the message that a question is about."""
+    """Return an entry for `InboxMessage.brings`: the message that a question is about.
+
+    A user chooses that message in the menu of a message.
+
+    Args:
+        author: the platform's id of the message's author.
+        name: the author's display name.
+        sent_at: seconds since the epoch.
+    """
     return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": sent_at}}
 
 
@@ -142,7 +161,11 @@ def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:
 
 
 def label_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of people by their ids; a name that looks like another one is followed by its id."""
+    """Return the names for the prompt by id; a name that imitates another gets its id.
+
+    Args:
+        names: the display names by the platform's ids.
+    """
     cleaned = {id_: _clean_name(name) or _clean_name(id_) for id_, name in names.items()}
     skeletons = [_skeleton(name) for name in cleaned.values()]
     ids = [f"({_skeleton(id_)})" for id_ in names]
@@ -154,19 +177,19 @@ def label_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clean_name(name: str) -> str:
-    """Return a name on one line, without invisible characters and colons."""
+    """Return a name on one line, truncated, without invisible characters and colons."""
     visible = INVISIBLE.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
     return " ".join(visible[:_MAX_NAME_LENGTH].split())
 
 
 def _skeleton(name: str) -> str:
-    """Return the same text for names that look alike."""
+    """Return a form of a name that is the same for all names that look alike."""
     return "".join(unicodedata.normalize("NFKC", name).translate(_CONFUSABLES).casefold().split())
 
 
 @dataclass(frozen=True, slots=True)
 class _RenderedMessage:
-    """Context message with its lines in a quote."""
+    """Context message with its text as lines of a quote."""
 
     message: ContextMessage
     lines: str
@@ -180,13 +203,19 @@ async def build_frames(
     count: CountTokens,
     max_tokens: int,
 ) -> tuple[dict[str, list[str]], ContextRecord]:
-    """Return the quotes before each message, by event key, and the amount of context.
+    """Return the quotes of context that come before each message of a turn.
 
-    The subjects of questions come whole. Other messages share `max_tokens`: quoted and forwarded messages first, then
-    the start of the thread, then the newest messages.
+    The messages that a question is about come whole. The others share `max_tokens`: quoted and forwarded messages
+    first, then the start of the thread, then the newest messages.
 
     Args:
-        names: the display names by author.
+        messages: the messages of the turn, oldest first.
+        names: the names for the prompt, by author.
+        count: returns the number of tokens of a text.
+
+    Returns:
+        The quotes by the event key of the message they precede, and the number of context messages and tokens for the
+        turn report.
     """
     newest_at = messages[-1].sent_at
     relevant = [one for one in context if _plain_text(one) and (one.event_key or one.sent_at <= newest_at)]
@@ -245,12 +274,17 @@ def _plain_text(message: ContextMessage) -> str:
 
 
 def _render_lines(message: ContextMessage, names: Mapping[str, str]) -> str:
-    """Return the lines of a message in a quote."""
+    """Return a context message as the lines of a quote, with its author's name."""
     return quote_message(names[message.author], _plain_text(message))
 
 
 async def _truncate(text_lines: str, max_tokens: int, count: CountTokens) -> tuple[str, int]:
-    """Return the start of the lines within a number of tokens, and the number of tokens used."""
+    """Truncate lines to a number of tokens.
+
+    Returns:
+        The start of the lines with a note that they are cut, and its tokens without the note; empty and 0 if hardly
+        more than a name would fit.
+    """
     cost, text = await count(text_lines), text_lines
     while cost > max_tokens:
         text = text[: min(len(text) * max_tokens // cost, len(text) - 1)]

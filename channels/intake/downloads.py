@@ -1,4 +1,4 @@
-"""Downloads of the files that come with messages."""
+"""Downloads of the files that are attached to messages."""
 
 import logging
 from collections.abc import Collection
@@ -27,10 +27,10 @@ _HTML = ("<!doctype html", "<html")
 
 
 class UnreadableFileError(SurfaceError):
-    """A file cannot be read; the text gives the reason to the model.
+    """The model does not get a file; the error's text tells it why.
 
     Attributes:
-        status: the HTTP status of the answer; 0 without one.
+        status: the HTTP status of the download; 0 if there is none.
     """
 
     def __init__(self, why: str, *, status: int = 0) -> None:
@@ -43,10 +43,11 @@ def _is_transient(error: BaseException) -> bool:
 
 
 class FileClient:
-    """Downloads the files of a platform, and sends requests to no other host.
+    """Base of a platform's client for file downloads; it calls no other hosts.
 
     Args:
-        api_url: the address of the platform's API. The files of a sandbox are on the same host.
+        api_url: the URL of the platform's API. If it is not on `api_hosts` (a sandbox), files may only be at the same
+            host.
 
     Attributes:
         api_hosts: the hosts of the platform's real API, subdomains included.
@@ -60,13 +61,15 @@ class FileClient:
         self._api_url = urlsplit(api_url)
 
     async def download(self, url: str, file: Attachment, check: FileCheck, *, token: str = "") -> FetchedFile:
-        """Download a file, with retries after transient failures.
+        """Download a file of a message; temporary failures are retried.
 
         Args:
-            token: the access token of the platform.
+            file: the metadata of the file, as far as it is known.
+            check: called with the size that the response tells, before the body is read.
+            token: the access token for the `Authorization` header; empty for none.
 
         Raises:
-            UnreadableFileError: the file is not available or too large, or the answer is a login page.
+            UnreadableFileError: the file is not available, `check` refuses it, or the response is a login page.
         """
         data, kind = await self._get(url, file, check, token)
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
@@ -103,7 +106,7 @@ class FileClient:
         raise UnreadableFileError("it cannot be fetched")
 
     def _is_platform_url(self, url: SplitResult) -> bool:
-        """Return whether an address is one of the platform's files."""
+        """Return whether files of the platform may be at a URL."""
         if _is_within(self._api_url, self.api_hosts):
             return url.scheme == "https" and _is_within(url, self.file_hosts)
         return (url.scheme, url.netloc) == (self._api_url.scheme, self._api_url.netloc)
@@ -123,6 +126,7 @@ async def _read_body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 def too_large(max_bytes: int) -> UnreadableFileError:
+    """Return the error for a file of more than `max_bytes`."""
     return UnreadableFileError(f"it is larger than the {media.format_size(max_bytes)} that I read")
 
 
@@ -131,5 +135,5 @@ def _is_html(data: bytes) -> bool:
 
 
 def _is_expected_html(file: Attachment, data: bytes) -> bool:
-    """Return whether the file is an HTML page. A login page has another size."""
+    """Return whether the file itself is HTML; a login page differs in size."""
     return media.guess_mime_type(file.name, file.mime_type) == "text/html" and file.size in (0, len(data))

@@ -1,4 +1,4 @@
-"""Handlers of incoming messages, edits and deletions, behind the access policy."""
+"""Handler of incoming messages, edits and deletions; applies the access policy."""
 
 import asyncio
 import logging
@@ -54,13 +54,14 @@ class IncomingMessage:
     """Message of a user, as an adapter parsed it.
 
     Attributes:
-        is_mention: whether the message mentions the bot, or is a direct message. The bot answers another message only
-            in a session that it takes part in.
-        is_free_channel: whether the message is in a channel where the bot answers all messages unless it is muted.
-        is_late: whether newer messages may have been received before this one.
-        is_in_answer_thread: whether the message is in a thread that was started on an answer of the bot.
-        deny_privately: tells the author why the message is not answered, where the platform shows a missing answer.
-            Otherwise the author is told once an hour.
+        inbound: the message to store.
+        is_mention: whether it mentions the bot, or is a direct message. The bot answers another message only in a
+            session in which it takes part.
+        is_free_channel: whether it is in a channel where the bot answers all messages, unless the session is muted.
+        is_late: whether newer messages may have been received before it.
+        is_in_answer_thread: whether it is in a thread that was started on an answer of the bot.
+        deny_privately: tells the author why the message is not answered. It is set where the platform shows a missing
+            answer; otherwise the author is told once an hour.
     """
 
     inbound: InboxMessage
@@ -72,7 +73,7 @@ class IncomingMessage:
 
     @property
     def command(self) -> tuple[CommandName, str] | None:
-        """Return the command and its argument, if the message is nothing else."""
+        """The command that the whole message is, and its argument; None for any other."""
         return parse_command(self.inbound.text) if self.is_mention and not self.inbound.attachments else None
 
 
@@ -83,16 +84,16 @@ async def _unchanged(message: IncomingMessage) -> IncomingMessage:
 class MessageHandler:
     """Handles the messages, edits and deletions of a channel.
 
-    Attributes:
-        commands: the handler of commands that are not messages.
-        presses: the handler of button presses.
-
     Args:
         create_surface: returns the surface of the reply to a message.
         get_locale: see `Channel.get_locale`.
-        send_ephemeral: shows a text to the author of a message alone, if the message has no `deny_privately`.
+        send_ephemeral: shows a text to the author of a message only; used if the message has no `deny_privately`.
         syntax: the syntax of commands on the platform.
-        choose_address: chooses the place of the reply, just before the message is stored.
+        choose_address: changes the address of the reply just before the message is stored, such as to a new thread.
+
+    Attributes:
+        commands: runs commands, also those that come as interactions.
+        presses: handles button presses.
     """
 
     def __init__(
@@ -117,11 +118,14 @@ class MessageHandler:
         self._background = BackgroundTasks()
 
     async def get_refusal(self, visitor: Actor, spot: Location, *, must_reply: bool = False) -> str | None:
-        """Return the message to a user without access; None if the user has access.
+        """Check a user's access, and return the reason against it.
 
         Args:
-            must_reply: whether the platform shows a missing answer. Otherwise a user is told once an hour, and the
-                message is empty until then. It is always empty for a bot.
+            must_reply: whether the platform shows a missing answer. Otherwise a user is told once an hour, and a bot
+                never.
+
+        Returns:
+            None if the user has access. Else the untranslated sentence to show; empty if the user is not told now.
         """
         decision = self._services.access_policy.check(visitor, spot)
         if decision is AccessDecision.ALLOWED:
@@ -129,7 +133,10 @@ class MessageHandler:
         return decision.message if must_reply or await self._should_notify(visitor, "door") else ""
 
     async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimited | None:
-        """Return the rate limit that refuses a message, as far as it is known before the message is stored."""
+        """Return the user or place limit that refuses a message; None if there is none.
+
+        The message is not stored yet: the check is made again when it is. If the limits cannot be read, there is none.
+        """
         try:
             return await self._services.inbox.find_rate_limit(
                 message.event_key, author=message.author, place=message.place
@@ -139,7 +146,7 @@ class MessageHandler:
             return None
 
     async def is_known(self, message: InboxMessage | CommandContext) -> bool:
-        """Return whether a message with the same event key was stored before.
+        """Return whether a message or command with the same event key is stored.
 
         Raises:
             StoreError: the inbox cannot be read.
@@ -163,7 +170,8 @@ class MessageHandler:
     async def accept(self, message: IncomingMessage) -> None:
         """Store a message for the bot, or run it as a command, if its author has access.
 
-        A message that has to wait for its reply gets a reaction.
+        A message that cannot be answered at once gets the "queued" reaction. The author is told of a refusal: see
+        `IncomingMessage.deny_privately`.
 
         Raises:
             StoreError: the message is not stored, and must not be acknowledged.
@@ -184,7 +192,10 @@ class MessageHandler:
             self._queued_reactions.add(message.inbound.address)
 
     async def _check_access(self, message: IncomingMessage) -> bool:
-        """Return whether the author has access; tell an author without access who mentions the bot."""
+        """Return whether the author has access.
+
+        If not, an author who mentions the bot is told in the background.
+        """
         inbound = message.inbound
         decision = self._services.access_policy.check(inbound.who, inbound.spot)
         if decision is AccessDecision.ALLOWED:
@@ -203,10 +214,10 @@ class MessageHandler:
         return await conversations.is_for_bot(message.inbound, follow=follow, is_on_answer=message.is_in_answer_thread)
 
     async def _run_command(self, name: CommandName, argument: str, message: IncomingMessage) -> None:
-        """Run a command and show its result once, however often the message is delivered.
+        """Run a command and post its result once, even if the message is delivered twice.
 
-        The message is recorded after the command has run: an interrupted command runs when the message is delivered
-        again.
+        The message is recorded after the command has run: if the process dies before, the next delivery runs the
+        command again.
         """
         inbound = message.inbound
         context = CommandContext.from_message(inbound, await words.resolve_locale(self._get_locale(inbound)))
@@ -246,14 +257,15 @@ class MessageHandler:
     async def handle_edit(self, event_key: str, text: str, *, is_mention: bool = False) -> bool:
         """Store the new text of a message.
 
-        A waiting message is answered with its new text. Below an existing reply, a button offers an answer to it.
+        A message that waits is answered with its new text. If it is answered already, the reply gets a button to
+        answer the new text.
 
         Args:
-            text: see `InboxMessage.text`.
+            text: the new text without the mention of the bot.
             is_mention: whether the new text mentions the bot.
 
         Returns:
-            Whether the message is not stored and mentions the bot now.
+            True if the message is not stored and mentions the bot now: the caller is to accept it.
 
         Raises:
             StoreError: the edit is not stored, and must not be acknowledged.
@@ -264,7 +276,10 @@ class MessageHandler:
         return result is EditResult.NOT_RECEIVED
 
     async def handle_deletion(self, event_key: str) -> None:
-        """Delete the text of a message; a waiting one is not answered, and an existing reply says so.
+        """Delete the stored text of a message that its author deleted.
+
+        If the message waits, it is not answered. If a turn answers it alone, that turn is cancelled while it runs, its
+        reply says so, and its open approvals and questions become void.
 
         Raises:
             StoreError: the deletion is not stored, and must not be acknowledged.
@@ -281,12 +296,16 @@ class MessageHandler:
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the background work and the reactions, as `BackgroundTasks.drain` does."""
+        """Wait for background work and reactions, each at most `seconds`; cancel the rest."""
         await self._background.drain(seconds)
         await self._queued_reactions.drain(seconds)
 
     def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run work that only `drain` waits for; its errors are logged."""
+        """Run a coroutine as a task for which only `drain` waits; its errors are logged.
+
+        Args:
+            name: what the task does, for the log.
+        """
         self._background.add(asyncio.create_task(_log_errors(work, name), name=name))
 
 

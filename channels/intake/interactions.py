@@ -1,7 +1,7 @@
-"""Interactions: commands, button presses, menu entries and submitted forms, processed once, for all platforms.
+"""Interactions: commands, button presses, menu entries and submitted forms.
 
-An interaction is stored before the platform gets its acknowledgement, and deleted when it is processed. Slack and
-Discord deliver it once: the interactions of a worker that died are processed by another worker.
+An interaction is stored before the platform gets its acknowledgement, and deleted once processed. Slack and Discord
+deliver it once: if a worker dies, another one processes its interactions.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ class Interaction:
 
     Attributes:
         context: the author, the place and the event key. Its `visitor` is None until the author is identified.
-        values: what the user entered (JSON): of a command its `name` and `argument`, of a press the `button`, of a
-            question its `text` and what the adapter needs to show it, of a menu entry its `action`, the `message` and
-            its event `key`, of an answer the id of the `question`, the `page` of its form and the `entries`.
-        surface: where the adapter can answer the interaction (JSON).
+        values: the input (JSON): of a command its `name` and `argument`; of a press the `button`; of a question its
+            `text` and what the adapter needs to show it; of a menu entry its `action`, the `message` and its event
+            `key`; of an answer the id of the `question`, the `page` of its form and the `entries`.
+        surface: what the adapter needs to answer the interaction, such as its token (JSON).
         name: the author's display name.
     """
 
@@ -64,15 +64,19 @@ class Interaction:
 
     @property
     def id(self) -> str:
-        """The same for each delivery of the interaction."""
+        """The event key: the same for each delivery of the interaction."""
         return self.context.event_key
 
     def to_json(self) -> dict[str, Any]:
-        """Messages that are sent after the interaction are not stopped or forgotten by it, however late it runs."""
+        """Return the interaction for storage: see `from_json`.
+
+        If it runs late, it does not stop or reset messages that were sent after it.
+        """
         return asdict(replace(self, context=replace(self.context, until=self.context.sent_at)))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Interaction":
+        """Parse the output of `to_json`."""
         return cls(**{**data, "context": CommandContext.from_json(data["context"])})
 
 
@@ -81,16 +85,19 @@ Identify = Callable[[], Awaitable[Interaction | str]]
 
 
 class InteractionHandler(ABC):
-    """Stores, checks and processes the interactions of a platform; a subclass parses and answers them.
+    """Stores, checks and processes a platform's interactions.
+
+    A subclass parses and answers them.
 
     Args:
+        intake: checks access, and accepts questions as messages.
         seal: encrypts the stored interactions.
 
     Attributes:
         channel: the name of the adapter.
         must_refuse: whether the platform shows a failure if a refused interaction gets no answer. Otherwise a user is
-            told once an hour.
-        form_page_size: the fields of a page of a form; 0 if there is one page.
+            told of a refusal once an hour.
+        form_page_size: the most fields on a page of a form; 0 for no limit.
     """
 
     channel: ClassVar[str]
@@ -106,30 +113,36 @@ class InteractionHandler(ABC):
 
     @abstractmethod
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
-        """Tell the author, and nobody else, the result of an interaction."""
+        """Show the result of an interaction to its author only."""
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
-        """Tell the author, and nobody else, why the interaction is not processed."""
+        """Show the author, and nobody else, why the interaction is not processed."""
         await self.answer(interaction, CommandResult(text))
 
     @abstractmethod
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
-        """Show a question to all who see its answer.
+        """Post a question that a user asked by an interaction, so that others see it too.
 
         Returns:
-            The message to answer; None if it cannot be shown and the author was told.
+            The posted question as a message to answer, and a function that removes it and tells its author the reason.
+            None if it cannot be shown and the author was told.
         """
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
-        """Return a command with its session; None if the author was asked for the session."""
+        """Return a command with its session in the context.
+
+        Returns:
+            None if the author was asked to choose a session.
+        """
         return interaction
 
     def start(self) -> None:
-        """Start to process the interactions of dead workers."""
+        """Start to process the stored interactions of dead workers, until `stop`."""
         work = self._queue.run_orphaned(self.channel, self._run_orphaned)
         self._orphans = asyncio.create_task(work, name=f"{self.channel} interactions")
 
     async def stop(self, seconds: float) -> None:
+        """Stop processing interactions of dead workers; wait at most `seconds`."""
         if self._orphans is not None:
             self._orphans.cancel()
             await asyncio.wait([self._orphans], timeout=seconds)  # the database may hang
@@ -142,9 +155,13 @@ class InteractionHandler(ABC):
     ) -> None:
         """Store an interaction, acknowledge it within `ACK_SECONDS`, and process it.
 
+        A second delivery, or one whose acknowledgement fails, is not processed.
+
         Args:
-            acknowledge: returns whether the platform accepts the acknowledgement; if not, the platform has told the
-                author of the failure. A refusal that is known by then makes the answer private.
+            identify: returns the interaction with its author and place, or a refusal.
+            acknowledge: sends the acknowledgement; returns whether the platform accepts it. If not, the platform has
+                told the author of the failure. For a refusal that is known by then, it gets an interaction whose
+                context `is_private`.
         """
         storing = asyncio.create_task(self._store(interaction, identify), name="interaction")
         try:
@@ -163,7 +180,11 @@ class InteractionHandler(ABC):
             await self._queue.remove(stored.id)
 
     async def authorize(self, identify: Identify) -> Interaction | str:
-        """Return the identified interaction if its author has access, else the refusal."""
+        """Identify an interaction's author, and check access and rate limits.
+
+        Returns:
+            The identified interaction. If it is refused, the reason to show; empty if the author is not told now.
+        """
         identified = await identify()
         if isinstance(identified, str):
             return identified
@@ -171,10 +192,11 @@ class InteractionHandler(ABC):
         return identified if refusal is None else refusal
 
     async def _store(self, interaction: Interaction, identify: Identify) -> Interaction | str | None:
-        """Store an interaction, unless its author is refused by then.
+        """Store an interaction, unless it is refused within `IDENTIFY_SECONDS`.
 
         Returns:
-            The identified interaction; the refusal; None if the interaction was delivered before.
+            The identified interaction; the reason of a refusal (see `authorize`); None if the interaction was
+            delivered before.
         """
         authorizing = asyncio.create_task(self.authorize(identify), name="authorize")
         try:
@@ -193,7 +215,10 @@ class InteractionHandler(ABC):
         return authorized
 
     async def _get_refusal(self, interaction: Interaction) -> str | None:
-        """Return why the author may not do this; None if they may, empty if they were told within the hour."""
+        """Return the reason against processing an interaction; None if there is none.
+
+        The text is translated; it is empty if the author was told within the last hour.
+        """
         context, say = interaction.context, words.messages_for(interaction.context.locale)
         must_reply = self.must_refuse and interaction.kind != "press"
         refusal = await self._intake.get_refusal(self._get_visitor(interaction), context.spot, must_reply=must_reply)
@@ -203,7 +228,14 @@ class InteractionHandler(ABC):
         return question_limit_message(limited, say) if limited else None
 
     async def _run_orphaned(self, key: str, payload: str) -> None:
-        """Process the interaction of a dead worker. Without an identified author, it fails with a message."""
+        """Process a stored interaction of a dead worker, if its author is allowed.
+
+        An interaction whose author was not identified yet ends with an error message to them.
+
+        Args:
+            key: the id of the interaction.
+            payload: the encrypted interaction.
+        """
         async with self._queue.processing(key):
             decrypted = self._seal.decrypt(payload)
             if not decrypted:

@@ -1,4 +1,4 @@
-"""Prompt of a turn: the text and files of its messages, and the rights of their authors."""
+"""Prompt of a turn: texts and files of its messages, and its authors' rights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class Prompt:
     """Input of a run of the agent.
 
     Attributes:
-        speaker: the authors as one speaker, with the rights that all of them have.
+        spoken: the text, with the author of each part.
+        media: the files that the model reads.
+        speaker: the authors as one user, with the rights that all of them have; tools act for this user.
         bot_name: the bot's display name; empty if it is not known.
         authors: the authors of the messages.
     """
@@ -43,7 +45,7 @@ class PromptBuilder:
     """Builds the prompts of turns.
 
     Args:
-        allowance: the limits of the attachments.
+        allowance: the limits of the attachments that the model reads.
     """
 
     def __init__(
@@ -55,9 +57,10 @@ class PromptBuilder:
         self._attachments = AttachmentReader(allowance)
 
     def remove_denied_messages(self, turn: Turn) -> Turn | None:
-        """Return the turn with the messages whose authors have access now; None if no author has.
+        """Return the turn without messages of authors who have lost access since.
 
-        A message may have waited, or may be answered again, since its author lost access.
+        Returns:
+            None if no message is left.
         """
         allowed = tuple(
             message
@@ -69,15 +72,19 @@ class PromptBuilder:
         return replace(turn, messages=allowed) if allowed else None
 
     async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, recorder: RunRecorder) -> Prompt:
-        """Return the prompt of a turn.
+        """Read the texts, files and context of a turn's messages, and return the prompt.
+
+        Attachments are only read if the run has not stored its prompt.
 
         Args:
+            channel: the adapter that received the messages.
             runtime: the runtime of the agent that answers.
+            recorder: gets the records of files and context, for the turn report.
 
         Raises:
-            DamagedTurnError: a message of the turn cannot be read.
+            DamagedTurnError: a stored message of the turn cannot be read.
             StoreError: the history cannot be read.
-            CapError: a spending limit is reached.
+            SpendingLimitError: a spending limit is reached.
         """
         if turn.is_damaged:
             raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
@@ -106,7 +113,7 @@ class PromptBuilder:
         )
 
     async def _list_earlier_authors(self, turn: Turn, channel: Channel) -> list[User]:
-        """Return the other authors of the messages that led to a decided approval."""
+        """Return the authors whose messages led to a decided approval, without the turn's."""
         current_authors = {message.author for message in turn.messages}
         others = {
             message.author: message
