@@ -1,1 +1,1 @@
-"""Rate limits of platform APIs: limiter with priorities, shares among workers, caller with retries."""
+"""Rate limits of platform APIs: limiters with priorities, calls with retries."""

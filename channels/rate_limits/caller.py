@@ -1,4 +1,4 @@
-"""Calls of a platform's API: within the rate limits, and retried where that can help."""
+"""Calls of a platform's API, within the rate limits and with retries."""
 
 import asyncio
 import logging
@@ -37,7 +37,14 @@ _check: ContextVar[tuple[asyncio.Task[Any] | None, CheckNeeded] | None] = Contex
 
 @contextmanager
 def cancel_unless(check: CheckNeeded) -> Iterator[None]:
-    """Let calls of this task wait only as long as `check` raises nothing. Tasks that it begins are not bound."""
+    """Cancel this task's waiting calls within the block as soon as `check` raises.
+
+    A call waits for its rate limit, or before a retry; calls that are being made are not cancelled. Tasks that this
+    task creates are not affected.
+
+    Args:
+        check: awaited every `CHECK_SECONDS` while a call waits; its error is raised by the call.
+    """
     token = _check.set((asyncio.current_task(), check))
     try:
         yield
@@ -47,7 +54,10 @@ def cancel_unless(check: CheckNeeded) -> Iterator[None]:
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Let calls fail at once that are unlikely to be within the rate limit in so many seconds."""
+    """Let calls within the block fail at once if their rate limit is too full.
+
+    They raise `RateLimitDeadlineError` if it is unlikely to allow them within `seconds` from now.
+    """
     token = _deadline.set(event_loop.now() + seconds)
     try:
         yield
@@ -56,10 +66,10 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 class RefusedError(SurfaceError):
-    """The platform refused a call for good.
+    """The platform refused a call; a retry cannot succeed.
 
     Attributes:
-        code: the platform's code of the reason.
+        code: the platform's error code.
     """
 
     def __init__(self, name: str, code: str) -> None:
@@ -68,15 +78,15 @@ class RefusedError(SurfaceError):
 
 
 class RateLimitDeadlineError(SurfaceError):
-    """The rate limit does not allow a call before its deadline: see `deadline`."""
+    """The rate limit is unlikely to allow a call before its deadline: see `deadline`."""
 
 
 class TransientError(Exception):
-    """A call failed for a transient reason; whether it took effect is unknown.
+    """A call failed for a temporary reason; it may have taken effect.
 
     Attributes:
-        retry_after: seconds that the platform asked to wait, if it refused the call by a rate limit. The call took no
-            effect then.
+        retry_after: the seconds to wait that the platform's rate limit demands; the call took no effect then. None for
+            other failures.
     """
 
     def __init__(self, cause: str, *, retry_after: float | None = None) -> None:
@@ -85,11 +95,15 @@ class TransientError(Exception):
 
 
 class Caller:
-    """Makes calls for all surfaces that share a platform's limits.
+    """Makes a platform's API calls: waits for rate limits, retries, records metrics.
 
     Args:
         channel: the platform's name, for the metrics.
-        speed: how many times faster than the platform's the windows run: see `RateLimiters`.
+        pauses: the seconds before each retry after a temporary failure.
+        speed: how many times faster than the platform's the rate limits' windows run: see `RateLimiters`.
+
+    Attributes:
+        limiters: the rate limiters of the platform.
     """
 
     def __init__(self, channel: str, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
@@ -106,14 +120,17 @@ class Caller:
         within: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
     ) -> T:
-        """Make a call that `limiter` has admitted, and do not retry it.
+        """Make a call for which `limiter` has a slot, without a retry.
 
         Args:
-            within: another limiter that applies to the call, which is waited for here.
+            name: the platform's name of the method, for metrics and log.
+            send: makes the call; raises `RefusedError` or `TransientError`.
+            within: another limiter that applies to the call, and that has no slot for it yet.
+            priority: the priority of the wait for `within`.
 
         Raises:
             RefusedError: the platform refuses the call.
-            TransientError: the call failed for a transient reason.
+            TransientError: the call failed for a temporary reason.
         """
         outcome = "failed"
         try:
@@ -150,23 +167,27 @@ class Caller:
         has_slot: bool = False,
         find_effect: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
-        """Make a call, and retry it. One that a rate limit refuses is retried when the platform says, without limit.
+        """Make a call when its rate limits allow it, and retry temporary failures.
+
+        After a refusal by the platform's rate limit, the call is retried until it succeeds, at the time that the
+        platform names.
 
         Args:
-            name: the platform's name of the method, for the log.
-            send: makes the call once. Raises `RefusedError` or `TransientError`.
+            name: the platform's name of the method, for metrics and log.
+            send: makes the call; raises `RefusedError` or `TransientError`.
             within: another limiter that applies to the call.
-            is_admitted: whether `limiter` has admitted the call already.
-            found: for a call that must not take effect twice: looks whether it has, when its answer was lost.
+            has_slot: whether `limiter` has a slot for the call already.
+            find_effect: for a call that must not take effect twice: returns its result if it took effect and the
+                answer was lost, else None.
 
         Returns:
-            The answer; none for a `STREAM_UPDATE` that may not be made now.
+            The answer; None for a `STREAM_UPDATE` that the rate limit does not allow now.
 
         Raises:
-            TransientError: a `STREAM_UPDATE` failed for a transient reason. It may have taken effect, or still will.
+            TransientError: a `STREAM_UPDATE` failed for a temporary reason. It may have taken effect, or still will.
             RefusedError: the platform refuses the call.
-            SurfaceError: the platform stayed out of reach.
-            Exception: what `cancel_unless` raised.
+            SurfaceError: the last retry failed.
+            Exception: raised by the check of `cancel_unless`.
         """
         pauses = iter(self._pauses)
         if not has_slot:
@@ -195,10 +216,13 @@ class Caller:
 
 
 async def _acquire(limiter: RateLimiter, priority: Priority, *, after: float = 0.0) -> None:
-    """Wait so many seconds, and then for the limiter, as long as the call is needed.
+    """Wait for a slot of the limiter, while the check of `cancel_unless` allows it.
+
+    Args:
+        after: seconds to wait first.
 
     Raises:
-        NoRoomError: the limiter is unlikely to admit the call before its deadline.
+        RateLimitDeadlineError: the limiter is unlikely to allow the call before its deadline.
     """
     if (due := _deadline.get()) != inf and not limiter.has_room(priority, due - event_loop.now()):
         raise RateLimitDeadlineError("the rate limit does not allow the call in time")

@@ -1,7 +1,7 @@
-"""Rate limiter: a sliding window with priorities, a reserve for finals, reported headers and Retry-After.
+"""Rate limiter: a sliding window with priorities and reserved calls.
 
-A token bucket would not do: one that refills while it is used lets up to twice its size through in one window of the
-platform.
+It follows the limits that the platform's headers report. A token bucket would not do: one that refills while it is
+used lets up to twice its size through in one window of the platform.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ SETTLE_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A limit of a platform: so many calls in so many seconds."""
+    """A platform's rate limit: at most `calls` calls within `seconds`."""
 
     calls: int
     seconds: float
@@ -52,7 +52,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class _ReportedWindow:
-    """The open window, as the platform's headers describe it."""
+    """The current window as the platform's headers describe it.
+
+    Attributes:
+        remaining: the calls that are left.
+        resets_at: the end of the window (time of the event loop).
+    """
 
     remaining: int
     resets_at: float
@@ -60,7 +65,13 @@ class _ReportedWindow:
 
 @dataclass(order=True, slots=True)
 class _Waiter:
-    """A call in the queue: ordered by priority, then by age."""
+    """A call that waits for a slot, ordered by priority, then by age.
+
+    Attributes:
+        since: the time of the event loop from which its age counts.
+        number: the order among calls of the same age.
+        admitted: done when the call may be made.
+    """
 
     priority: Priority
     since: float
@@ -69,17 +80,18 @@ class _Waiter:
 
     @property
     def is_paced(self) -> bool:
-        """Return whether the call keeps the pace of stream updates; the first text of a reply does not."""
+        """True for the update of a reply that shows text: updates are paced."""
         return self.priority is Priority.STREAM_UPDATE and self.since > FIRST_TEXT
 
 
 class RateLimiter:
-    """The calls that share one limit of the platform.
+    """Limits the calls that share one rate limit of a platform.
 
-    The time at which a call reaches the platform is unknown, so the call counts from its start until a window after its
-    answer.
+    A call uses a slot from its start until a window after its answer, since the time at which it reaches the platform
+    is unknown.
 
     Args:
+        window: the platform's limit.
         speed: how many times faster than the platform's the window runs: see `RateLimiters`.
     """
 
@@ -103,7 +115,11 @@ class RateLimiter:
 
     @contextmanager
     def track_reply(self, since: float) -> Iterator[None]:
-        """Count a reply, begun at that time of the loop, among those whose updates share the limit."""
+        """Count a reply, within the block, among those whose updates share the limit.
+
+        Args:
+            since: when the reply began (time of the event loop).
+        """
         self._replies.append(since)
         try:
             yield
@@ -112,7 +128,7 @@ class RateLimiter:
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
-        """Reserve a call: stream updates and backfill leave it free."""
+        """Reserve a slot within the block: stream updates and backfill do not use it."""
         self._reserved += 1
         try:
             yield
@@ -121,11 +137,13 @@ class RateLimiter:
             self._admit_waiters()
 
     async def acquire(self, priority: Priority, since: float | None = None) -> None:
-        """Wait until a call may be made, and count it. A cancelled wait counts none.
+        """Wait for a slot, and take it. A cancelled wait takes none.
+
+        The caller then ends the slot by `complete` or `release`.
 
         Args:
-            since: of a stream update: the loop's time since which the shown text is out of date; `FIRST_TEXT` for the
-                first text of a reply.
+            since: of a stream update: the time of the event loop since which the shown text is out of date;
+                `FIRST_TEXT` for the first text of a reply. Older calls go first. None for now.
         """
         waiter = self._waiter(priority, since)
         insort(self._queue, waiter)
@@ -141,7 +159,11 @@ class RateLimiter:
             raise
 
     def try_acquire(self, priority: Priority) -> bool:
-        """Count a call if it may be made now, before all that wait."""
+        """Take a slot if one is free and no more urgent call waits.
+
+        Returns:
+            Whether a slot was taken.
+        """
         waiter = self._waiter(priority)
         if (self._queue and self._queue[0] < waiter) or self._wait_seconds(waiter) > 0:
             return False
@@ -149,24 +171,32 @@ class RateLimiter:
         return True
 
     def release(self) -> None:
-        """Give up a call that was counted and is not made."""
+        """Give back a slot whose call is not made."""
         self._in_flight = max(0, self._in_flight - 1)
         self._admit_waiters()
 
     def complete(self) -> None:
-        """Count the end of a call, with whatever result."""
+        """Record that a call has ended; its slot is free one window later."""
         self._answered.append(event_loop.now())
         self.release()
 
     def report_headers(self, *, remaining: int, reset_after: float) -> None:
-        """Take over the open window that the platform's headers describe."""
+        """Adopt the current window from the headers of the platform's answer.
+
+        Args:
+            remaining: the calls that are left in it.
+            reset_after: the seconds until it ends.
+        """
         resets_at, before = event_loop.now() + reset_after + CLOCK_SKEW_SECONDS, self._reported
         if before is not None and resets_at < before.resets_at + self._release_seconds:  # the same window
             remaining = min(remaining, before.remaining)  # answers overtake each other
         self._reported = _ReportedWindow(remaining, resets_at)
 
     def report_429(self, retry_after: float) -> None:
-        """Make no call for `retry_after` seconds, and fewer from then on."""
+        """Allow no call for `retry_after` seconds, and halve the limit after that.
+
+        Each window without a refusal raises the limit again.
+        """
         now = event_loop.now()
         if now >= self._backoff_until:  # calls that were in flight together are refused together
             self._backoff = max(1 / self._window.calls, self._backoff * BACKOFF_FACTOR)
@@ -174,9 +204,10 @@ class RateLimiter:
         self._backoff_until = max(self._backoff_until, self._closed_until)
 
     def can_reserve(self, calls: int) -> bool:
-        """Return whether so many calls can be reserved besides those that are.
+        """Return whether `calls` more slots can be reserved.
 
-        They have to be free now, or, where half a window is reserved and updates are few, within `RESERVE_SECONDS`.
+        They must be free now. If more than half of the window is reserved, it is enough that they are free within
+        `RESERVE_SECONDS`.
         """
         seconds = RESERVE_SECONDS / self._speed if self._reserved > self._limit // 2 else 0.0
         windows = int(seconds / self._window.seconds)
@@ -185,37 +216,51 @@ class RateLimiter:
         return event_loop.now() >= self._closed_until and min(free, most) - self._reserved >= calls
 
     def has_room(self, priority: Priority, within: float) -> bool:
-        """Return whether a new call is likely to be made within so many seconds."""
+        """Return whether a new call is likely to get a slot within so many seconds.
+
+        Args:
+            within: seconds from now.
+        """
         ahead = sum(waiter.priority <= priority for waiter in self._queue)
         return self._closed_until <= event_loop.now() + within and self._free_within(within) > ahead
 
     @property
     def calls_per_reply(self) -> float:
-        """Updates that each reply could have while it is expected to stream, if there were one more."""
+        """The updates that one more reply could make while it is expected to stream."""
         free = self._free_within(EXPECTED_REPLY_SECONDS / self._speed) - self._reserved
         return free / (len(self._replies) + 1)
 
     @property
     def headroom(self) -> float:
-        """Return the free part of the window, from 0 to 1."""
+        """The free fraction of the window, from 0 to 1."""
         if event_loop.now() < self._closed_until:
             return 0.0
         return min(1.0, max(0.0, self._free_within(0.0) / self._window.calls))
 
     @property
     def is_idle(self) -> bool:
+        """True if no call uses, awaits or reserves a slot."""
         self._expire()
         is_used = self._used or self._queue or self._replies or self._reserved
         return not is_used and event_loop.now() >= self._closed_until
 
     def announce_usage(self) -> LimitUsage:
-        """Return this worker's usage for the other workers, and go by it from now on."""
+        """Return this worker's use of the limit, to be sent to the other workers.
+
+        The worker's share is computed from this use from now on.
+        """
         self._expire()
         self._announced = LimitUsage(max(len(self._replies), self._reserved), self._used)
         return self._announced
 
     def apply_peer_usage(self, peers: Sequence[LimitUsage]) -> None:
-        """Divide the limit among the workers by their announced usage."""
+        """Set this worker's share of the limit by what the other workers use.
+
+        A larger share takes effect only after `SETTLE_ROUNDS` calls.
+
+        Args:
+            peers: the announced usage of each other worker; empty if there is none.
+        """
         if not peers:
             self._rounds.clear()
         elif not self._rounds:
@@ -229,7 +274,7 @@ class RateLimiter:
         return _Waiter(priority, since, next(self._numbers), asyncio.get_running_loop().create_future())
 
     def _admit_waiters(self) -> None:
-        """Admit the waiting calls that may be made, and set a timer for the next one."""
+        """Give free slots to waiting calls, and set a timer for the next slot."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -249,7 +294,10 @@ class RateLimiter:
             self._last_update = event_loop.now()
 
     def _wait_seconds(self, waiter: _Waiter) -> float:
-        """Return the seconds until a call may be made, if no other one is before it."""
+        """Return the seconds until a call may be made if no other call is before it.
+
+        Zero or less means now.
+        """
         now, (free, refills) = event_loop.now(), self._capacity()
         if waiter.priority >= Priority.STREAM_UPDATE and (
             reserve := min(self._reserved, int(self._limit * MAX_RESERVED_FRACTION))
@@ -268,9 +316,13 @@ class RateLimiter:
         return ready_at - now
 
     def _next_update_at(self, free: int, refills: Sequence[float]) -> float:
-        """Return the time of the next stream update.
+        """Return the time of the event loop at which the next stream update is due.
 
-        The free calls are spread until more calls are free, and until the replies are expected to end.
+        The free slots are spread evenly over the time until more are free, or until the replies are expected to end.
+
+        Args:
+            free: the slots that are free now.
+            refills: the times at which one more slot is free each.
         """
         now, last, window = event_loop.now(), self._last_update, self._window.seconds
         expected, least = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
@@ -284,14 +336,17 @@ class RateLimiter:
         return last + max(pauses, default=0.0)
 
     def _capacity(self) -> tuple[int, Sequence[float]]:
-        """Return the free calls, and the times at which one more is free each."""
+        """Return the number of free slots, and the times at which each other one is free.
+
+        The number is negative if more slots are used than this worker's share.
+        """
         self._expire()
         if (reported := self._reported) is not None:
             return self._get_share(reported.remaining) - self._in_flight, [reported.resets_at] * self._limit
         return self._limit - self._used, [at + self._window.seconds for at in self._answered]
 
     def _free_within(self, seconds: float) -> int:
-        """Return the number of calls that may be made within so many seconds."""
+        """Return the number of slots that are or become free within so many seconds."""
         free, refills = self._capacity()
         windows, rest = divmod(seconds, self._window.seconds)
         until = event_loop.now() + rest
@@ -299,20 +354,22 @@ class RateLimiter:
 
     @property
     def _limit(self) -> int:
-        """The calls of a window that this worker may make."""
+        """The most calls that this worker may make in one window."""
         return self._get_share(max(1, int(self._window.calls * self._backoff)), is_window=True)
 
     def _get_share(self, calls: int, *, is_window: bool = False) -> int:
-        """Return this worker's share of so many calls, one at least.
+        """Return this worker's share of `calls`, at least one.
 
-        From the share of a whole window, the calls that other workers made beyond theirs are subtracted.
+        Args:
+            is_window: whether these are the calls of a whole window; then the calls that other workers made beyond
+                their shares are subtracted.
         """
         parts = [_divide_calls(calls, mine, others, is_window=is_window) for mine, others in self._rounds]
         return min(calls, max(1, min(parts, default=calls)))
 
     @property
     def _used(self) -> int:
-        """Return the calls that count in the window that ends now."""
+        """The number of slots in use: calls in flight and those of the last window."""
         return len(self._answered) + self._in_flight
 
     @property
@@ -320,7 +377,7 @@ class RateLimiter:
         return RESERVE_RELEASE_SECONDS / self._speed
 
     def _expire(self) -> None:
-        """Drop the calls and the reported window that are over, and recover from refusals."""
+        """Drop calls and the reported window once they are over; raise a lowered limit."""
         now, seconds = event_loop.now(), self._window.seconds
         begin = now - seconds
         if self._reported is not None and self._reported.resets_at - now <= MIN_WAIT_SECONDS:

@@ -1,4 +1,4 @@
-"""The rate limiters of a platform by key, shared with other workers."""
+"""Registry of a platform's rate limiters, shared with other workers."""
 
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
@@ -11,10 +11,13 @@ MAX_LIMITERS = 1000
 
 
 class RateLimiters:
-    """Rate limiters by key: calls that share a limit of the platform share a key.
+    """Rate limiters by key; calls that share a limit of the platform share a key.
+
+    At most `MAX_LIMITERS` are kept; beyond that, idle ones are dropped.
 
     Args:
-        speed: how many times faster than the platform's the windows run; for a sandbox whose clock does, too.
+        speed: how many times faster than the platform's the windows run; more than 1 only for a sandbox whose clock
+            runs faster, too.
     """
 
     def __init__(self, *, speed: float = 1.0) -> None:
@@ -23,6 +26,11 @@ class RateLimiters:
         self._others: Sequence[LimitUsages] = ()
 
     def get(self, key: Hashable, window: Window) -> RateLimiter:
+        """Return the limiter of a key, created with the window if there is none.
+
+        Args:
+            key: the method with the ids on which the limit depends, such as the workspace.
+        """
         limiter = self._limiters.get(key)
         if limiter is None:
             if len(self._limiters) >= MAX_LIMITERS:
@@ -32,19 +40,23 @@ class RateLimiters:
         return limiter
 
     def announce_usage(self) -> dict[str, LimitUsage]:
-        """Return this worker's usage for the other workers."""
+        """Return this worker's use of each limit, by `_digest` of the key."""
         usage = {_digest(key): limiter.announce_usage() for key, limiter in self._limiters.items()}
         return {name: use for name, use in usage.items() if use != LimitUsage()}
 
     def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
-        """Divide the limits among the workers by their announced usage."""
+        """Set this worker's share of each limit by what the other workers use.
+
+        Args:
+            peers: the announced usage of each other worker.
+        """
         self._others = peers
         for key, limiter in self._limiters.items():
             self._share(key, limiter)
 
     @property
     def headroom(self) -> float:
-        """Return the smallest free part of all windows, from 0 to 1."""
+        """The free fraction of the most used limit, from 0 to 1."""
         return min((limiter.headroom for limiter in self._limiters.values()), default=1.0)
 
     def _share(self, key: Hashable, limiter: RateLimiter) -> None:
@@ -52,5 +64,8 @@ class RateLimiters:
 
 
 def _digest(key: Hashable) -> str:
-    """Return the name of a limiter among workers: a key may hold a secret, such as a `response_url`."""
+    """Return a hash of a limiter's key, to be sent to other workers.
+
+    A key may hold a secret, such as a `response_url`.
+    """
     return blake2b(repr(key).encode(), digest_size=12).hexdigest()
