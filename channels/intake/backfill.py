@@ -151,12 +151,12 @@ class Backfill:
             StoreError: the watermark cannot be read.
             Exception: raised by `connect`.
         """
-        heard_at = await retry_store(
+        watermark = await retry_store(
             lambda: self._places.get_watermark(self._watermark_name), what=f"the watermark of {self._watermark_name}"
         )
-        if heard_at is not None:
-            self.open_gap(heard_at)
-        self._watermark = heard_at or 0.0
+        if watermark is not None:
+            self.open_gap(watermark)
+        self._watermark = watermark or 0.0
         await connect()
         what = f"{self._channel}: messages are not stored yet"
         self._start_task(retry_forever(self._store_pending, self._store_failed, STORE_WAIT, what=what))

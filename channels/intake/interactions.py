@@ -91,7 +91,7 @@ class InteractionHandler(ABC):
 
     Args:
         intake: checks access, and accepts questions as messages.
-        seal: encrypts the stored interactions.
+        cipher: encrypts the stored interactions.
 
     Attributes:
         channel: the name of the adapter.
@@ -104,10 +104,10 @@ class InteractionHandler(ABC):
     must_refuse: ClassVar[bool]
     form_page_size: ClassVar[int] = 0
 
-    def __init__(self, services: ChannelServices, intake: MessageHandler, seal: Cipher) -> None:
+    def __init__(self, services: ChannelServices, intake: MessageHandler, cipher: Cipher) -> None:
         self._services = services
         self._intake = intake
-        self._seal = seal
+        self._cipher = cipher
         self._queue = services.interactions
         self._orphans: asyncio.Task[None] | None = None
 
@@ -204,7 +204,7 @@ class InteractionHandler(ABC):
             known = authorizing.result() if authorizing.done() else interaction
             if isinstance(known, str):
                 return known
-            payload = self._seal.encrypt(json.dumps(known.to_json()))
+            payload = self._cipher.encrypt(json.dumps(known.to_json()))
             if not await self._queue.add(self.channel, known.id, payload):
                 return None
             authorized = await authorizing
@@ -237,7 +237,7 @@ class InteractionHandler(ABC):
             payload: the encrypted interaction.
         """
         async with self._queue.processing(key):
-            decrypted = self._seal.decrypt(payload)
+            decrypted = self._cipher.decrypt(payload)
             if not decrypted:
                 log.warning("a stored interaction cannot be read and is dropped")
                 return

@@ -1,4 +1,4 @@
-"""Access to the bot on Slack: the author, user groups and location of an event, and the ids in access lists.
+"""Identity of users on Slack: user groups, location, and the ids in access rules.
 
 Slack: `usergroups.list` returns the groups with their members, if the app has the scope `usergroups:read`.
 """
@@ -26,10 +26,10 @@ _UNKNOWN = {"user_not_found", "users_not_found", "user_not_visible", "channel_no
 
 
 class SlackIdentityResolver:
-    """Resolves the author and the location of an event.
+    """Adds to messages and interactions what the access policy needs of their authors.
 
     Args:
-        needs_groups: whether access or approvals depend on user groups; if not, they are not looked up.
+        needs_groups: whether access rules or approvals name user groups; if not, they are not looked up.
     """
 
     def __init__(self, directory: WorkspaceDirectory, *, needs_groups: bool) -> None:
@@ -37,10 +37,10 @@ class SlackIdentityResolver:
         self._needs_groups = needs_groups
 
     async def resolve_message(self, call: IncomingMessage) -> IncomingMessage:
-        """Return a message with the user groups of its author.
+        """Return the message with its author's user groups as roles.
 
         Raises:
-            SurfaceError: the user groups are not known.
+            SurfaceError: the user groups cannot be looked up.
         """
         inbound = call.inbound
         if inbound.is_bot:
@@ -51,13 +51,13 @@ class SlackIdentityResolver:
     async def resolve_interaction(
         self, team: str, channel: str, user: str, *, home_team: str = ""
     ) -> tuple[Actor, Location]:
-        """Return the author and the location of an interaction.
+        """Return an interaction's author, with user groups as roles, and its location.
 
         Args:
-            home_team: the workspace of the user; empty for the workspace of the interaction.
+            home_team: the id of the user's own workspace; empty for `team`.
 
         Raises:
-            SurfaceError: the user groups are not known.
+            SurfaceError: the user groups cannot be looked up.
         """
         home_team = home_team or team
         roles = await self._groups_of(team, user)
@@ -65,7 +65,7 @@ class SlackIdentityResolver:
         return author, location_of(team, channel)
 
     async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
-        """Return the ids of the groups of a user."""
+        """Return the ids of a user's groups; none if groups are not needed."""
         if not self._needs_groups:
             return ()
         groups = await self._directory.groups(team)
@@ -80,9 +80,13 @@ def is_group(id_: str) -> bool:
 
 
 async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
-    """Return a line for each rule (`kind:id`) with an id that Slack does not know.
+    """Return a line for each access rule with an id that Slack does not know.
 
-    Without a token there may be several workspaces, none of which knows all ids: nothing is looked up.
+    The lines name the remedy. Without a bot token nothing is looked up: the app may be in several workspaces, none of
+    which knows all ids.
+
+    Args:
+        rules: each as `kind:id`.
 
     Raises:
         SettingsError: Slack cannot be reached.

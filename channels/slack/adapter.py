@@ -1,4 +1,4 @@
-"""The Slack adapter: slack-bolt in Socket Mode or HTTP mode, in one workspace or several."""
+"""Slack adapter: slack-bolt in Socket Mode or HTTP mode, for all workspaces."""
 
 import asyncio
 import logging
@@ -33,9 +33,9 @@ from channels.slack.events.parser import MessageChange, parse_change, parse_ment
 from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.interactions.handler import SlackInteractionHandler
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
-from channels.slack.interactions.shortcuts import WAYS
+from channels.slack.interactions.shortcuts import COMMAND_SYNTAX
 from channels.slack.replies.assistant import AssistantThreads, suggest_prompts
-from channels.slack.replies.reactions import make_receipts
+from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.streaming import StreamPolicy, StreamSurface
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import NAME
@@ -58,13 +58,14 @@ SETTLE_TIMEOUT = 2.0
 
 
 class SlackChannel:
-    """The Slack adapter; it is created inside a running event loop.
+    """The Slack adapter (see `Channel`); create it inside a running event loop.
 
     Args:
+        places: the store of the watermarks and places, for the backfill.
         vault: stores the tokens of several workspaces; None for one workspace.
 
     Attributes:
-        routes: the routes that Slack calls, for the HTTP server of the process.
+        routes: routes for the HTTP server of the process: of HTTP mode and OAuth, if they are used.
     """
 
     name = NAME
@@ -74,12 +75,12 @@ class SlackChannel:
     def __init__(
         self,
         settings: SlackSettings,
-        desk: ChannelServices,
+        services: ChannelServices,
         places: Watermarks,
         bounds: BackfillLimits,
         vault: Vault | None = None,
     ) -> None:
-        self._desk = desk
+        self._services = services
         self._app_token = settings.app_token if settings.mode == "socket" else ""
         self._client = make_web_client(settings)
         self._connections = self._client.session = make_session()
@@ -87,17 +88,22 @@ class SlackChannel:
         self._api = SlackApi(self._client, tokens=self._tokens)
         self.limiters = self._api.limiters
         self._directory = WorkspaceDirectory(self._api)
-        needs_groups = any(map(is_group, desk.access_policy.list_ids(NAME)))
+        needs_groups = any(map(is_group, services.access_policy.list_ids(NAME)))
         self._identities = SlackIdentityResolver(self._directory, needs_groups=needs_groups)
         self._downloads = SlackDownloads(self._api)
-        hears_all = desk.follow != "never"
+        hears_all = services.follow != "never"
         self._context = SlackContextFetcher(self._api, self._directory, hears_all=hears_all)
-        self._receipts = make_receipts(self._api)
+        self._queued_reactions = make_queued_reactions(self._api)
         self._settings = settings
         self._assistant = AssistantThreads(self._api)
         self._stream_policy = None if settings.streaming == "edit" else StreamPolicy(settings.streaming)
         self._intake = MessageHandler(
-            desk, self._receipts, self._surface_of, self.get_locale, self._deny_privately, syntax=WAYS
+            services,
+            self._queued_reactions,
+            self._surface_of,
+            self.get_locale,
+            self._deny_privately,
+            syntax=COMMAND_SYNTAX,
         )
         self._app = AsyncApp(
             name=NAME,  # Bolt: without a name it reads the sources of its callers, for 0.1 s
@@ -107,7 +113,7 @@ class SlackChannel:
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._parse = partial(parse_message, direct=settings.direct, hears_bots=settings.answers_bots)
+        self._parse = partial(parse_message, direct=settings.direct, answers_bots=settings.answers_bots)
         self._history = SlackHistory(self._api, self._directory, self._parse)
         fetcher = self._history.fetcher
         self._backfill = Backfill(
@@ -119,15 +125,15 @@ class SlackChannel:
             last_event_at=self.last_event_at,
             delays_new_messages=False,
         )
-        self._seal = Cipher(settings.bot_token or settings.client_secret)
+        self._cipher = Cipher(settings.bot_token or settings.client_secret)
         self._responder = PrivateResponder(self._api, self.create_surface)
         self._interactions = SlackInteractionHandler(
-            desk,
+            services,
             self._intake,
             self._identities,
             self._directory,
             self._responder,
-            seal=self._seal,
+            cipher=self._cipher,
             direct=settings.direct,
             surface=self._surface_of,
             is_installed=self._is_installed,
@@ -180,12 +186,15 @@ class SlackChannel:
         await self._backfill.stop()
 
     async def aclose(self) -> None:
-        """Wait for the last status calls and disconnect; call it after the last reply."""
+        """Finish the calls that set thread statuses, and close the HTTP connections.
+
+        Call it after the last reply.
+        """
         await self._assistant.settle(SETTLE_TIMEOUT)
         await self._connections.close()
 
     def last_event_at(self) -> float:
-        last_event_at = self._transport.heard_at
+        last_event_at = self._transport.last_event_at
         return last_event_at if self._token_monitor is None else min(last_event_at, self._token_monitor.valid_at)
 
     async def reconnect(self) -> None:
@@ -193,9 +202,9 @@ class SlackChannel:
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
         if self._stream_policy is None:
-            return SlackSurface(self._api, self._receipts, address, turn_id, assistant=self._assistant)
+            return SlackSurface(self._api, self._queued_reactions, address, turn_id, assistant=self._assistant)
         return StreamSurface(
-            self._api, self._receipts, address, turn_id, self._stream_policy, assistant=self._assistant
+            self._api, self._queued_reactions, address, turn_id, self._stream_policy, assistant=self._assistant
         )
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -210,7 +219,11 @@ class SlackChannel:
         return "" if inbound.is_bot else await self._directory.locale(str(inbound.address["team"]), inbound.author)
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """Return the text of a message with readable names, and in a channel its author's name."""
+        """Return the text of a message for the prompt, with names in place of ids.
+
+        Raises:
+            SurfaceError: the app was uninstalled from the workspace.
+        """
         team = str(inbound.address["team"])
         await self._api.at(team).token()  # fails before a model call if the app was uninstalled
         bot = str(inbound.address.get("bot", ""))
@@ -240,10 +253,10 @@ class SlackChannel:
         body: dict[str, Any],
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - Bolt's name
     ) -> BoltResponse:
-        """Store every event before Bolt acknowledges it.
+        """Process a payload of Slack before Bolt acknowledges it, as Bolt middleware.
 
-        Slack delivers an event again that fails here, as it is not acknowledged. Bolt itself handles the URL
-        verification only: it would acknowledge an event even if its own `auth.test` fails.
+        If this fails, the event is not acknowledged, and Slack delivers it again. Only the URL verification is left to
+        Bolt: Bolt would acknowledge an event even if its own `auth.test` fails.
         """
         if body.get("type") == "url_verification":
             return await next()
@@ -279,7 +292,7 @@ class SlackChannel:
             case events.HOME_OPENED if event.get("tab") == "messages" and self._settings.prompts:
                 ids = workspace_of(body), str(event["channel"]), str(event["user"])
                 identity = await self._identities.resolve_interaction(*ids)
-                if self._desk.access_policy.check(*identity) is not AccessDecision.ALLOWED:
+                if self._services.access_policy.check(*identity) is not AccessDecision.ALLOWED:
                     return
                 prompts = suggest_prompts(self._api, workspace_of(body), event["channel"], self._settings.prompts)
                 self._intake.run_in_background(prompts, name="prompts")
@@ -289,7 +302,10 @@ class SlackChannel:
                 await self._remove_workspace(body)
 
     async def _remove_workspace(self, body: Mapping[str, Any]) -> None:
-        """Stop serving a workspace that removed the app. `TokenMonitor` watches the token of a single workspace."""
+        """Delete the token of a workspace that removed the app.
+
+        Of a single workspace, `TokenMonitor` checks the token.
+        """
         if self._tokens is not None:
             await self._tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
 
@@ -308,7 +324,7 @@ class SlackChannel:
             await self._intake.accept(await self._identities.resolve_message(call))
 
     async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
-        """Tell the author of a message, and nobody else, why it is not answered."""
+        """Send a message's author an ephemeral message: why the message is not answered."""
         team, channel, user, thread, ts = (
             str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")
         )
@@ -317,16 +333,16 @@ class SlackChannel:
         await self._responder.send_ephemeral(target, text)
 
     async def _is_bot_loop(self, inbound: InboxMessage) -> bool:
-        """Return whether a bot's message exceeds the limit of bot messages without a person in between."""
+        """Return whether bots wrote too many messages in a row in the message's session."""
         if not inbound.is_bot:
             return False
         limit = self._settings.bot_loop_limit
-        return await self._desk.conversations.count_newest_bot_messages(inbound.session_id, limit) >= limit
+        return await self._services.conversations.count_newest_bot_messages(inbound.session_id, limit) >= limit
 
     def _surface_of(self, inbound: InboxMessage) -> SlackSurface:
         return self.create_surface(inbound.address, turn_id=inbound.event_key)
 
 
 async def _authorize_nothing(*_: object, **__: object) -> AuthorizeResult:
-    """Replace Bolt's own token lookup, which `_dispatch` never reaches."""
+    """Replace Bolt's token lookup, which is not reached: `_dispatch` comes first."""
     return AuthorizeResult(enterprise_id=None, team_id=None)

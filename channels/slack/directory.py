@@ -1,4 +1,4 @@
-"""Names, languages and user groups of each workspace, and the bot's own user there; looked up and cached."""
+"""Cached names, locales and user groups of each workspace, and the bot's user."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ LOOKUP_TIMEOUT, GROUP_TIMEOUT = 3.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class SlackUser:
-    """A user as Slack describes them.
+    """Display name and locale of a user.
 
     Attributes:
         locale: as Slack names it (`ko-KR`); empty if it is not known.
@@ -38,9 +38,12 @@ class SlackUserGroup:
 
 
 class WorkspaceDirectory:
-    """Looks up users, channels and user groups by their ids.
+    """Looks up users, channels and user groups by their ids, with caches.
 
     Slack: `usergroups.list` needs the scope `usergroups:read`, which an app may lack.
+
+    Args:
+        timeout: the most seconds to wait for a name; after that the last known one, or the id, is used.
     """
 
     def __init__(self, api: SlackApi, *, timeout: float = LOOKUP_TIMEOUT) -> None:
@@ -51,9 +54,14 @@ class WorkspaceDirectory:
         self._bots = LookupCache[str, Answer]("the bot's own user", NAME_SECONDS)
 
     async def names(self, team: str, users: Iterable[str], texts: Iterable[str] = ()) -> dict[str, str]:
-        """Return the names of `users`, and of all that the texts mention, by their ids.
+        """Return display names by the ids of users, channels and user groups.
 
         The name of an unknown user or channel is its id. Unknown user groups are left out.
+
+        Args:
+            team: the id of the workspace.
+            users: the ids of users.
+            texts: texts whose mentions are looked up, too.
         """
         mentioned = set[str]().union(*map(mentioned_ids, texts))
         people = list({*users, *(id_ for id_ in mentioned if id_[0] in "UW")})
@@ -68,11 +76,14 @@ class WorkspaceDirectory:
         )
 
     async def locale(self, team: str, user: str) -> str:
-        """Return the language that a user has chosen; empty if it is not known."""
+        """Return the locale of a user, such as `ko-KR`; empty if it is not known."""
         return (await self._user(team, user)).locale
 
     async def groups(self, team: str) -> Sequence[SlackUserGroup] | None:
-        """Return the user groups; the last known ones while Slack does not answer, and None without any."""
+        """Return the user groups of a workspace with their members.
+
+        If Slack does not answer in time, these are the last known ones; None if there are none.
+        """
 
         async def fetch() -> Sequence[SlackUserGroup]:
             answer = await self._read(team, "usergroups.list", TIER_2, include_users=True)
@@ -84,10 +95,10 @@ class WorkspaceDirectory:
         return await self._groups.get_or_last(team, fetch, None)
 
     async def bot(self, team: str) -> Answer:
-        """Return what `auth.test` says of the app in a workspace: `user_id`, `enterprise_id`.
+        """Return the answer of `auth.test` for the app in a workspace, such as `user_id`.
 
         Raises:
-            SurfaceError: Slack does not say.
+            SurfaceError: Slack cannot be reached, or refuses the token.
         """
 
         async def fetch() -> Answer:

@@ -1,4 +1,4 @@
-"""Slack app manifest: the events, commands and scopes that the code needs, no more and no less.
+"""Slack app manifest: the events, commands and scopes that the code uses.
 
 Slack: docs.slack.dev/reference/app-manifest.
 """
@@ -40,12 +40,12 @@ EVENTS = frozenset(
 
 
 def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> dict[str, Any]:
-    """Return the app manifest.
+    """Return the app manifest, to be serialized as JSON.
 
     Args:
-        prompts: the suggested prompts.
-        address: the public address of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
-        back: the same address for OAuth in several workspaces; empty for one workspace.
+        prompts: the suggested prompts in direct messages.
+        address: the public URL of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
+        back: the same URL for OAuth in several workspaces; empty for one workspace.
     """
     url = f"{address}{PATH}" if address else ""
     redirect = {"redirect_urls": [f"{back}{REDIRECT_PATH}"]} if back else {}

@@ -1,4 +1,4 @@
-"""Session ids, event keys and place ids of Slack: a thread is a session."""
+"""Session ids, event keys and place ids on Slack: a thread is a session."""
 
 from channels.slack.settings import Direct
 from core.identity import Location
@@ -11,11 +11,12 @@ _SINGLE = "dm"
 
 
 def is_direct(channel: str) -> bool:
-    """Return whether a channel is the direct messages of a user and the bot."""
+    """Return whether a channel is the direct messages of a user with the bot."""
     return channel.startswith("D")
 
 
 def place_id(team: str, channel: str) -> str:
+    """Return the id of a channel with its threads: ADK's `user_id` of their sessions."""
     return f"{NAME}:{team}:{channel}"
 
 
@@ -24,14 +25,20 @@ def location_of(team: str, channel: str) -> Location:
 
 
 def event_key(team: str, channel: str, ts: str) -> str:
+    """Return the key by which a message is stored once, however often it is delivered."""
     return f"{place_id(team, channel)}:{ts}"
 
 
 def session_id(team: str, channel: str, root_ts: str, direct: Direct = "thread") -> str:
-    """Return the session of a message; the first message of a thread has the session of its replies."""
+    """Return the session id of a message.
+
+    Args:
+        root_ts: the `ts` of the thread's first message, which is in the same session.
+        direct: `single`: all direct messages with a user are one session.
+    """
     return f"{place_id(team, channel)}:{_SINGLE if direct == 'single' and is_direct(channel) else root_ts}"
 
 
 def thread_of(session: str) -> str:
-    """Return the thread of a session; empty for all direct messages with a user."""
+    """Return the `ts` of a session's thread; empty if direct messages are one session."""
     return session.rpartition(":")[2].removesuffix(_SINGLE)

@@ -27,18 +27,19 @@ MAX_PROMPTS = 4
 
 @dataclass(frozen=True, slots=True)
 class SlackSettings:
-    """Settings of one app, in one workspace or several.
+    """Settings of the Slack adapter.
 
     Attributes:
         bot_token: the token of the one workspace; empty if the app is installed in several by OAuth.
         app_token: the token of Socket Mode.
+        api_url: the URL of the Web API; another one for a sandbox.
         prompts: suggested prompts in direct messages.
+        answers_bots: whether messages of other bots are answered.
+        bot_loop_limit: the most messages of bots in a row that are answered in a session.
         signing_secret: the key with which Slack signs requests in HTTP mode.
         sockets: the number of Socket Mode connections.
         external: whether users of other organisations with a shared channel have access.
         client_id, client_secret: the credentials of the app for OAuth.
-        answers_bots: whether other bots have access.
-        bot_loop_limit: most messages of bots in a row that are answered.
     """
 
     bot_token: str = field(repr=False)

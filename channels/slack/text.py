@@ -1,4 +1,4 @@
-"""Slack's notation: made readable in messages of people, and inert in texts of the model."""
+"""Slack's markup: plain text for the model, and inert text from it."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,10 @@ _USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 
 
 def mentioned_ids(text: str) -> set[str]:
-    """Return the ids of the users that a text mentions, and of the channels and user groups that it does not name."""
+    """Return the ids of users, channels and user groups that a text mentions.
+
+    Channels and groups whose name is in the mention are left out.
+    """
     return {found["user"] or found["other"] for found in _MENTION.finditer(text)}
 
 
@@ -39,12 +42,15 @@ def remove_mention(text: str, user_id: str) -> str:
 
 
 def make_title(text: str) -> str:
-    """Return the first words of a message as a title, without user mentions."""
+    """Return the first words of a message, at most `TITLE_SIZE` characters.
+
+    User mentions are left out.
+    """
     return shorten(to_plain_text(_USER.sub("", text), {}), TITLE_SIZE, placeholder="…")
 
 
 def to_plain_text(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with readable names and links in place of Slack's tokens and entities.
+    """Return a text with names and plain links in place of Slack's tokens.
 
     Args:
         names: the names of users, channels and user groups by their ids.
@@ -69,12 +75,18 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
 
 
 def make_inert(text: str) -> str:
-    """Return a text in which nothing pings a user or hides the target of a link."""
+    """Return a text in which `<` starts no token of Slack.
+
+    So it mentions nobody, and no link hides its target.
+    """
     return _TOKEN_START.sub("&lt;", text)
 
 
 class SlackMarkdown(Dialect):
-    """Slack's `markdown` block: standard Markdown with tables, in which `<...>` is Slack's own, even within code."""
+    """Markdown of Slack's `markdown` block: with tables; `<...>` are Slack's tokens.
+
+    They are parsed even within code.
+    """
 
     link_openers = "(:"
 
@@ -92,7 +104,7 @@ class SlackMarkdown(Dialect):
 
 
 def size(text: str) -> int:
-    """Return the size of a text in bytes, as Slack counts it."""
+    """Return the size of a text in UTF-8 bytes, in which Slack's limits count."""
     return len(text.encode())
 
 

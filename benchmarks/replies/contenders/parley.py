@@ -63,7 +63,7 @@ class _ParleyOnSlack(StreamingContender):
         self._bot = sandbox.bot_user_id
         self._api = api
         self._streams = StreamPolicy(seconds=STREAM_SECONDS / platform.speed)
-        self._receipts = slack_reactions.make_receipts(api)
+        self._receipts = slack_reactions.make_queued_reactions(api)
         self._assistant = AssistantThreads(api)
 
     async def wait_for_background_calls(self) -> None:

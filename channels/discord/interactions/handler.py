@@ -209,7 +209,7 @@ class DiscordInteractionHandler(InteractionHandler):
         guild, user, channel_id = interaction.guild_id, interaction.user, interaction.channel_id or 0
         channel: Any = interaction.channel or discord.Object(channel_id)
         place, session = place_id(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
-        surface = {"application": str(interaction.application_id), "token": self._seal.encrypt(interaction.token)}
+        surface = {"application": str(interaction.application_id), "token": self._cipher.encrypt(interaction.token)}
         address = {
             "channel": str(channel_id),
             "message": str(interaction.id),

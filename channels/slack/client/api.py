@@ -1,4 +1,4 @@
-"""Slack's Web API: calls within the rate limits, and the kinds of its errors."""
+"""Slack's Web API: calls within the rate limits, and its kinds of errors."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from copy import copy
@@ -40,11 +40,12 @@ _TRANSIENT_ERRORS = {
 
 
 class SlackApi:
-    """Calls the Web API within the rate limits of each workspace.
+    """Calls Slack's Web API within the rate limits of each workspace.
 
     Args:
-        client: a client with the token of the one workspace, or without a token.
+        client: a client with the token of the one workspace, or without a token for several.
         tokens: the tokens of several workspaces; None for one workspace.
+        pauses, speed: see `Caller`.
     """
 
     def __init__(
@@ -61,7 +62,11 @@ class SlackApi:
         self._caller = Caller("slack", pauses=pauses, speed=speed)
 
     def at(self, team: str) -> "SlackApi":
-        """Return the API of a workspace."""
+        """Return the API that calls with the token of a workspace.
+
+        Args:
+            team: the id of the workspace.
+        """
         if self._tokens is None or team == self._team:
             return self
         there = copy(self)
@@ -70,7 +75,7 @@ class SlackApi:
 
     @property
     def has_many_workspaces(self) -> bool:
-        """Whether the app may be installed in several workspaces: an error in one says nothing of the others."""
+        """True if the app may be in several workspaces: a token error concerns only one."""
         return self._tokens is not None
 
     async def token(self) -> str:
@@ -95,6 +100,7 @@ class SlackApi:
         return self._client.base_url
 
     def limiter(self, key: Hashable, window: Window) -> RateLimiter:
+        """Return the rate limiter of a key: see `RateLimiters.get`."""
         return self._caller.limiters.get(key, window)
 
     async def call(
@@ -105,16 +111,20 @@ class SlackApi:
         *,
         within: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
-        is_admitted: bool = False,
+        has_slot: bool = False,
         reads: bool = False,
         is_form: bool = False,
-        found: Callable[[], Awaitable[Answer | None]] | None = None,
+        find_effect: Callable[[], Awaitable[Answer | None]] | None = None,
     ) -> Answer | None:
-        """Call a method: see `Caller.call`.
+        """Call a method when its rate limits allow it, with retries: see `Caller.call`.
 
         Args:
-            reads: Slack: methods that read take their arguments in the query and not as JSON.
-            is_form: Slack: some methods that write take them only as a form.
+            reads: whether the method only reads. Slack: such methods take their arguments in the query and not as
+                JSON.
+            is_form: whether to send the arguments as a form. Slack: some methods that write take no JSON.
+
+        Returns:
+            The answer; None for a `STREAM_UPDATE` that the rate limit does not allow now.
         """
         if reads:
             request = {"http_verb": "GET", "params": dict(arguments)}
@@ -125,7 +135,7 @@ class SlackApi:
             return await self._send(method, request)
 
         return await self._caller.call(
-            method, send, limiter, within=within, priority=priority, has_slot=is_admitted, find_effect=found
+            method, send, limiter, within=within, priority=priority, has_slot=has_slot, find_effect=find_effect
         )
 
     async def read_pages(
@@ -137,9 +147,9 @@ class SlackApi:
         max_pages: int,
         priority: Priority = Priority.PROGRESS,
     ) -> list[Answer]:
-        """Return the messages of a paginated method, from at most `max_pages` pages.
+        """Return the `messages` of a method with cursors, from at most `max_pages` pages.
 
-        It returns fewer if the rate limit leaves no room for more before the deadline: see `deadline`.
+        There are fewer if the rate limit leaves no room for another page before the deadline (see `deadline`).
         """
         messages, cursor = list[Answer](), ""
         for _ in range(max_pages):
@@ -157,11 +167,14 @@ class SlackApi:
         return messages
 
     async def upload(self, file: File, team: str) -> str:
-        """Upload a file, which nobody sees until it is shared, and return its id.
+        """Upload a file, visible to nobody until it is shared, and return its id.
 
-        After a transient failure it is uploaded again.
+        After a temporary failure it is uploaded again.
 
         Slack: docs.slack.dev/messaging/working-with-files, "Uploading files".
+
+        Raises:
+            SurfaceError: the file cannot be uploaded.
         """
 
         async def send() -> str:
@@ -180,7 +193,12 @@ class SlackApi:
         return file_id
 
     async def _post(self, url: str, **body: Any) -> None:
-        """Post to a URL that needs no token."""
+        """Make a POST request to a URL that needs no token.
+
+        Raises:
+            TransientError: the request failed for a temporary reason.
+            RefusedError: the response is not HTTP 200.
+        """
         timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT)
         try:
             async with (
@@ -196,7 +214,10 @@ class SlackApi:
             raise RefusedError("post", f"HTTP {status}")
 
     async def respond(self, url: str, message: Mapping[str, Any]) -> None:
-        """Post a message to the `response_url` of an interaction. A retry may post it twice.
+        """Post a message to an interaction's `response_url`; a retry may post it twice.
+
+        Args:
+            message: the JSON of the message.
 
         Raises:
             SurfaceError: Slack does not accept it.
@@ -209,7 +230,7 @@ class SlackApi:
         await self._caller.call(RESPONSE_URL, send, self.limiter((RESPONSE_URL, url), RESPONSE_WINDOW))
 
     async def call_once(self, method: str, arguments: Mapping[str, Any], limiter: RateLimiter) -> Answer:
-        """Call a method that the limiter has admitted, without a retry: see `Caller.call_once`."""
+        """Call a method once, with a slot of `limiter`: see `Caller.call_once`."""
 
         async def send() -> Answer:
             return await self._send(method, {"json": dict(arguments)})
@@ -232,19 +253,27 @@ class SlackApi:
         return dict(answer.data) if isinstance(answer.data, dict) else {}
 
     async def _headers(self, method: str) -> dict[str, str]:
-        """Return the authorization of a call, if the client has no token of its own."""
+        """Return the `Authorization` header of a call; none if the client has the token."""
         if self._tokens is None:
             return {}
         return {"Authorization": f"Bearer {await self._tokens.get(self._team, method)}"}
 
 
 def is_transient(status: int, code: str) -> bool:
-    """Return whether the same call may succeed later."""
+    """Return whether the same call may succeed later.
+
+    Args:
+        status: the HTTP status.
+        code: Slack's error code.
+    """
     return status == 429 or status >= 500 or code in _TRANSIENT_ERRORS
 
 
 def parse_error(error: SlackApiError) -> tuple[int, str, float]:
-    """Return the HTTP status, Slack's error code, and the seconds to wait."""
+    """Return the HTTP status, Slack's error code, and the `Retry-After` in seconds.
+
+    The code is empty and the seconds are 0 if the response is not JSON.
+    """
     response: Any = error.response
     if isinstance(response, aiohttp.ClientResponse):  # an answer that is no JSON
         return response.status, "", 0.0

@@ -1,4 +1,4 @@
-"""Authentication of the Slack app: tokens, scopes, and a periodic check of the token."""
+"""Authentication of the Slack app: tokens, scopes, and periodic checks."""
 
 import asyncio
 import logging
@@ -56,9 +56,9 @@ TOKEN_CHECK_SECONDS = 10.0
 
 
 def make_web_client(settings: SlackSettings) -> AsyncWebClient:
-    """Return a Web API client that never retries: a repeated call may take effect twice.
+    """Return a Web API client that never retries.
 
-    It connects anew for each call, unless it is given a session.
+    A repeated call could take effect twice. The client opens a connection for each call, unless its `session` is set.
     """
     return AsyncWebClient(
         settings.bot_token or None, base_url=settings.api_url, timeout=CALL_TIMEOUT, retry_handlers=[]
@@ -66,7 +66,7 @@ def make_web_client(settings: SlackSettings) -> AsyncWebClient:
 
 
 def make_session() -> aiohttp.ClientSession:
-    """Return an HTTP session with unlimited connections, each kept alive for 15 seconds without a call.
+    """Return an HTTP session with any number of connections, kept alive for 15 s.
 
     If Slack closes a connection while it is used again, the outcome of that call is unknown.
     """
@@ -75,13 +75,16 @@ def make_session() -> aiohttp.ClientSession:
 
 
 async def verify(web: AsyncWebClient, app_token: str) -> str:
-    """Try the tokens that are set.
+    """Check the tokens with Slack, and the scopes of the bot's token.
+
+    Args:
+        app_token: the token of Socket Mode; empty for none.
 
     Returns:
-        The bot's name and its workspace.
+        The bot's name and workspace, as text for people.
 
     Raises:
-        SettingsError: a line for each token that Slack refuses, or for missing scopes.
+        SettingsError: a token is refused, scopes are missing, or Slack cannot be reached.
     """
     faults, identity = list[str](), "every workspace that it is installed in"
     if web.token and (answer := await _try(web, web.auth_test(), "SLACK_BOT_TOKEN", _BOT_TOKEN_HINT, faults)):
@@ -98,10 +101,15 @@ async def verify(web: AsyncWebClient, app_token: str) -> str:
 
 
 async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: str, faults: list[str]) -> Any:
-    """Return the answer to a call; None after adding a fault if Slack refuses the token.
+    """Return the answer of a call that uses a token; None if Slack refuses the token.
+
+    Args:
+        setting: the name of the token's setting.
+        hint: where to get the token.
+        faults: gets a line if the token is refused.
 
     Raises:
-        SettingsError: Slack cannot be reached, or its error says nothing of the token.
+        SettingsError: Slack cannot be reached, or has a temporary error.
     """
     try:
         return await call
@@ -120,10 +128,10 @@ async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: st
 
 
 class TokenMonitor:
-    """Checks the token periodically: Slack does not close a socket when it revokes the token.
+    """Checks the bot's token periodically, since Slack keeps sockets of a revoked one.
 
     Attributes:
-        valid_at: the time of the last check that the token passed, in seconds since the epoch.
+        valid_at: when a check last passed, in seconds since the epoch.
     """
 
     def __init__(self, web: AsyncWebClient) -> None:
@@ -132,7 +140,7 @@ class TokenMonitor:
         self.valid_at = 0.0
 
     def start(self) -> None:
-        """Start to check the token. It counts as valid until the first answer."""
+        """Start to check the token every `TOKEN_CHECK_SECONDS`; it counts as valid now."""
         self.valid_at = time.time()
         checks = run_every(TOKEN_CHECK_SECONDS, self._check, what="auth.test: Slack cannot be reached")
         self._checks = asyncio.create_task(checks, name="slack token")

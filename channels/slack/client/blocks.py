@@ -1,4 +1,4 @@
-"""Block Kit: the blocks of a message and of its buttons.
+"""Block Kit blocks of messages and their buttons.
 
 Slack: docs.slack.dev/reference/block-kit. An update with blocks shows no "(edited)" beside the message.
 """
@@ -24,7 +24,12 @@ _FEEDBACK = "feedback:"
 
 
 def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any]:
-    """Return the fields of a message: Markdown blocks, and plain text for notifications."""
+    """Return the `blocks` of a message, and its plain `text` for notifications.
+
+    Args:
+        text: Slack's Markdown (`SlackMarkdown`).
+        controls: the buttons and menus below the text.
+    """
     notice = escape(text.replace("&lt;", "<"))
     return {
         "blocks": [{"type": "markdown", "text": text}, *button_blocks(controls)],
@@ -33,9 +38,9 @@ def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any
 
 
 def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
-    """Return the blocks of the buttons: feedback as Slack's own element, all others as ordinary buttons.
+    """Return the blocks of buttons and menus.
 
-    Slack: the only icon of an `icon_button` is a bin.
+    A pair of ratings becomes Slack's `feedback_buttons` element. Slack: the only icon of an `icon_button` is a bin.
     """
     verdicts = {name: c for c in controls for name in (_GOOD, _BAD) if c.id.startswith(name)}
     rated = list(verdicts.values()) if len(verdicts) == 2 else []
@@ -56,6 +61,7 @@ def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 def button_element(control: Button) -> dict[str, Any]:
+    """Return the Block Kit element of a button or a menu."""
     if control.options:
         options = [{"text": _plain_text(option.label), "value": option.id} for option in control.options]
         menu = {"type": "static_select", "action_id": control.id, "placeholder": _plain_text(control.label)}
@@ -65,7 +71,11 @@ def button_element(control: Button) -> dict[str, Any]:
 
 
 def pressed_id(action: Mapping[str, Any]) -> str:
-    """Return the id of the button, or of the chosen option, in an action of a `block_actions` payload."""
+    """Return the `Button.id` of the pressed button or chosen option.
+
+    Args:
+        action: an entry of `actions` in a `block_actions` payload.
+    """
     if chosen := action.get("selected_option"):
         return str(chosen.get("value"))
     id_ = str(action.get("action_id"))

@@ -1,4 +1,4 @@
-"""HTTP mode: the endpoint to which Slack sends events, commands and interactions, all signed.
+"""HTTP mode: the endpoint for Slack's signed requests (events, interactions).
 
 Slack: docs.slack.dev/apis/events-api/using-http-request-urls and
 docs.slack.dev/authentication/verifying-requests-from-slack.
@@ -31,7 +31,7 @@ CLOSE_SECONDS = 2.0
 
 
 class HttpMode:
-    """Receives Slack's requests for an app."""
+    """Passes Slack's requests with a valid signature to a Bolt app."""
 
     def __init__(self, app: AsyncApp, signing_secret: str) -> None:
         self._app = app
@@ -42,11 +42,12 @@ class HttpMode:
 
     @property
     def routes(self) -> Sequence[web.AbstractRouteDef]:
+        """The route of the endpoint, for the HTTP server of the process."""
         return [web.post(PATH, self._receive)]
 
     @property
-    def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch; while open, it is now."""
+    def last_event_at(self) -> float:
+        """When requests could last be received (seconds since the epoch); now, while open."""
         return time.time() if self._is_open else self._closed_at
 
     async def open(self) -> None:
@@ -57,15 +58,18 @@ class HttpMode:
         """Do nothing: there is no connection."""
 
     async def close(self) -> None:
-        """Refuse requests from now on: Slack delivers them again. Those under way are awaited, then cancelled."""
+        """Answer new requests with HTTP 503, so that Slack sends them again.
+
+        Running ones are awaited for `CLOSE_SECONDS`, then cancelled.
+        """
         self._is_open, self._closed_at = False, time.time()
         await self._work.drain(CLOSE_SECONDS)
 
     async def _receive(self, request: web.Request) -> web.Response:
         """Answer a request within `ANSWER_SECONDS`.
 
-        A dispatch that takes longer goes on, and Slack sends the request again (`x-slack-retry-num`): the message is
-        stored once, by its place and time.
+        If processing takes longer, the response is HTTP 503 and the processing goes on. Slack then sends the request
+        again (`x-slack-retry-num`); its message is stored once, by its event key.
         """
         now = asyncio.get_running_loop().time
         deadline = request.get(ARRIVED_AT, now()) + ANSWER_SECONDS
@@ -96,7 +100,7 @@ class HttpMode:
             return BoltResponse(status=500)
 
     def _is_signed(self, body: bytes, request: web.Request) -> bool:
-        """Return whether Slack has signed a request within the last five minutes."""
+        """Return whether the signature is valid and at most five minutes old."""
         try:
             return self._verifier.is_valid_request(body, dict(request.headers))
         except (ValueError, TypeError):  # a timestamp that is no number, a body that is no text, a non-ASCII signature

@@ -1,4 +1,4 @@
-"""Installation of the app in workspaces by OAuth: Bolt's pages, with tokens and states in the vault.
+"""Installation of the app in workspaces by OAuth, with Bolt's pages.
 
 Slack: docs.slack.dev/authentication/installing-with-oauth.
 """
@@ -41,16 +41,17 @@ PAGE_SECONDS = 30.0
 
 
 class VaultInstallationStore(AsyncInstallationStore):
-    """Stores installations encrypted. The stores of slack_sdk keep tokens in plain text."""
+    """Bolt's installation store that encrypts tokens; slack_sdk's stores do not."""
 
     def __init__(self, tokens: WorkspaceTokenStore) -> None:
         self._tokens = tokens
 
     async def async_save(self, installation: Installation) -> None:
-        """Store the bot's token.
+        """Store the bot's token of a workspace.
 
         Raises:
-            BoltError: it cannot be stored, or is of an unsupported kind.
+            BoltError: the token cannot be stored; or the app was installed for a whole organisation, or with token
+                rotation.
         """
         if installation.is_enterprise_install or not installation.team_id or not installation.bot_token:
             raise BoltError("the app is installed workspace by workspace, and not for a whole organisation")
@@ -65,7 +66,7 @@ class VaultInstallationStore(AsyncInstallationStore):
 
 
 class SignedStateStore(AsyncOAuthStateStore):
-    """Issues signed states, which the installer's browser keeps in a cookie, and accepts each once.
+    """Bolt's store of OAuth `state` parameters: signs them, and accepts each once.
 
     A state is stored when it comes back, not when it is issued: anybody may open the page.
     """
@@ -74,11 +75,13 @@ class SignedStateStore(AsyncOAuthStateStore):
         self._vault = vault
 
     async def async_issue(self, *_: object, **__: object) -> str:
-        """Return a new state."""
+        """Return a new signed state, which Bolt keeps in a cookie of the browser."""
         return self._vault.sign(_STATE_PREFIX + secrets.token_urlsafe(16)).rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
-        """Return whether a state was issued within `STATE_SECONDS` and is used for the first time.
+        """Return whether a state is valid and used for the first time.
+
+        A state is valid for `STATE_SECONDS`.
 
         Raises:
             StoreError: the database cannot be used.
@@ -92,10 +95,12 @@ class SignedStateStore(AsyncOAuthStateStore):
 def oauth_routes(
     web_client: AsyncWebClient, tokens: WorkspaceTokenStore, vault: Vault, *, client_id: str, client_secret: str
 ) -> Sequence[web.AbstractRouteDef]:
-    """Return the routes of the pages by which users install the app.
+    """Return the routes of the two pages with which users install the app.
 
     Args:
         web_client: a client without a token.
+        tokens: stores the bot's token of each workspace.
+        vault: signs the `state` of an installation.
     """
     settings = AsyncOAuthSettings(
         client_id=client_id,

@@ -1,4 +1,4 @@
-"""Rate limits of Slack's Web API methods, each for one app in one workspace.
+"""Rate limits of Slack's Web API methods, per app and workspace.
 
 Slack: docs.slack.dev/apis/web-api/rate-limits. The limits are per minute; half a second is added for network delays.
 """

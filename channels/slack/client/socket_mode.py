@@ -1,4 +1,4 @@
-"""Socket Mode: the WebSocket connections by which Slack delivers events, kept by slack_sdk and monitored here."""
+"""Socket Mode: WebSocket connections of slack_sdk for events, with monitoring."""
 
 import asyncio
 import logging
@@ -28,30 +28,31 @@ _SIGNS_OF_LIFE = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.PING, aiohttp.WSMsgT
 
 
 class SocketMode:
-    """The connections of an app. Slack delivers each event by one of them.
+    """Socket Mode connections of an app; Slack delivers each event on one of them.
 
     Args:
         count: the number of connections.
-        on_reconnect: called after each reconnection, with the time (seconds since the epoch) of the last sign of life
-            of any connection before it.
+        on_reconnect: called after each reconnection, with the time (seconds since the epoch) of the last frame that
+            any connection received before.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, *, count: int, on_reconnect: Callable[[float], None]) -> None:
         self._connections = [
-            SocketModeConnection(app, app_token, on_reconnect=lambda: on_reconnect(self.heard_at)) for _ in range(count)
+            SocketModeConnection(app, app_token, on_reconnect=lambda: on_reconnect(self.last_event_at))
+            for _ in range(count)
         ]
 
     @property
-    def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch."""
-        return max(connection.heard_at for connection in self._connections)
+    def last_event_at(self) -> float:
+        """The time of the last frame on any connection (seconds since the epoch), or 0."""
+        return max(connection.last_event_at for connection in self._connections)
 
     async def open(self) -> None:
-        """Connect and wait until all connections are open."""
+        """Open all connections, and return when each is open."""
         await asyncio.gather(*(connection.open() for connection in self._connections))
 
     async def reopen(self) -> None:
-        """Replace the connections, without waiting for the new ones."""
+        """Close the connections and begin to open new ones."""
         await asyncio.gather(*(connection.reopen() for connection in self._connections))
 
     async def close(self) -> None:
@@ -59,10 +60,10 @@ class SocketMode:
 
 
 class SocketModeConnection:
-    """One connection of an app, which reconnects after failures.
+    """One Socket Mode connection, which reconnects after failures.
 
     Args:
-        on_reconnect: called for each connection but the first, while `heard_at` still tells of the one before.
+        on_reconnect: called after each reconnection, while `last_event_at` is still that of the earlier connection.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, *, on_reconnect: Callable[[], None]) -> None:
@@ -75,23 +76,24 @@ class SocketModeConnection:
         self._work = BackgroundTasks()
 
     @property
-    def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch; 0 before the first."""
-        return 0.0 if self._socket is None else self._socket.heard_at
+    def last_event_at(self) -> float:
+        """The time of the last frame (seconds since the epoch); 0 before the first."""
+        return 0.0 if self._socket is None else self._socket.last_event_at
 
     async def open(self) -> None:
-        """Connect and wait until the connection is open."""
+        """Connect, and return when the connection is open."""
         await asyncio.wait([await self._connect()])
 
     async def reopen(self) -> None:
-        """Replace the connection, without waiting for the new one."""
+        """Close the connection and begin to open a new one."""
         await self.close()
         await self._connect()
 
     async def close(self) -> None:
-        """Close the connection, even if Slack does not answer: slack_sdk alone would wait for that.
+        """Close the connection, even if Slack does not answer (slack_sdk would wait).
 
-        Events that are being processed are awaited. Slack delivers those again that are not acknowledged in time.
+        Events that are being processed are awaited for `CLOSE_TIMEOUT` seconds. Slack delivers again those that are
+        not acknowledged in time.
         """
         client = self._client
         if client is None:
@@ -108,7 +110,7 @@ class SocketModeConnection:
         self._client = None
 
     async def _connect(self) -> asyncio.Task[None]:
-        """Start a client of slack_sdk, which tries to connect until it succeeds."""
+        """Start a client of slack_sdk; the returned task ends when it has connected."""
         handler = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL)
         client = self._client = handler.client
         client.socket_mode_request_listeners[:] = [partial(self._handle, handler)]
@@ -119,7 +121,10 @@ class SocketModeConnection:
         return self._connecting
 
     async def _handle(self, handler: AsyncSocketModeHandler, client: Any, request: Any) -> None:
-        """Have Bolt handle a request. slack_sdk (3.47) handles each in a task that nobody owns."""
+        """Let Bolt handle a request, in a task that `close` awaits.
+
+        slack_sdk (3.47) keeps no reference to its tasks.
+        """
         with self._work.track_current():
             try:
                 await handler.handle(client, request)
@@ -133,30 +138,30 @@ class SocketModeConnection:
         if self._socket is not None:
             self._on_reconnect()
         self._socket = socket
-        socket.heard_at = time.time()
+        socket.last_event_at = time.time()
 
 
 class _WebSocket(aiohttp.ClientWebSocketResponse):
-    """A WebSocket that records the last sign of life.
+    """WebSocket that records when it last received a frame.
 
     Attributes:
-        heard_at: in seconds since the epoch; 0 until Slack has said hello.
+        last_event_at: seconds since the epoch; 0 until Slack's `hello`.
     """
 
-    heard_at = 0.0
+    last_event_at = 0.0
 
     async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:  # noqa: ASYNC109 (as aiohttp has it)
         message = await super().receive(timeout)
-        if self.heard_at and message.type in _SIGNS_OF_LIFE:
-            self.heard_at = time.time()
+        if self.last_event_at and message.type in _SIGNS_OF_LIFE:
+            self.last_event_at = time.time()
         return message
 
 
 class _TicketSession:
-    """HTTP session of slack_sdk's client that drops the ticket after a failed handshake.
+    """HTTP session for slack_sdk's client that requests a new URL after a failure.
 
-    A ticket of `apps.connections.open` is valid for one handshake. slack_sdk (3.47) repeats a failed one with the same
-    ticket, and asks for a new one only when it has none.
+    A URL of `apps.connections.open` is valid for one handshake. slack_sdk (3.47) retries a failed handshake with the
+    same URL, and requests a new one only if it has none.
     """
 
     def __init__(self, client: SocketModeClient) -> None:

@@ -20,23 +20,30 @@ MAX_TOKENS, TOKEN_SECONDS = 10_000, 10.0
 
 
 class WorkspaceTokenStore:
-    """Stores the bot's token of each workspace in the vault, with a cache."""
+    """Stores the bot's token of each workspace, encrypted in the vault and cached.
+
+    The cache lasts `TOKEN_SECONDS`: another process may remove a token.
+    """
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._cache: TTLCache[str, str, float] = TTLCache(MAX_TOKENS, TOKEN_SECONDS)
 
     async def verify(self) -> None:
-        """Try the encryption key.
+        """Check that stored tokens can be decrypted.
 
         Raises:
-            SettingsError: the stored tokens are encrypted with another one.
+            SettingsError: they are encrypted with another key.
             StoreError: the database cannot be used.
         """
         await self._vault.count_decryptable()
 
     async def add(self, team: str, details: Mapping[str, Any], token: str) -> None:
-        """Store the token of a new or repeated installation.
+        """Store the token of a workspace in which the app was installed.
+
+        Args:
+            team: the id of the workspace.
+            details: the workspace's `name`, the `bot`'s user id, and the id of the user who installed it (`by`).
 
         Raises:
             StoreError: the token cannot be stored.
@@ -46,10 +53,13 @@ class WorkspaceTokenStore:
         self._cache[team] = token
 
     async def remove(self, team: str, removed_at: float) -> None:
-        """Delete the token of a workspace that removed the app, unless the app was installed again since.
+        """Delete the token of a workspace that removed the app.
+
+        A token that was stored later stays.
 
         Args:
-            removed_at: in whole seconds since the epoch.
+            team: the id of the workspace.
+            removed_at: when the app was removed, in whole seconds since the epoch.
 
         Raises:
             StoreError: the token cannot be deleted.
@@ -70,7 +80,11 @@ class WorkspaceTokenStore:
         return await self._load(team) is not None
 
     async def get(self, team: str, method: str) -> str:
-        """Return the token for a call of `method` in a workspace.
+        """Return the bot's token in a workspace.
+
+        Args:
+            team: the id of the workspace.
+            method: the method to call, for the error.
 
         Raises:
             RefusedError: the app is not installed there.

@@ -1,1 +1,1 @@
-"""Events of Slack as inbox messages: parsing, history, thread context, downloads."""
+"""Slack's events as inbox messages: parsing, history, thread context, downloads."""

@@ -1,7 +1,7 @@
-"""The text of Slack messages, from their text, blocks, attachments and files.
+"""Text of Slack messages from their `text`, blocks, attachments and files.
 
-Slack: `text` has the words of people's messages. Apps may use `blocks` or `attachments` alone. A forwarded message is
-an attachment, and so is a linked one once Slack has unfurled the link.
+Slack: people's messages have their text in `text`. Apps may use `blocks` or `attachments` alone. A forwarded message
+is an attachment, and so is a linked one once Slack has unfurled the link.
 """
 
 from collections import defaultdict
@@ -27,7 +27,11 @@ PERMALINK = "/archives/"
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message in Slack's notation, with the names of its files."""
+    """Return the text of a message in Slack's markup, followed by its file names.
+
+    Args:
+        message: a message object of Slack.
+    """
     text = str(message.get("text") or "") or "\n".join(_block_texts(message.get("blocks") or ()))
     attached = [_attachment_text(part) for part in message.get("attachments") or () if not is_forwarded(part)]
     if text and not message.get("bot_id"):  # in people's messages, they are previews of links
@@ -37,7 +41,11 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def forwarded_messages(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the author, name, text and `ts` of each message that a message forwards, as far as Slack tells."""
+    """Return the messages that a message forwards or links to.
+
+    Returns:
+        The `author` (id), `name`, `text` and `ts` of each; empty where Slack does not tell.
+    """
     return [
         {
             "author": str(part.get("author_id") or ""),
@@ -61,6 +69,7 @@ def forwarded_messages(message: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def is_forwarded(attachment: Mapping[str, Any]) -> bool:
+    """Return whether an attachment is a forwarded or linked message."""
     return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl"))
 
 
@@ -78,7 +87,7 @@ def _block_texts(blocks: Sequence[Any]) -> Iterator[str]:
 
 
 def _block_parts(part: Any) -> Iterator[str]:
-    """Yield the parts of the text of a block, or of an element within one."""
+    """Yield the texts in a block, or in an element of one, in order."""
     if (token := _rich_text_token(part)) is not None:
         yield token
         return
@@ -97,7 +106,10 @@ def _block_parts(part: Any) -> Iterator[str]:
 
 
 def _rich_text_token(part: Any) -> str | None:
-    """Return the token for a mention, emoji, link or date of a rich text; None for other elements."""
+    """Return Slack's markup of a mention, emoji, link or date in a rich text element.
+
+    None for other elements.
+    """
     match part:
         case {"type": str(kind)} if kind in _TOKENS:
             return _TOKENS[kind].format_map(defaultdict(str, part))

@@ -26,7 +26,7 @@ _WHERE = "https://api.slack.com/apps, your app, under OAuth & Permissions, and i
 
 
 class SlackDownloads(FileClient):
-    """Downloads files with the token of the app."""
+    """Downloads the files of messages with the bot's token."""
 
     api_hosts = file_hosts = ("slack.com", "slack-files.com", "slack-gov.com")
 
@@ -35,7 +35,11 @@ class SlackDownloads(FileClient):
         self._api = api
 
     async def fetch(self, team: str, file: Attachment, check: FileCheck) -> FetchedFile:
-        """Download a file.
+        """Download a file of a message; its details are fetched if the event lacked them.
+
+        Args:
+            team: the id of the workspace.
+            check: called when the details or the size are known.
 
         Raises:
             UnreadableFileError: the file is not available, or `check` refuses it.
@@ -63,7 +67,7 @@ class SlackDownloads(FileClient):
             raise
 
     async def _details(self, team: str, file: Attachment) -> Attachment:
-        """Return a file with the details that Slack has of it."""
+        """Return the file with its type, size and URL from `files.info`."""
         limiter = self._api.limiter(("files.info", team), TIER_4)
         arguments = {"file": file.source.get("id", "")}
         answer = await self._api.at(team).call("files.info", arguments, limiter, reads=True)

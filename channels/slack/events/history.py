@@ -1,4 +1,4 @@
-"""Messages that were sent while the bot was disconnected.
+"""History: fetches the messages that were sent while the bot was disconnected.
 
 Slack: `conversations.history` returns the messages of a channel, newest first, and of each thread the time of the
 latest reply. `conversations.replies` returns a thread, oldest first, its first message always before all.
@@ -34,10 +34,10 @@ _TOKEN_ERRORS = {"account_inactive", "invalid_auth", "not_authed", "token_expire
 
 
 class SlackHistory:
-    """Reads the messages that Slack has stored.
+    """Fetches past messages of channels and threads for the backfill.
 
     Args:
-        parse: parses the event of a message.
+        parse: parses an Events API payload of a message; None if it is not for the bot.
     """
 
     def __init__(
@@ -48,12 +48,13 @@ class SlackHistory:
         self._parse = parse
 
     def fetcher(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
-        """Return a function that fetches the messages of a place since a time (seconds since the epoch).
+        """Return a function that fetches the messages of a place since a time.
 
-        It skips a place that the bot may not read.
+        The function returns nothing for a place that the bot may not read. It raises `SurfaceError` if Slack cannot be
+        reached or refuses the token.
 
-        Raises:
-            SurfaceError: Slack cannot be reached, or refuses the token.
+        Args:
+            since: seconds since the epoch.
         """
         return partial(self._fetch, since=since)
 
@@ -78,9 +79,13 @@ class SlackHistory:
         return calls
 
     async def _is_shared(self, team: str, channel: str, messages: Sequence[Answer]) -> bool | None:
-        """Return whether a channel is shared with another organisation; None if all authors are of the workspace.
+        """Return whether a channel is shared with another organisation (Slack Connect).
 
-        A channel of several workspaces of one organisation is not.
+        A channel that several workspaces of one organisation share is not. None if all authors belong to the
+        workspace, so that it does not matter.
+
+        Args:
+            messages: the messages of the channel whose authors count.
         """
         if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
             return None
@@ -91,11 +96,12 @@ class SlackHistory:
         return bool((answer or {}).get("channel", {}).get("is_ext_shared"))
 
     async def _messages(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
-        """Return the messages of a channel, and of its threads with new replies, since a time.
+        """Return the messages of a channel and its threads since a time.
 
         Args:
-            sessions: the `ts` of the threads that the bot follows, however old; "" for direct messages that are one
+            sessions: the `ts` of the threads with active sessions, however old; "" for direct messages that are one
                 session.
+            since: seconds since the epoch.
         """
         arguments = {"channel": channel, "oldest": _ts(since - (ACTIVE_SECONDS if "" in sessions else THREAD_SECONDS))}
         first = await self._read_pages("conversations.history", team, arguments)
@@ -119,9 +125,10 @@ class SlackHistory:
 
 
 def _event(channel: str, message: Answer) -> dict[str, Any]:
-    """Return a message of the history as its event was; an edited message has its present text.
+    """Return a message of the history in the form of its event.
 
-    The event of the first message of a thread has no `thread_ts`: there were no replies yet.
+    An edited message has its present text. The event of a thread's first message has no `thread_ts`, since it had no
+    replies then.
     """
     event = {name: value for name, value in message.items() if name != "edited"}
     if event.get("thread_ts") == event["ts"]:

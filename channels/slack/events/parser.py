@@ -1,4 +1,4 @@
-"""Parses Slack events: messages, edits, deletions, and whether they are for the bot."""
+"""Parses Slack's events: messages, edits and deletions that are for the bot."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ _SOURCE = ("id", "url_private_download", "file_access")
 
 @dataclass(frozen=True, slots=True)
 class MessageChange:
-    """Edit or deletion of a message by its author.
+    """Edit or deletion of a user's message.
 
     Attributes:
-        event_key: of the message.
-        text: the new text; None if the message was deleted.
+        event_key: the event key of the message.
+        text: the new text without the mention of the bot; None if the message was deleted.
     """
 
     event_key: str
@@ -36,18 +36,20 @@ class MessageChange:
 
 
 def parse_message(
-    body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False
+    body: Mapping[str, Any], direct: Direct = "thread", *, answers_bots: bool = False
 ) -> IncomingMessage | None:
-    """Return the message in an Events API payload if it may be for the bot; other bots must mention it.
+    """Return the new message in an Events API payload; None if it is not for the bot.
 
-    `app_mention` and `message` are two events of one message. Both get the same event key, made of channel and `ts`.
+    Messages outside threads must mention the bot or be direct messages; those of other bots must mention it anywhere.
+    `app_mention` and `message` are two events of one message, and get the same event key.
 
     Args:
-        hears_bots: whether messages of other bots are returned.
+        direct: see `Direct`.
+        answers_bots: whether messages of other bots are returned.
     """
     event, bot_user_id = body.get("event") or {}, bot_user_of(body)
     bot_id, user = str(event.get("bot_id") or ""), str(event.get("user") or "")
-    if not _is_new_message(event, is_bot=bool(bot_id)) or user == bot_user_id or (bot_id and not hears_bots):
+    if not _is_new_message(event, is_bot=bool(bot_id)) or user == bot_user_id or (bot_id and not answers_bots):
         return None
     channel, ts = str(event["channel"]), str(event["ts"])
     text = message_text({**event, "files": ()})
@@ -88,7 +90,7 @@ def parse_message(
 
 
 def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
-    """Return whether an event is a new message of a person or of a bot.
+    """Return whether an event is a complete new message of a person or a bot.
 
     Slack: an edit that adds a mention of the bot is an `app_mention` as well. An `app_mention` of a message with files
     has `upload`, and may lack the files, which the `message` event of the same message has.
@@ -102,25 +104,26 @@ def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
 
 
 def is_user_message(message: Mapping[str, Any]) -> bool:
-    """Return whether a message of Slack's history is of a person or a bot, and not of Slack itself."""
+    """Return whether a message of the history is from a person or bot, not from Slack."""
     return message.get("subtype") in _USER_SUBTYPES | {"bot_message", "me_message"}
 
 
 def bot_name(event: Mapping[str, Any], bot_id: str) -> str:
-    """Return the name under which a bot wrote a message."""
+    """Return the display name of the bot that wrote a message; else `bot_id`."""
     return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
 
 
 def parse_mention_by_edit(
     body: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], IncomingMessage | None]
 ) -> IncomingMessage | None:
-    """Return the message in an edit event if the edit added the mention of the bot soon after the message was sent.
+    """Return the message of an edit event if the edit added the mention of the bot.
 
-    The message counts as sent when it was edited. Slack sends an `app_mention` for such an edit too, which lacks the
-    text before the edit.
+    The edit must come within `EDIT_MENTION_WINDOW_SECONDS` of the message. The message counts as sent when it was
+    edited. Slack sends an `app_mention` for such an edit too, which lacks the text before the edit.
 
     Args:
-        parse: parses the event of a message.
+        body: an Events API payload.
+        parse: parses an Events API payload of a message.
     """
     event, bot = body.get("event") or {}, bot_user_of(body)
     before, now = event.get("previous_message") or {}, event.get("message") or {}
@@ -140,7 +143,7 @@ def parse_mention_by_edit(
 
 
 def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
-    """Return the edit or deletion of a person's message in an Events API payload, if it is one.
+    """Return the edit or deletion of a person's message in a payload, if there is one.
 
     Slack: a deleted message that has replies becomes a tombstone. Other changes, such as a link preview, are no edits.
     """
@@ -163,10 +166,10 @@ def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
 
 
 def parse_attachment(file: Mapping[str, Any]) -> Attachment:
-    """Return a file of a message as an attachment.
+    """Return the attachment for a file object of a message.
 
-    Slack: in a channel that is shared with another organisation, an event has only the id of a file and
-    `file_access: check_file_info`.
+    Slack: in a channel that is shared with another organisation, an event has only the id of a file and `file_access:
+    check_file_info`.
     """
     return Attachment(
         name=storable_text(file.get("name") or file.get("id") or "a file"),
@@ -177,10 +180,13 @@ def parse_attachment(file: Mapping[str, Any]) -> Attachment:
 
 
 def is_external(body: Mapping[str, Any]) -> bool:
-    """Return whether the author of a message belongs to another organisation (Slack Connect).
+    """Return whether a message's author is of another organisation (Slack Connect).
 
     Slack: `user_team`, or else `team`, is the author's workspace. In a channel with `is_ext_shared_channel: false`,
     another workspace belongs to the same organisation.
+
+    Args:
+        body: an Events API payload.
     """
     event = body.get("event") or {}
     if event.get("type") not in ("app_mention", "message") or body.get("is_ext_shared_channel") is False:
@@ -193,12 +199,19 @@ def is_external(body: Mapping[str, Any]) -> bool:
 
 
 def workspace_of(body: Mapping[str, Any]) -> str:
-    """Return the workspace in which an event happened."""
+    """Return the id of the workspace of an event, or else of its organisation.
+
+    Args:
+        body: an Events API payload.
+    """
     authorizations = body.get("authorizations") or [{}]
     found = authorizations[0].get("team_id") or body.get("team_id") or authorizations[0].get("enterprise_id")
     return str(found or body.get("enterprise_id") or "")
 
 
 def bot_user_of(body: Mapping[str, Any]) -> str:
-    """Return the bot's own user. Slack: an event's authorization names the user that the app acts as."""
+    """Return the user id of the bot in an Events API payload; empty if there is none.
+
+    Slack: an event's authorization names the user that the app acts as.
+    """
     return str((body.get("authorizations") or [{}])[0].get("user_id") or "")

@@ -1,7 +1,7 @@
-"""Context of a question: messages of others in its thread, and messages that it forwards.
+"""Context of a turn: other people's messages in the thread, and forwarded ones.
 
-Slack: `conversations.replies` returns a thread, oldest first, its first message always before all. Edited messages have
-their present text, and deleted ones are missing.
+Slack: `conversations.replies` returns a thread, oldest first, its first message always before all. Edited messages
+have their present text, and deleted ones are missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,11 @@ MAX_NAMED_MESSAGES = 200
 
 
 class SlackContextFetcher:
-    """Fetches the context of questions.
+    """Fetches the context messages of turns.
 
     Args:
-        hears_all: whether sessions record that others wrote in their thread.
+        hears_all: whether the bot stores that people wrote to each other in a thread; then `HistoryState.is_quiet` can
+            be relied on.
     """
 
     def __init__(self, api: SlackApi, directory: WorkspaceDirectory, *, hears_all: bool) -> None:
@@ -42,21 +43,24 @@ class SlackContextFetcher:
         self._directory = directory
         self._hears_all = hears_all
 
-    async def fetch(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> SurroundingMessages:
-        """Return the context: see `Channel.around`.
+    async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
+        """Return the context of a turn's messages: see `Channel.fetch_context`.
+
+        Args:
+            messages: the messages of the turn, oldest first.
 
         Raises:
             SurfaceError: Slack cannot be reached, or does not let the bot read the thread.
         """
         newest = messages[-1]
         team, questions = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
-        thread = await self._read_thread(messages, behind)
+        thread = await self._read_thread(messages, history)
         current = {message["ts"]: forwarded_messages(message) for message in thread if message["ts"] in questions}
         forwarded = [
             (message, part) for ts, message in questions.items() for part in current.get(ts) or _forwards_of(message)
         ]
         earlier = []
-        if behind is not None:
+        if history is not None:
             # an event has the bot's own user, an interaction has not
             bot = newest.address.get("bot") or (thread and (await self._directory.bot(team))["user_id"])
             earlier = [
@@ -65,9 +69,9 @@ class SlackContextFetcher:
                 if is_user_message(message)
                 and message["ts"] not in questions
                 and message.get("user") != bot
-                and behind.since < float(message["ts"]) <= newest.sent_at
+                and history.since < float(message["ts"]) <= newest.sent_at
             ]
-        others = {one.author: one for one in behind.others} if behind is not None else {}
+        others = {one.author: one for one in history.others} if history is not None else {}
         named = [*earlier[:1], *earlier[-MAX_NAMED_MESSAGES:]]
         names = await self._directory.names(
             team,
@@ -86,16 +90,17 @@ class SlackContextFetcher:
             {author: names.get(author) or str(one.address.get("name", "")) for author, one in others.items()},
         )
 
-    async def _read_thread(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> list[Answer]:
-        """Return the messages of the thread since the newest one of the session, with the questions.
+    async def _read_thread(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> list[Answer]:
+        """Return the messages of the thread that the stored history does not cover.
 
-        A thread without earlier messages of others is not read, unless a question links to a message.
+        Nothing is read outside a thread, unless a message of the turn links to another one. If no other person wrote,
+        a thread is only read while the rate limit has calls to spare.
         """
         newest, root = messages[-1], str(messages[-1].address["thread_ts"] or messages[-1].address["ts"])
         is_in_thread = any(str(message.address["ts"]) != root for message in messages)
-        if not (behind is not None and is_in_thread) and not any(PERMALINK in message.text for message in messages):
+        if not (history is not None and is_in_thread) and not any(PERMALINK in message.text for message in messages):
             return []
-        since = min(behind.since if behind is not None else newest.sent_at, messages[0].sent_at)
+        since = min(history.since if history is not None else newest.sent_at, messages[0].sent_at)
         arguments = {
             "channel": newest.address["channel"],
             "ts": root,
@@ -106,14 +111,14 @@ class SlackContextFetcher:
         }
         api = self._api.at(str(newest.address["team"]))
         limiter = api.limiter(("conversations.replies", newest.address["team"]), HISTORY)
-        if behind is not None and behind.is_quiet and self._hears_all and not limiter.can_reserve(MIN_SPARE_CALLS):
+        if history is not None and history.is_quiet and self._hears_all and not limiter.can_reserve(MIN_SPARE_CALLS):
             return []
         found = await api.read_pages("conversations.replies", arguments, limiter, max_pages=MAX_PAGES)
         return list({message["ts"]: message for message in found}.values())
 
 
 def _forwards_of(message: InboxMessage) -> list[Mapping[str, Any]]:
-    """Return the messages that a message forwards, as its event had them."""
+    """Return the messages that a message forwarded when it was sent."""
     return [part for part in message.brings if "text" in part]
 
 

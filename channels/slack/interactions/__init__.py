@@ -1,1 +1,1 @@
-"""Interactions of Slack: slash commands, buttons, shortcuts, modals, ephemeral replies."""
+"""Slack's interactions: slash commands, buttons, shortcuts, modals."""

@@ -1,4 +1,4 @@
-"""Slash commands, and the choice of the conversation that one is about.
+"""Slash commands, and the choice of a conversation for a command.
 
 Slack: docs.slack.dev/interactivity/implementing-slash-commands. There are none in threads, and Slack does not tell the
 thread: the user may have to choose one of their conversations.
@@ -37,13 +37,22 @@ CHOICE_PREFIX = "pick:"
 
 
 def choice_question(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
-    """Return what to ask the user about the conversations that a command may be about; empty to ask nothing."""
+    """Return the untranslated question for the conversation of a command; "" for none.
+
+    Only `reset` and a valid `export` ask, if there are several conversations.
+
+    Args:
+        found: the user's recent conversations there.
+    """
     is_known = name != "export" or argument.lower() in ("", *EXPORT_FORMATS)
     return _QUESTIONS.get(name, "") if len(found) > 1 and is_known else ""
 
 
 def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSession]) -> list[Button]:
-    """Return a button for each conversation."""
+    """Return a button per conversation that runs the command in it.
+
+    See `parse_choice`.
+    """
     command = f"{name} {argument.lower()}" if name == "export" else name
     return [
         Button(f"{CHOICE_PREFIX}{command.rstrip()}:{one.session_id}", make_title(one.first.text) or "…")
@@ -52,7 +61,14 @@ def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSessi
 
 
 def parse_choice(button: str, place: str) -> tuple[CommandName, str, str] | None:
-    """Return the command, the argument and the session of a choice; None if it is not of this place."""
+    """Parse the id of a button of `choice_buttons`.
+
+    Args:
+        place: the id of the channel (`place_id`) in which it was pressed.
+
+    Returns:
+        The command, its argument and the session id; None if the session is of another channel.
+    """
     command, _, session = button.removeprefix(CHOICE_PREFIX).partition(":")
     command_name, _, argument = command.partition(" ")
     name = next((name for name in COMMANDS.values() if name == command_name), None)

@@ -1,4 +1,4 @@
-"""Forms of questions as Slack modals.
+"""Forms of an agent's questions as Slack modals.
 
 Slack: docs.slack.dev/reference/views/modal-views. A modal has at most 100 blocks, so that each form fits into one.
 """
@@ -29,10 +29,10 @@ _MAX_SECTION, _MAX_HINT, _MAX_PLACEHOLDER = 3000, 2000, 150
 
 
 def answer_modal(question: Question, entries: Entries, target: ResponseTarget, say: MessageCatalog) -> dict[str, Any]:
-    """Return the modal with the form of a question.
+    """Return the modal with the form of an agent's question.
 
     Args:
-        entries: what the user has entered before.
+        entries: the user's draft, by field.
         target: the press that opens the modal.
     """
     metadata = {
@@ -57,12 +57,16 @@ def answer_modal(question: Question, entries: Entries, target: ResponseTarget, s
 
 
 def is_answer(body: Mapping[str, Any]) -> bool:
-    """Return whether a payload is a submitted answer to a question."""
+    """Return whether a payload is a submitted `answer_modal`."""
     return body.get("type") == "view_submission" and body["view"].get("callback_id") == ANSWER_MODAL
 
 
 def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the question's id and the entries of a submitted modal, by the position of the field."""
+    """Parse a submitted `answer_modal`.
+
+    Returns:
+        The question's id, and the entries by the index of the field (as text).
+    """
     entries = dict[str, Any]()
     for block_id, elements in view["state"]["values"].items():
         element = elements.get(block_id)

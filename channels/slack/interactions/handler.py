@@ -1,4 +1,4 @@
-"""Parses and answers the interactions of Slack: commands, button presses, shortcuts and modals.
+"""Handler of Slack's interactions: commands, button presses, shortcuts, modals.
 
 Slack: docs.slack.dev/interactivity. It waits for 3 seconds for the acknowledgement, and delivers an interaction once.
 """
@@ -61,9 +61,10 @@ FORM_CHECK_SECONDS = 1.0
 
 
 class SlackInteractionHandler(InteractionHandler):
-    """Handles slash commands, button presses, message shortcuts and submitted modals.
+    """Parses and answers slash commands, presses, shortcuts and submitted modals.
 
     Args:
+        direct: see `Direct`.
         surface: returns the reply surface of a message.
         is_installed: returns whether the app is installed in a workspace; raises `StoreError` if the database fails.
     """
@@ -79,12 +80,12 @@ class SlackInteractionHandler(InteractionHandler):
         directory: WorkspaceDirectory,
         responder: PrivateResponder,
         *,
-        seal: Cipher,
+        cipher: Cipher,
         direct: Direct,
         surface: Callable[[InboxMessage], SlackSurface],
         is_installed: Callable[[str], Awaitable[bool]],
     ) -> None:
-        super().__init__(services, intake, seal)
+        super().__init__(services, intake, cipher)
         self._identities = identities
         self._directory = directory
         self._responder = responder
@@ -93,10 +94,14 @@ class SlackInteractionHandler(InteractionHandler):
         self._is_installed = is_installed
 
     async def handle(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Start to process an interaction, and return when Slack may get its acknowledgement.
+        """Start to process an interaction, and return when it may be acknowledged.
+
+        Args:
+            body: the payload of Slack.
 
         Returns:
-            The content of the acknowledgement, such as what is wrong in a form; None if the payload is no interaction.
+            The body of the acknowledgement, such as errors in a form; None if the payload is no interaction of this
+            app.
         """
         if body.get("type") == "message_action" and body.get("callback_id") == ASK:
             self._intake.run_in_background(self._open_form(body), name="form")
@@ -146,7 +151,10 @@ class SlackInteractionHandler(InteractionHandler):
         return Interaction("command", target.context(None, ""), values, asdict(target))
 
     def _parse_stop(self, body: Mapping[str, Any]) -> Interaction:
-        """Parse a press of Slack's own stop button; messages that were sent after it are not stopped."""
+        """Parse a press of Slack's own stop button in a thread as the command `stop`.
+
+        Messages that were sent after the press are not stopped.
+        """
         target, event = ResponseTarget.of_stop(body), body["event"]
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
         session = session_id(target.team, target.channel, target.thread_ts, self._direct)
@@ -154,7 +162,10 @@ class SlackInteractionHandler(InteractionHandler):
         return Interaction("command", context, {"name": "stop", "argument": ""}, asdict(target))
 
     def _parse_press(self, body: Mapping[str, Any]) -> Interaction | None:
-        """Parse a press. Slack: of a button, `actions` has the one that was pressed."""
+        """Parse a button press; None for the choice of a conversation of another channel.
+
+        Slack: `actions` has the one button that was pressed.
+        """
         target, button = ResponseTarget.of_message(body), pressed_id(body["actions"][0])
         if not button.startswith(CHOICE_PREFIX):
             return Interaction("press", target.context(None, target.thread_ts), {"button": button}, asdict(target))
@@ -189,9 +200,10 @@ class SlackInteractionHandler(InteractionHandler):
         return Interaction("answer", context, {"question": question, "entries": entries}, asdict(target))
 
     async def _find_form_errors(self, body: Mapping[str, Any]) -> dict[str, str]:
-        """Return what is wrong in a submitted form, by the ids of its blocks.
+        """Return the errors in a submitted form, by the ids of its blocks.
 
-        Without a database in time, the errors follow in a message.
+        If the database does not answer within `FORM_CHECK_SECONDS`, there are none: the errors are then sent in a
+        message.
         """
         id_, entries = parse_form(body["view"])
         team, user = str((body.get("team") or {}).get("id") or ""), str(body["user"]["id"])
@@ -208,7 +220,10 @@ class SlackInteractionHandler(InteractionHandler):
         return {f"{FIELD_PREFIX}{position}": text for position, text in errors.items()}
 
     async def _identify(self, parsed: Interaction) -> Interaction | str:
-        """Return the interaction with its author's user groups, locale and name, or why it is refused."""
+        """Return the interaction with its author's user groups, locale and name.
+
+        If it is refused, this is the message to show; empty for none.
+        """
         target = ResponseTarget(**parsed.surface)
         with suppress(StoreError):  # a command that needs the database fails with a message
             if not await self._is_installed(target.team):
@@ -258,7 +273,11 @@ class SlackInteractionHandler(InteractionHandler):
             await self._refuse(opener, say.format_error(error.public))
 
     async def _authorize_form(self, body: Mapping[str, Any]) -> Interaction | None:
-        """Return the request to open a form with its author; None if the author is refused, and was told."""
+        """Identify the user who wants to open a form, and check their access.
+
+        Returns:
+            None if the user is refused and was told.
+        """
         target = ResponseTarget.of_message(body)
         parsed = Interaction("form", target.context(None, ""), {}, asdict(target))
         authorized = await self.authorize(partial(self._identify, parsed))
@@ -268,7 +287,11 @@ class SlackInteractionHandler(InteractionHandler):
         return authorized
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
-        """Return a slash command with the latest session of its author there, or ask for the session."""
+        """Return a slash command with the user's latest session in the channel.
+
+        Returns:
+            None if the user was asked to choose a session.
+        """
         context, name, argument = interaction.context, interaction.values["name"], interaction.values["argument"]
         if context.session_id is not None:
             return interaction
@@ -299,7 +322,10 @@ class SlackInteractionHandler(InteractionHandler):
         await self._responder.respond(target, text, replaces=replaces)
 
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
-        """Post a question in the thread of the message that it is about."""
+        """Post the user's question in the thread of the message that it is about.
+
+        See `InteractionHandler.show_question`.
+        """
         target, context = ResponseTarget(**interaction.surface), interaction.context
         question, message, user = interaction.values["text"], interaction.values["about"], target.user
         author, is_bot = message["author"], message["author"].startswith(BOT_PREFIX)

@@ -30,13 +30,14 @@ _NO_UNFURLING = {"unfurl_links": False, "unfurl_media": False}
 
 @dataclass(frozen=True, slots=True)
 class ResponseTarget:
-    """Address of a private answer to a user.
+    """User and place of an interaction, to which private answers go.
 
     Attributes:
+        team: the id of the workspace of the interaction.
         thread_ts: the thread of the interaction; empty if there is none, or Slack does not tell.
-        response_url: empty if there is none.
-        key: the same for each delivery of the interaction: the trigger id, or the id of the view.
-        home_team: the user's workspace; empty for the workspace of the interaction.
+        response_url: the URL for answers; empty if there is none.
+        key: the same for each delivery of the interaction: the trigger id, or the id of the view or event.
+        home_team: the user's own workspace; empty for `team`.
     """
 
     team: str
@@ -49,13 +50,13 @@ class ResponseTarget:
 
     @classmethod
     def of_command(cls, body: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target of a slash command."""
+        """Parse the payload of a slash command."""
         ids = str(body["team_id"]), str(body["channel_id"]), str(body["user_id"])
         return cls(*ids, "", str(body["response_url"]), str(body["trigger_id"]))
 
     @classmethod
     def of_message(cls, body: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target of a button press or message shortcut."""
+        """Parse the payload of a button press or message shortcut."""
         message = body.get("message") or body.get("container") or {}
         ids = _team(body), str(body["channel"]["id"]), str(body["user"]["id"]), str(message.get("thread_ts") or "")
         home_team = str(body["user"].get("team_id") or "")
@@ -63,11 +64,10 @@ class ResponseTarget:
 
     @classmethod
     def of_form(cls, body: Mapping[str, Any], about: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target for the response to a submitted modal.
+        """Parse the `view_submission` payload of a modal.
 
         Args:
-            body: Slack's `view_submission` payload.
-            about: the metadata of the modal.
+            about: the modal's `private_metadata`, parsed.
         """
         user = body["user"]
         # Slack: an ephemeral message in a thread is shown only if the thread exists
@@ -77,7 +77,7 @@ class ResponseTarget:
 
     @classmethod
     def of_stop(cls, body: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target of a press of Slack's own stop button."""
+        """Parse the event of a press of Slack's own stop button."""
         event = body["event"]
         thread = str(event.get("thread_ts") or "")
         return cls(workspace_of(body), str(event["channel"]), str(event["user"]), thread, "", str(body["event_id"]))
@@ -87,10 +87,11 @@ class ResponseTarget:
         return place_id(self.team, self.channel)
 
     def context(self, session: str | None, root: str) -> CommandContext:
-        """Return the author and the place as commands need them.
+        """Return the context for a command of this user.
 
         Args:
-            root: the thread of the session.
+            session: the session id; None if it is not known.
+            root: the `ts` of the session's thread; empty for none.
         """
         return CommandContext(
             session_id=session,
@@ -105,7 +106,7 @@ class ResponseTarget:
 
 
 def _team(body: Mapping[str, Any]) -> str:
-    """Return the workspace of an interaction.
+    """Return the id of the workspace of an interaction.
 
     Slack: an app of a whole organisation is told none. The user who presses a button in a shared channel may be of
     another workspace than the app, which the message names.
@@ -117,7 +118,7 @@ def _team(body: Mapping[str, Any]) -> str:
 class PrivateResponder:
     """Sends ephemeral messages and files to a user, and opens modals.
 
-    Each method raises `SurfaceError` if Slack refuses.
+    Each method raises `SurfaceError` if Slack refuses or cannot be reached.
 
     Args:
         surface: returns the reply surface of an address.
@@ -128,7 +129,7 @@ class PrivateResponder:
         self._surface = surface
 
     async def send_ephemeral(self, target: ResponseTarget, text: str, buttons: Sequence[Button] = ()) -> None:
-        """Post an ephemeral message in the thread of the interaction."""
+        """Post a message that only the user sees, in the thread of the interaction."""
         message = {
             "channel": target.channel,
             "user": target.user,
@@ -139,10 +140,12 @@ class PrivateResponder:
         await api.call("chat.postEphemeral", message, api.limiter(("chat.postEphemeral", target.team), TIER_4))
 
     async def respond(self, target: ResponseTarget, text: str, *, replaces: bool = False) -> None:
-        """Answer an interaction: in its thread, if the bot is a member of the channel.
+        """Answer an interaction with a text that only the user sees.
+
+        It appears in the thread of the interaction if the bot is a member of the channel, else in the channel.
 
         Args:
-            replaces: whether the answer replaces the message with the button that was pressed.
+            replaces: whether the text replaces the message with the pressed button.
         """
         if not target.response_url:
             return await self.send_ephemeral(target, text)
@@ -156,11 +159,15 @@ class PrivateResponder:
             await self.send_ephemeral(target, text)
 
     async def offer_choices(self, target: ResponseTarget, text: str, choices: Sequence[Button]) -> None:
-        """Ask the user to choose."""
+        """Show the user a text with buttons, to nobody else."""
         await self._api.respond(target.response_url, {**message_content(text, choices), "response_type": "ephemeral"})
 
     async def open_modal(self, target: ResponseTarget, view: Mapping[str, Any]) -> None:
-        """Open a modal. Slack: within three seconds, or not at all."""
+        """Open a modal for the user. Slack: only within three seconds of the interaction.
+
+        Args:
+            view: the modal's view object.
+        """
         arguments = {"trigger_id": target.key, "view": dict(view)}
         api = self._api.at(target.team)
         await api.call("views.open", arguments, api.limiter(("views.open", target.team), TIER_4))
@@ -168,13 +175,17 @@ class PrivateResponder:
     async def deliver_file(
         self, target: ResponseTarget, text: str, file: File, say: MessageCatalog, *, thread_ts: str
     ) -> str:
-        """Give the user a file: in direct messages there; elsewhere as text if it is short Markdown, or directly.
+        """Give a file to the user only.
+
+        In direct messages it is posted in the thread. Elsewhere, short Markdown becomes part of the answer, and other
+        files are sent as a direct message.
 
         Args:
-            thread_ts: the thread, in direct messages.
+            text: the answer that the file belongs to.
+            thread_ts: the thread in direct messages.
 
         Returns:
-            The text to answer with: `text`, the file as text, or where the file is.
+            The text to answer with: `text`, the text with the file's content, or a sentence on the place of the file.
         """
         is_direct = target.channel.startswith("D")
         whole = f"{text}\n\n{make_inert(file.data.decode())}"

@@ -1,4 +1,4 @@
-"""Message shortcuts, and the modal that asks a question about a message.
+"""Message shortcuts, and the modal for a question about a message.
 
 Slack: docs.slack.dev/interactivity/implementing-shortcuts and docs.slack.dev/surfaces/modals.
 """
@@ -30,7 +30,9 @@ SHORTCUT_DESCRIPTIONS: Mapping[str, str] = {
 }
 
 #: The syntax of commands. Slack: its menus have one language.
-WAYS = CommandSyntax({name: written for written, name in COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values()))
+COMMAND_SYNTAX = CommandSyntax(
+    {name: written for written, name in COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values())
+)
 
 #: The callback id of the modal, and the id of its input.
 QUESTION_MODAL, QUESTION_INPUT = "asked", "question"
@@ -40,7 +42,11 @@ MAX_QUOTED_CHARS, MAX_METADATA_CHARS = 2_000, 3_000
 
 
 def question_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
-    """Return the modal that asks a question about a message."""
+    """Return the modal in which a user asks a question about a message.
+
+    Args:
+        metadata: the message, from `modal_metadata`.
+    """
     asked = {"type": "plain_text_input", "action_id": QUESTION_INPUT, "multiline": True}
     label = _plain_text(say(words.YOUR_QUESTION))
     return {
@@ -55,7 +61,14 @@ def question_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
 
 
 def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
-    """Return the metadata of the modal (JSON): the message that it is about, shortened if it is long."""
+    """Return a message as JSON for a modal's `private_metadata`.
+
+    Its text and files are truncated to `MAX_METADATA_CHARS`.
+
+    Args:
+        target: the shortcut's user and place.
+        message: the message object of Slack.
+    """
     bot = str(message.get("bot_id") or "")
     metadata = {
         "channel": target.channel,

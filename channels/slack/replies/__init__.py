@@ -1,1 +1,1 @@
-"""Replies on Slack: message and stream surfaces, blocks, files, reactions."""
+"""Replies on Slack: edited and streamed messages, thread status, reactions."""

@@ -1,4 +1,4 @@
-"""Slack's agent session of a thread: its status, its title, and suggested prompts.
+"""Status and title of a thread as an agent session, and suggested prompts.
 
 Slack: docs.slack.dev/ai/agent-sessions. While a session is `processing`, Slack shows so beside its own stop button.
 Slack: docs.slack.dev/reference/methods/assistant.threads.setSuggestedPrompts. An agent's prompts belong to no thread.
@@ -31,9 +31,9 @@ PROMPTS_METHOD = "assistant.threads.setSuggestedPrompts"
 
 
 class AssistantThreads:
-    """Tells Slack in the background when a reply begins in a thread and when it ends.
+    """Sets the status of threads, in the background, while replies are being shown.
 
-    The beginning is told only if there is a call to spare, and another one for the end.
+    The status is only set if the rate limit has room for the call that resets it.
     """
 
     def __init__(self, api: SlackApi) -> None:
@@ -43,10 +43,11 @@ class AssistantThreads:
 
     @contextmanager
     def processing(self, address: Mapping[str, Any], is_resumed: Callable[[], bool]) -> Iterator[None]:
-        """Show that the thread of this address is processing, for as long as this is entered.
+        """Set the status of a thread to `processing` within the block, `active` after it.
 
         Args:
-            is_resumed: whether another process may have told the beginning; then the end is told in any case.
+            address: the address of the reply; nothing happens without a `thread_ts`.
+            is_resumed: returns whether another process may have set the status; then it is reset in any case.
         """
         team = str(address["team"])
         limiter = self._api.limiter((METHOD, team), TIER_3)
@@ -57,7 +58,7 @@ class AssistantThreads:
         with ExitStack() as reserve:
             if limiter.can_reserve(2) and limiter.try_acquire(Priority.BACKFILL):
                 reserve.enter_context(limiter.reserve())
-                begun = self._set(address, "processing", limiter, is_admitted=True)
+                begun = self._set(address, "processing", limiter, has_slot=True)
             try:
                 yield
             finally:
@@ -65,7 +66,7 @@ class AssistantThreads:
                     self._set(address, "active", limiter, after=begun)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for the calls that are under way as `BackgroundTasks.drain` does."""
+        """Wait for the running calls for at most `seconds`, then cancel them."""
         await self._work.drain(seconds)
 
     def _set(
@@ -74,26 +75,26 @@ class AssistantThreads:
         status: str,
         limiter: RateLimiter,
         *,
-        is_admitted: bool = False,
+        has_slot: bool = False,
         after: asyncio.Task[None] | None = None,
     ) -> asyncio.Task[None]:
-        """Set the status in a task, when the call `after` has ended."""
+        """Set the status in a background task, once the task `after` has ended."""
 
         async def set_status() -> None:
             if after is not None:
                 await asyncio.wait([after])
-            await self._call(address, status, limiter, is_admitted=is_admitted)
+            await self._call(address, status, limiter, has_slot=has_slot)
 
         task = asyncio.create_task(set_status(), name=f"thread {status}")
         self._work.add(task)
         return task
 
-    async def _call(self, address: Mapping[str, Any], status: str, limiter: RateLimiter, *, is_admitted: bool) -> None:
+    async def _call(self, address: Mapping[str, Any], status: str, limiter: RateLimiter, *, has_slot: bool) -> None:
         arguments = {"channel_id": address["channel"], "thread_ts": address["thread_ts"], "status": status}
         if title := address.get("title"):  # Slack: used by the first call of a thread
             arguments["title"] = title
         try:
-            await self._api.at(str(address["team"])).call(METHOD, arguments, limiter, is_admitted=is_admitted)
+            await self._api.at(str(address["team"])).call(METHOD, arguments, limiter, has_slot=has_slot)
         except RefusedError as refusal:
             log.warning("%s; the status of threads is not set for %g s", refusal, REFUSED_SECONDS)
             self._refused[str(address["team"])] = True
@@ -102,7 +103,7 @@ class AssistantThreads:
 
 
 async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Sequence[str]) -> None:
-    """Suggest prompts in direct messages; a failure is logged, and the next opening of the messages tries again."""
+    """Suggest prompts in the direct messages with a user; a failure is only logged."""
     arguments = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
         await api.at(team).call(

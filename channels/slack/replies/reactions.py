@@ -1,4 +1,4 @@
-"""Reactions of the bot."""
+"""Reactions of the bot on Slack."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ _TIERS = {"reactions.add": TIER_3, "reactions.remove": TIER_2}
 _UNCHANGED = {"already_reacted", "no_reaction"}
 
 
-def make_receipts(api: SlackApi) -> QueuedReactions:
+def make_queued_reactions(api: SlackApi) -> QueuedReactions:
     return QueuedReactions(partial(add_reaction, api, EMOJI), partial(_react, api, "reactions.remove", EMOJI))
 
 

@@ -1,7 +1,7 @@
-"""Reply surface with Slack's native streams (`chat.startStream`, `chat.appendStream`, `chat.stopStream`).
+"""Surface of replies that uses Slack's streams (`chat.startStream` and others).
 
-A stream cannot take text back, so only text that will not change is appended. The stream is stopped, and its message is
-edited from then on, if a new text does not continue it, a call fails, or the stream nears its limits.
+A stream cannot take text back, so only text that will not change is appended. The stream is stopped, and its message
+is edited from then on, if a new text does not continue it, a call fails, or the stream nears its limits.
 """
 
 import json
@@ -41,10 +41,11 @@ _TITLE_SIZE = 256
 
 
 class StreamPolicy:
-    """Decides for all replies in which channels streams are used.
+    """Decides in which channels replies are streamed; shared by all replies.
 
     Args:
-        seconds: how long one stream is used.
+        streaming: the setting.
+        seconds: the age at which a stream is stopped.
     """
 
     def __init__(self, streaming: Streaming = "auto", *, seconds: float = STREAM_SECONDS) -> None:
@@ -53,19 +54,22 @@ class StreamPolicy:
         self._refused: TTLCache[str, bool, float] = TTLCache(MAX_REFUSED, REFUSED_SECONDS)
 
     def disable(self, channel: str) -> None:
-        """Use no streams in a channel for `REFUSED_SECONDS`."""
+        """Use no streams in a channel for `REFUSED_SECONDS`, as Slack refused one there."""
         self._refused[channel] = True
 
     def is_enabled(self, channel: str) -> bool:
+        """Return whether `disable` was not called for a channel lately."""
         return channel not in self._refused
 
 
 @dataclass(frozen=True, slots=True)
 class StatusCard:
-    """Task of a stream that shows the status of the reply; the first one is a placeholder.
+    """Status of a reply as a task card in a stream; the first is a placeholder.
 
     Attributes:
-        status: the status that it shows; empty for the placeholder.
+        number: the id of the task in the stream, from 0.
+        status: the running tool; empty for the placeholder.
+        title: the text on the card.
         is_open: whether the task is in progress.
     """
 
@@ -76,13 +80,15 @@ class StatusCard:
 
     @property
     def is_placeholder(self) -> bool:
+        """True for an open card that shows no tool."""
         return self.is_open and not self.status
 
     def updated(self, status: str, waited: str, *, is_silent: bool) -> tuple["StatusCard", list[dict[str, Any]]]:
-        """Return the card for a status, and the chunks that show it.
+        """Return the card for a new status, and the stream chunks (JSON) that show it.
 
         Args:
-            waited: how long the model has sent nothing, as text.
+            status: the running tool; empty for none.
+            waited: the time without new text, as text; empty if it is short.
             is_silent: whether the reply has no text yet.
         """
         title = make_inert(f"{status.strip('_') or PLACEHOLDER}{waited}")[:_TITLE_SIZE]
@@ -98,7 +104,10 @@ class StatusCard:
         return card, [*completion, card._chunk("in_progress")]
 
     def completion(self) -> list[dict[str, Any]]:
-        """Return the chunks that complete an open task. Slack shows a task that stays open as failed."""
+        """Return the chunks that complete the task; none if it is complete.
+
+        Slack shows a task that stays open as failed.
+        """
         return [self._chunk("complete")] if self.is_open else []
 
     def _chunk(self, status: str) -> dict[str, Any]:
@@ -109,11 +118,15 @@ class StatusCard:
 
 @dataclass(frozen=True, slots=True)
 class ReplyStream:
-    """Open stream of a message, as far as Slack has confirmed it.
+    """Open stream of a message, with the content that Slack has confirmed.
 
     Attributes:
-        ends_at: the time to stop it, on the event loop's clock.
-        size: its size in bytes.
+        ts: the id of the message.
+        position: the index of the message in the reply.
+        ends_at: when to stop the stream (time of the event loop).
+        text: the text so far.
+        card: the status card that it shows.
+        size: bytes of all chunks so far.
     """
 
     ts: str
@@ -124,12 +137,17 @@ class ReplyStream:
     size: int
 
     def has_room_for(self, chunks: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether chunks can be appended within the time and size of the stream."""
+        """Return whether chunks fit into the size and the time of the stream."""
         return event_loop.now() < self.ends_at and self.size + _chunk_bytes(chunks) <= MAX_STREAM_BYTES
 
 
 class StreamSurface(SlackSurface):
-    """Reply in a thread that is streamed as long as possible, and edited from then on."""
+    """Surface of a reply in a thread that is streamed while possible, then edited.
+
+    Args:
+        address: see `SlackSurface`.
+        policy: shared by all replies.
+    """
 
     def __init__(
         self,
@@ -150,7 +168,7 @@ class StreamSurface(SlackSurface):
         self._stream: ReplyStream | None = None
 
     def try_open(self) -> bool:
-        """Open the growing message, by a stream or by edits."""
+        """See `Surface.try_open`; reserves a stop for a stream, an edit otherwise."""
         if not self._is_open and self._should_stream():
             self._open_message()  # an edit at the end removes the placeholder
             self._is_native = True
@@ -163,13 +181,16 @@ class StreamSurface(SlackSurface):
         super()._close_message()
 
     def _release_unneeded_edit(self, stream: ReplyStream) -> ReplyStream:
-        """Release the reserved edit unless the stream shows the placeholder, which an edit removes at its end."""
+        """Release the reserved edit, unless the stream shows the placeholder.
+
+        An edit at the end removes the placeholder.
+        """
         if not stream.card.is_placeholder:
             self._release_reserve()
         return stream
 
     def _should_stream(self) -> bool:
-        """Return whether the next message is streamed.
+        """Return whether to stream the next message.
 
         Starts and stops have small rate limits, so a stream needs a reserved stop. In a channel, Slack shows the
         growing text to one user only: with `auto`, a stream is used only in direct messages and for the first question
@@ -216,13 +237,13 @@ class StreamSurface(SlackSurface):
         return super()._get_next_limiter(is_post=is_post, is_last_edit=is_last_edit)
 
     def _stop_streaming(self) -> None:
-        """Show the rest of the reply by edits."""
+        """Use edits for the rest of the reply."""
         self._may_stream = False
         if self._is_native:
             self._switch_to_edits()
 
     def _switch_to_edits(self) -> None:
-        """Show the growing message by edits."""
+        """Use edits for the growing message, and reserve its last one."""
         self._is_native = False
         self._tracking.close()
         self._reserve_final_edit()
@@ -238,7 +259,10 @@ class StreamSurface(SlackSurface):
         return await super()._post_planned(piece, previous)
 
     async def _start(self, piece: PlannedMessage) -> ReplyStream | None:
-        """Start a stream; None if the rate limit or Slack refuses it."""
+        """Start a stream; None if the rate limit or Slack refuses it.
+
+        After a refusal by Slack, the reply is shown by edits.
+        """
         if not (self.use_slot(self._start_limiter) or self._start_limiter.try_acquire(Priority.PROGRESS)):
             return None
         text = _settled_text(piece)
@@ -276,9 +300,9 @@ class StreamSurface(SlackSurface):
         )
 
     async def _find_started(self, position: int) -> str:
-        """Return the message of a start that got no answer; empty if there is none yet.
+        """Return the `ts` of a stream whose start got no answer; empty if it has none.
 
-        Such a message may still appear; it is deleted at the end of the reply.
+        A message that appears later is deleted at the end of the reply.
         """
         ts = (await self._find_own()).get(position, "")
         if not ts:
@@ -308,7 +332,7 @@ class StreamSurface(SlackSurface):
         )
 
     async def _append(self, stream: ReplyStream, piece: PlannedMessage) -> EditOutcome | None:
-        """Append new text and status; None if the stream cannot be used any more."""
+        """Append new text and status to the stream; None if it cannot be used any more."""
         new = _settled_text(piece)[len(stream.text) :]
         is_silent = not (stream.text or new)
         card, chunks = stream.card.updated(piece.plan.status, piece.plan.elapsed, is_silent=is_silent)
@@ -333,7 +357,11 @@ class StreamSurface(SlackSurface):
         return EditOutcome.DONE
 
     async def _finish(self, stream: ReplyStream, piece: PlannedMessage) -> bool:
-        """Stop a stream with the rest of its text and the buttons; return whether Slack has confirmed that."""
+        """Stop a stream, with the rest of its text and the buttons.
+
+        Returns:
+            Whether Slack has confirmed it; if not, an edit is needed.
+        """
         priority = piece.plan.priority if piece.plan.priority in FINAL_PRIORITIES else Priority.PROGRESS
         rest = [*stream.card.completion(), *_text_chunks(piece.chunk.text[len(stream.text) :])]
         if not stream.has_room_for(rest):
@@ -362,12 +390,15 @@ class StreamSurface(SlackSurface):
 
 
 def _as_progress(piece: PlannedMessage) -> PlannedMessage:
-    """Return the piece with a priority that is never dropped."""
+    """Return the piece with the priority `PROGRESS`, which is never dropped."""
     return replace(piece, plan=replace(piece.plan, priority=Priority.PROGRESS))
 
 
 def _settled_text(piece: PlannedMessage) -> str:
-    """Return the text that may be appended. A trailing `<`, which may begin one of Slack's tokens, waits."""
+    """Return the text of a piece that can be appended: the part that will not change.
+
+    A trailing `<` is left for later: it may begin one of Slack's tokens.
+    """
     return piece.chunk.text[: piece.chunk.stable_length].rstrip("<")
 
 
@@ -376,7 +407,7 @@ def _text_chunks(text: str) -> list[dict[str, Any]]:
 
 
 def _chunk_bytes(chunks: Sequence[Mapping[str, Any]]) -> int:
-    """Return the size of chunks in bytes. Tasks count twice, as measured."""
+    """Return the size of stream chunks in bytes; tasks count twice, as measured."""
     return sum(
         len(chunk["text"].encode()) if "text" in chunk else 2 * len(json.dumps(chunk, ensure_ascii=False).encode())
         for chunk in chunks

@@ -1,4 +1,4 @@
-"""Reply surface of Slack: posts and edits the messages of a reply in a thread."""
+"""Surface of replies on Slack that posts and edits messages in a thread."""
 
 import json
 import logging
@@ -50,12 +50,14 @@ _NOT_DELETABLE = "cant_delete_message"
 
 
 class SlackSurface(MessageSurface):
-    """Reply in a thread or, without one, in a conversation.
+    """Surface of a reply in a thread or, without one, in a conversation.
 
     Args:
-        address: `team`, `channel`, `thread_ts` (empty without a thread), and the `ts` of the question; `user` and
-            `user_team`, its author and their workspace; `bot`, the bot's own user; `title`, its first words.
-        assistant: shows that the thread is processing.
+        address: `team`, `channel`, `thread_ts` (empty without a thread), and the `ts` of the user's message; `user`
+            and `user_team`, its author and their workspace; `bot`, the bot's user id; `title`, the message's first
+            words.
+        turn_id: marks the messages of the reply in their metadata.
+        assistant: sets the status of the thread; None to set none.
     """
 
     limits = LIMITS
@@ -100,7 +102,7 @@ class SlackSurface(MessageSurface):
 
     @property
     def _thread_arguments(self) -> dict[str, str]:
-        """The arguments that post into the thread, if there is one."""
+        """The arguments of a post into the thread; none without a thread."""
         return {"thread_ts": self._thread_ts} if self._thread_ts else {}
 
     @property
@@ -133,7 +135,7 @@ class SlackSurface(MessageSurface):
                 },
                 self._edit_limiter,
                 priority=priority,
-                is_admitted=self.use_slot(self._edit_limiter),
+                has_slot=self.use_slot(self._edit_limiter),
             )
         except RefusedError as refusal:
             if refusal.code not in _NOT_EDITABLE:
@@ -151,13 +153,13 @@ class SlackSurface(MessageSurface):
         return self._api.limiter(("chat.stopStream", self._team), TIER_2)
 
     async def _stop_stream(self, message_id: str) -> None:
-        """Stop a stream without more text, so that its message can be edited."""
+        """Stop a stream as it is, so that its message can be edited."""
         try:
             await self._api.call(
                 "chat.stopStream",
                 {"channel": self._channel, "ts": message_id},
                 self._stop_limiter,
-                is_admitted=self.use_slot(self._stop_limiter),
+                has_slot=self.use_slot(self._stop_limiter),
             )
         except RefusedError as refusal:  # Slack has ended it already; else the edit fails
             log.info("%s", refusal)
@@ -186,23 +188,23 @@ class SlackSurface(MessageSurface):
             self._post_limiter,
             within=self._api.limiter(("chat.postMessage", self._team), WORKSPACE_POST_WINDOW),
             priority=priority,
-            is_admitted=self.use_slot(self._post_limiter),
-            found=find_posted,
+            has_slot=self.use_slot(self._post_limiter),
+            find_effect=find_posted,
         )
         return None if answer is None else PostedMessage(str(answer["ts"]), is_new=answer is not existing)
 
     def _metadata(self, position: int) -> dict[str, Any]:
-        """Return the metadata by which the message at a position is found."""
+        """Return the message metadata with the turn and the index of the message."""
         return {"event_type": _METADATA_EVENT, "event_payload": {"turn": self._turn_id, "chunk": position}}
 
     async def _find_own(self) -> dict[int, str]:
         return {position: str(message["ts"]) for position, message in (await self._messages()).items()}
 
     async def _messages(self) -> dict[int, Answer]:
-        """Return the messages of this reply in Slack, by their positions.
+        """Return the messages of this reply on Slack, by index.
 
         A message that is being streamed has no metadata. It is the only such message: all other messages of the bot
-        after the question have the metadata of a reply, or are files.
+        after the user's have the metadata of a reply, or are files.
         """
         thread = await self._read_thread()
         marked = [message for message in thread if self._is_own(message)]
@@ -238,7 +240,10 @@ class SlackSurface(MessageSurface):
         return metadata.get("event_type") == _METADATA_EVENT and payload.get("turn") == self._turn_id
 
     async def _read_thread(self) -> Sequence[Answer]:
-        """Return the messages since the question, of the thread or of a conversation without one."""
+        """Return up to 200 messages since the user's, oldest first.
+
+        They are those of the thread, or of the conversation if there is no thread.
+        """
         method = "conversations.replies" if self._thread_ts else "conversations.history"
         answer = await self._api.call(
             method,
@@ -256,7 +261,7 @@ class SlackSurface(MessageSurface):
         return sorted(found, key=lambda message: float(message["ts"]))
 
     async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
-        """Post each file as a message of its own: Slack cannot attach files to a posted message."""
+        """Post each file in its own message, since a posted message cannot get files."""
         del last
         refused = dict[str, SurfaceError]()
         for file in files:
@@ -278,15 +283,15 @@ class SlackSurface(MessageSurface):
         return await self._share(file, file_id)
 
     async def show_file(self, file: File) -> None:
-        """Upload and show a file that belongs to no reply.
+        """Upload a file and post it, beside a reply.
 
         Raises:
-            SurfaceError: the file cannot be shown.
+            SurfaceError: the file cannot be posted.
         """
         await self._share(file, await self._api.upload(file, self._team))
 
     async def _share(self, file: File, file_id: str) -> None:
-        """Show an uploaded file, unless it is shown already."""
+        """Post an uploaded file in the thread, unless it is there."""
 
         async def find_shared() -> Answer | None:
             return next((message for message in await self._read_thread() if _has_file(message, file_id)), None)
@@ -303,7 +308,7 @@ class SlackSurface(MessageSurface):
             self._api.limiter(("files.completeUploadExternal", self._team), TIER_4),
             priority=Priority.FINAL,
             is_form=True,
-            found=find_shared,
+            find_effect=find_shared,
         )
 
     async def _detach(self, file_id: str) -> None:

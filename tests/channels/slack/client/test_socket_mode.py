@@ -132,7 +132,7 @@ async def test_one_of_two_sockets_stays_open_while_the_other_is_replaced(slack: 
         await bot.shows(during, lambda texts: texts[1:] == ["heard: ada: in between"])
         await slack.wait_for(lambda: slack.connection_count == 2)
         assert all(len(bot.texts(question)) == 2 for question in questions)
-        assert transport.heard_at > 0
+        assert transport.last_event_at > 0
 
 
 async def test_a_reconnection_opens_a_gap_from_the_last_sign_of_life_of_any_socket(
@@ -143,7 +143,7 @@ async def test_a_reconnection_opens_a_gap_from_the_last_sign_of_life_of_any_sock
     await sockets.open()
     try:
         await slack.wait_for(lambda: slack.connection_count == 2)
-        await wait_until(lambda: all(connection.heard_at for connection in sockets._connections))
+        await wait_until(lambda: all(connection.last_event_at for connection in sockets._connections))
         before = time.time()
         await sockets._connections[0].reopen()
         await wait_until(lambda: len(gaps) == 1)

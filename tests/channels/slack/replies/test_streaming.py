@@ -15,7 +15,7 @@ from channels.replies.chunk_planner import Planner
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3
-from channels.slack.replies.reactions import make_receipts
+from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.streaming import MAX_STREAM_BYTES, StatusCard, StreamPolicy, StreamSurface
 from channels.slack.replies.surface import LIMITS, SlackSurface
 from channels.slack.settings import Streaming
@@ -63,12 +63,14 @@ class Streamed:
             "user_team": slack.team_id,
             "bot": slack.bot_user_id,
         }
-        self.surface: SlackSurface = StreamSurface(self.api, make_receipts(self.api), self.address, turn_id, streams)
+        self.surface: SlackSurface = StreamSurface(
+            self.api, make_queued_reactions(self.api), self.address, turn_id, streams
+        )
         self.known: list[str] = []
 
     def again(self) -> None:
         """As after a restart."""
-        self.surface = SlackSurface(self.api, make_receipts(self.api), self.address, "turn-1")
+        self.surface = SlackSurface(self.api, make_queued_reactions(self.api), self.address, "turn-1")
 
     async def show(self, text: str, priority: Priority = Priority.STREAM_UPDATE, **status: str) -> bool:
         async def record(position: int, ts: str) -> None:
@@ -412,7 +414,7 @@ async def test_no_stream_is_begun_that_could_not_be_stopped(
     begun = []
     for number in range(22):
         on = Streamed(slack, web, await slack.post_message("ada", slack.open_dm("ada"), str(number)), streams)
-        on.surface = StreamSurface(api, make_receipts(api), on.address, f"turn-{number}", streams)
+        on.surface = StreamSurface(api, make_queued_reactions(api), on.address, f"turn-{number}", streams)
         with on.surface.track_reply():
             await on.begin()
             await on.end("done")
@@ -493,7 +495,9 @@ async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: Slack
     api, streams, ways = SlackApi(web), StreamPolicy("auto"), []
     channel = slack.open_dm("ada")
     address = Streamed(slack, web, await slack.post_message("ada", channel, "question"), streams).address
-    surfaces = [StreamSurface(api, make_receipts(api), address, f"turn-{number}", streams) for number in range(9)]
+    surfaces = [
+        StreamSurface(api, make_queued_reactions(api), address, f"turn-{number}", streams) for number in range(9)
+    ]
     lives = [surface.track_reply() for surface in surfaces]
     for surface, live in zip(surfaces, lives, strict=True):
         live.__enter__()
@@ -509,7 +513,7 @@ async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
 ) -> None:
     on = Streamed(slack, web, await slack.post_message("ada", "general", "question"), streams)
     address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
-    on.surface = StreamSurface(on.api, make_receipts(on.api), address, "turn-1", streams)
+    on.surface = StreamSurface(on.api, make_queued_reactions(on.api), address, "turn-1", streams)
     with on.surface.track_reply():
         await on.begin()
         await on.end("done")

@@ -7,7 +7,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.base import Chunk, Plan, Priority
 from channels.replies.chunk_planner import Planner
 from channels.slack.client.api import SlackApi
-from channels.slack.replies.reactions import make_receipts
+from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.surface import SlackSurface
 from core.errors import SurfaceError
 from sandbox.slack import SlackMessage, SlackSandbox
@@ -33,7 +33,7 @@ class Shown:
             "thread_ts": question.ts,
             "ts": question.ts,
         }
-        self.receipts = make_receipts(self.api)
+        self.receipts = make_queued_reactions(self.api)
         self.surface = SlackSurface(self.api, self.receipts, self.address, "turn-1")
         self.known: list[str] = []
 
