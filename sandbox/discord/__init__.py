@@ -1,4 +1,4 @@
-"""Local Discord: REST API, gateway, interactions."""
+"""Local Discord with the REST API, the gateway and interactions."""
 
 from sandbox.discord.api.faults import DiscordFaults
 from sandbox.discord.events.gateway import GatewaySession

@@ -1,4 +1,7 @@
-"""HTTP handler of the REST API: faults, rate limits, routes and responses."""
+"""HTTP handler of the REST API.
+
+It applies faults and rate limits, records each call, and runs its route.
+"""
 
 import asyncio
 import json
@@ -22,6 +25,13 @@ _PATHS_WITHOUT_TOKEN = ("/interactions/", "/webhooks/")
 
 
 class DiscordRouter:
+    """HTTP handler of the REST API.
+
+    Args:
+        limits: the rate limits; None for none.
+        token: the bot's token.
+    """
+
     def __init__(
         self,
         activity_log: DiscordActivityLog,
@@ -37,7 +47,7 @@ class DiscordRouter:
         self._token = token
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer `/api/v10/...`."""
+        """Handle a request to `/api/v10/...`."""
         path = request.path.removeprefix(PREFIX)
         match = self._api.match_route(request.method, path)
         route, ids = match or (f"{request.method} {path}", {})
@@ -60,7 +70,7 @@ class DiscordRouter:
         return response
 
     def _apply_fault(self, call: DiscordCallRecord, fault: DiscordFault | None) -> web.Response | None:
-        """Return the response of a fault that keeps the call from taking effect."""
+        """Return the error response of a fault that keeps the call from taking effect; None for others."""
         if fault is None or fault.kind not in ("fail", "rate_limit"):
             return None
         if fault.kind == "fail":
@@ -83,7 +93,12 @@ class DiscordRouter:
         body: RequestBody,
         refusal: DiscordError | None,
     ) -> web.Response:
-        """Check the token, the rate limits and the body, and return the route's response."""
+        """Check the token, the rate limits and the body, and return the route's response.
+
+        Args:
+            ids: the ids in the path by their names in the route.
+            refusal: the error of an unreadable body.
+        """
         if (
             not call.path.startswith(_PATHS_WITHOUT_TOKEN)
             and request.headers.get("Authorization") != f"Bot {self._token}"
@@ -122,7 +137,7 @@ def _create_rate_limit_response(
 def _create_response(
     call: DiscordCallRecord, status: int, body: Any, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Create a response, and record it in the call.
+    """Return a response with a JSON body, without one for None, and record it in the call.
 
     Its content type has no charset, as Discord's: clients compare the whole header.
     """

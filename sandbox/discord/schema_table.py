@@ -18,7 +18,11 @@ _LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum
 
 
 def create_table(specification: Json) -> str:
-    """Return the schemas of the sandbox's routes as JSON, one line each."""
+    """Return `request_schemas.json` for the sandbox's routes, one schema per line.
+
+    Args:
+        specification: Discord's OpenAPI document.
+    """
     components = specification["components"]["schemas"]
     operations = {
         unify_route(f"{method.upper()} {path}"): operation
@@ -41,7 +45,7 @@ def create_table(specification: Json) -> str:
 
 
 def _compact(schema: Json) -> Json:
-    """Return a schema without descriptions and formats, and with `ref` and `any` for references and unions."""
+    """Return a schema without descriptions, with `ref` for references, `any` for unions, and few formats."""
     if (reference := schema.get("$ref")) is not None:
         name = reference.rsplit("/", 1)[-1]
         return {"type": ["snowflake"]} if name == "SnowflakeType" else {"ref": name}
@@ -63,6 +67,7 @@ def _compact(schema: Json) -> Json:
 
 
 def _list_refs(schema: Any) -> set[str]:
+    """Return the names of all schemas that a compact schema refers to directly."""
     if isinstance(schema, dict):
         own = {schema["ref"]} if isinstance(schema.get("ref"), str) else set[str]()
         return own.union(*(_list_refs(part) for part in schema.values()))

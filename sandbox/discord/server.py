@@ -1,4 +1,4 @@
-"""Local Discord: one HTTP server on loopback, and the actions of its users."""
+"""Discord sandbox: a server (guild) behind an HTTP server on this machine."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable
@@ -35,12 +35,13 @@ _FORUM = "ideas"
 
 
 class DiscordSandbox(DiscordUserActions):
-    """A Discord server with one bot; runs while its context is entered.
+    """Discord server with one bot, as an async context manager.
 
     Attributes:
         api_url, gateway_url: addresses for the client, known once the context is entered. discord.py takes them as
             `discord.http.Route.BASE` and `discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY`.
-        people: users by name; some exist from the start.
+        bot_token: the bot's token.
+        people: users by name; `ada`, `grace` and `linus` exist from the start.
         channels: channels by name; `general`, `random` and the forum `ideas` exist from the start.
         permissions: the bot's permissions; a call without a permission is refused with 50013.
         privileged_intents: the enabled privileged intents. A session that requests a disabled one is closed with 4014;
@@ -53,11 +54,12 @@ class DiscordSandbox(DiscordUserActions):
     """
 
     def __init__(self, *, port: int = 0, speed: float = 1.0, rate_limits: bool = True) -> None:
-        """Create the server.
+        """Create the server; it listens once the context is entered.
 
         Args:
             port: the port to listen on; 0 for a free one.
-            speed: factor by which rate limits, timeouts and heartbeats run faster than Discord's. At 20, an interaction
+            speed: factor by which rate limits, timeouts and heartbeats run faster than Discord's. At 20, an
+                interaction
                 must be acknowledged within 150 ms.
             rate_limits: whether to enforce rate limits.
         """
@@ -136,23 +138,31 @@ class DiscordSandbox(DiscordUserActions):
 
     @property
     def bot_id(self) -> str:
-        """The id of the bot's user and of its application: Discord gives both the same id."""
+        """The id of the bot's user and of its application; Discord gives both the same id."""
         return self._guild.bot.id
 
     @property
     def bot_role_id(self) -> str:
-        """The bot's own role; mentioning it (`<@&...>`) calls the bot."""
+        """The id of the bot's own role, which users can mention (`<@&...>`) instead of the bot."""
         return self._guild.bot_role_id
 
     @property
     def commands(self) -> list[Json]:
-        """Registered application commands, the global ones first."""
+        """The registered application commands as JSON, the global ones first."""
         return [command for commands in self._commands.registered.values() for command in commands]
 
     def add_channel(
         self, name: str, *, forum: bool = False, members: Iterable[DiscordUser | str] | None = None, bot: bool = True
     ) -> GuildChannel:
-        """Add a channel that everybody can see, or only `members` and, if `bot`, the bot."""
+        """Add a channel.
+
+        Args:
+            members: the users who can see it; None for all users and the bot.
+            bot: whether the bot can see it, too, if there are `members`.
+
+        Raises:
+            ValueError: the name exists.
+        """
         ids = None if members is None else {self._user(user).id for user in members} | ({self.bot_id} if bot else set())
         channel = self._guild.add_channel(name, "forum" if forum else "text", ids)
         self.channels[name] = channel
@@ -166,7 +176,7 @@ class DiscordSandbox(DiscordUserActions):
 
     @locale.setter
     def locale(self, locale: str) -> None:
-        """Server language."""
+        """Language of the server."""
         self._guild.locale = locale
 
     def set_locale(self, user: DiscordUser | str, locale: str) -> None:
@@ -174,7 +184,7 @@ class DiscordSandbox(DiscordUserActions):
         self._guild.locales[self._user(user).id] = locale
 
     def deny_permissions(self, user: DiscordUser | str, *permissions: str) -> None:
-        """Remove permissions from a user in the whole server, as interactions report them."""
+        """Remove permissions (names in `PERMISSIONS`) from a user in the server, as interactions report them."""
         self._guild.denied_permissions.setdefault(self._user(user).id, set()).update(permissions)
 
     def remove_bot(self) -> None:
@@ -182,7 +192,7 @@ class DiscordSandbox(DiscordUserActions):
         self._guild.roles.absent_user_ids.add(self.bot_id)
 
     def open_group_dm(self, name: str, *users: DiscordUser | str) -> GuildChannel:
-        """Open a group DM; no bot can be in it, but users can use their installed apps."""
+        """Add a group DM; no bot can be in it, but users can run commands of their installed apps."""
         return self._guild.add_group_dm(name, map(self._user, users))
 
     def add_foreign_channel(self, name: str, *users: DiscordUser | str) -> GuildChannel:
@@ -190,15 +200,19 @@ class DiscordSandbox(DiscordUserActions):
         return self._guild.add_foreign_channel(name, map(self._user, users))
 
     def open_dm(self, user: DiscordUser | str) -> GuildChannel:
-        """Open the direct messages of a user with the bot."""
+        """Return the DM between a user and the bot; it is created if it does not exist."""
         return self._guild.open_dm(self._user(user))
 
     def messages(self, channel: GuildChannel | str, *, deleted: bool = False) -> list[DiscordMessage]:
-        """Return a channel's messages, oldest first, with ephemeral and perhaps deleted ones."""
+        """Return a channel's messages, oldest first, with ephemeral ones.
+
+        Args:
+            deleted: include deleted messages.
+        """
         return [m for m in self._guild.list_messages(self._channel(channel)) if deleted or not m.deleted]
 
     def threads(self, channel: GuildChannel | str) -> list[GuildChannel]:
-        """Return the threads of a channel or the posts of a forum, with archived ones."""
+        """Return the threads of a channel or the posts of a forum, archived ones included."""
         place = self._channel(channel)
         return [thread for thread in self._guild.channels.values() if thread.parent is place]
 
@@ -216,11 +230,16 @@ class DiscordSandbox(DiscordUserActions):
         self._gateway.freeze_connections(session)
 
     def recommend_shards(self, count: int, *, max_concurrency: int = 1) -> None:
-        """Set the recommended number of shards and the number that may identify at once."""
+        """Set the values of `GET /gateway/bot`.
+
+        Args:
+            count: the recommended number of shards.
+            max_concurrency: the number of shards that may identify at once.
+        """
         self._gateway.shards, self._gateway.max_concurrency = count, max_concurrency
 
     async def refresh_sockets(self) -> None:
-        """Ask every client to reconnect (op 7), and close its connection after some seconds."""
+        """Ask every client to reconnect (op 7); close its connection `RECONNECT_CLOSE_SECONDS` later."""
         self._gateway.request_reconnect()
 
     async def invalidate_sessions(self, *, resumable: bool = False) -> None:
@@ -229,7 +248,7 @@ class DiscordSandbox(DiscordUserActions):
 
     @property
     def connection_count(self) -> int:
-        """Number of sessions with an open connection."""
+        """Number of gateway sessions with an open connection."""
         return self._gateway.connection_count
 
     @property
@@ -243,30 +262,30 @@ class DiscordSandbox(DiscordUserActions):
     # Watching
 
     def changes(self) -> Subscription:
-        """Subscribe to all visible changes from now on; each subscriber receives all of them."""
+        """Return a subscription to all visible changes from now on."""
         return self._activity_log.subscribe()
 
     async def wait_for_change(self) -> None:
-        """Wait for the next change or call."""
+        """Wait for the next visible change, API call, gateway event, or change of a connection."""
         await self._activity_log.wait_for_change()
 
     def rate_limit_usage(self) -> list[RateLimitUsage]:
-        """Return the usage of each rate limit that calls have counted in."""
+        """Return the use of each open rate-limit window; none without rate limits."""
         return self._limits.list_usage() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
-        """Wait until `predicate` returns a true value, and return it.
+        """Return the first truthy result of `predicate`, called now and after every change or call.
 
         Raises:
-            TimeoutError: it did not within `timeout` seconds; the message describes the sandbox's state.
+            TimeoutError: there was none within `timeout` seconds; the message describes the sandbox's state.
         """
         return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
-        """Wait until a client has a session.
+        """Wait until a client has a gateway session.
 
         Raises:
-            TimeoutError: no client connected within `timeout` seconds.
+            TimeoutError: none has within `timeout` seconds.
         """
         await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
@@ -295,5 +314,6 @@ class DiscordSandbox(DiscordUserActions):
         self._events.dispatch_thread_update(thread)
 
     def _dispatch_interaction(self, data: Json, guild_id: str | None) -> bool:
+        """Send an interaction to its shard's sessions; return whether there were any."""
         receivers = self._gateway.dispatch("INTERACTION_CREATE", 0, lambda _: data, guild_id=guild_id)
         return bool(receivers)

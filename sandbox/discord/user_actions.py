@@ -1,4 +1,4 @@
-"""Actions of the users of the local Discord."""
+"""Actions of users in the server."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,10 +23,10 @@ from sandbox.lookup import find_named
 
 
 class DiscordUserActions:
-    """Actions of users.
+    """Actions of users, and their views.
 
-    Users and channels can be given by object, id or name (`"ada"`, `"general"`). Texts are in Discord's own markup: a
-    mention is `<@...>`.
+    Users and channels can be given by object, id or name (`"ada"`, `"general"`); an unknown one raises `ValueError`.
+    Texts are in Discord's own markup: a mention is `<@...>`.
 
     Attributes:
         people: users by name.
@@ -42,24 +42,31 @@ class DiscordUserActions:
         self._other_bots: dict[str, DiscordUser] = {}
 
     def add_user(self, name: str, display_name: str | None = None) -> DiscordUser:
-        """Add a user without a system message (see `join_guild`)."""
+        """Add a user to the server, without Discord's welcome message (see `join_guild`).
+
+        Args:
+            display_name: None for the name as a title.
+
+        Raises:
+            ValueError: the name exists.
+        """
         user = self._guild.add_user(name, display_name or name.title())
         self.people[name] = user
         self._events.dispatch_member_add(user)
         return user
 
     def assign_role(self, user: DiscordUser | str, name: str) -> str:
-        """Assign a role to a user, and return its id."""
+        """Assign a role to a user, and return its id; a role of a new name is created."""
         return self._guild.roles.assign(name, self._user(user).id).id
 
     def leave_guild(self, user: DiscordUser | str) -> None:
-        """Let a user leave the server; direct messages with the bot still work."""
+        """Remove a user from the server; the DM with the bot still works."""
         self._guild.roles.absent_user_ids.add(self._user(user).id)
 
     async def start_private_thread(
         self, user: DiscordUser | str, channel: GuildChannel | str, name: str
     ) -> GuildChannel:
-        """Start a thread that only its author and the bot can see."""
+        """Start a thread without a message that only its author and the bot can see."""
         author = self._user(user)
         return self._guild.start_thread(
             self._get_accessible_channel(author, channel), name, author, guest_ids=[self._guild.bot.id]
@@ -104,14 +111,14 @@ class DiscordUserActions:
     async def forward_message(
         self, user: DiscordUser | str, message: DiscordMessage, channel: GuildChannel | str
     ) -> DiscordMessage:
-        """Forward a snapshot of a message."""
+        """Post a message that forwards a snapshot of another one."""
         author = self._user(user)
         return self._guild.post_message(
             self._get_accessible_channel(author, channel), author, DiscordContent(), forwarded_message=message
         )
 
     async def edit_message(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
-        """Edit a user's own message.
+        """Replace the text of a user's own message; its files stay.
 
         Raises:
             ValueError: another user wrote it, or it is deleted.
@@ -120,7 +127,7 @@ class DiscordUserActions:
         self._guild.update_message(message, DiscordContent(text, attachments=message.content.attachments))
 
     async def unfurl_link(self, message: DiscordMessage) -> None:
-        """Add a link preview to a message: Discord updates it without "(edited)"."""
+        """Add a link preview to a message, as Discord does soon after a post: an update without "(edited)"."""
         embed = {"type": "link", "url": "https://a.example"}
         content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
         self._guild.update_message(message, content, edited=False)
@@ -135,7 +142,7 @@ class DiscordUserActions:
         self._guild.delete_message(message)
 
     async def delete_messages(self, messages: Sequence[DiscordMessage]) -> None:
-        """Delete messages of one channel at once, as a moderation bot does."""
+        """Delete messages of one channel with one event (`MESSAGE_DELETE_BULK`), as moderation bots do."""
         self._guild.delete_messages(messages)
         self._events.dispatch_bulk_delete(messages)
 
@@ -149,15 +156,15 @@ class DiscordUserActions:
         self.channels.pop(deleted_channel.name, None)
 
     async def add_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
-        """Add a reaction (a Unicode emoji) to a message."""
+        """Add a user's reaction, a Unicode emoji; an existing one stays."""
         self._guild.add_reaction(message, self._user(user), emoji)
 
     async def remove_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
-        """Remove a user's own reaction."""
+        """Remove a user's reaction, if it exists."""
         self._guild.remove_reaction(message, self._user(user), emoji)
 
     async def start_thread(self, user: DiscordUser | str, message: DiscordMessage, name: str) -> GuildChannel:
-        """Start a thread from a message.
+        """Start a thread from a message, and return it; it has the message's id.
 
         Raises:
             ValueError: the message has a thread, or is not in a text channel.
@@ -169,7 +176,7 @@ class DiscordUserActions:
     async def start_forum_post(
         self, user: DiscordUser | str, forum: GuildChannel | str, name: str, text: str
     ) -> GuildChannel:
-        """Start a post in a forum: a thread with the id of its first message.
+        """Start a post in a forum, and return its thread, which has the id of its first message.
 
         Raises:
             ValueError: the channel is not a forum.
@@ -187,18 +194,22 @@ class DiscordUserActions:
         self._events.dispatch_thread_update(thread)
 
     async def pin_message(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
-        """Pin a message, and return the system message."""
+        """Pin a message, and return Discord's system message about it."""
         message.pinned = True
         return self._guild.post_message(message.channel, self._user(user), DiscordContent(), type=PIN, reply_to=message)
 
     async def join_guild(self, name: str) -> DiscordMessage:
-        """Add a user, and return the system message in `general`."""
+        """Add a user, and return Discord's welcome message in `general`."""
         return self._guild.post_message(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
     async def post_as_bot(
         self, name: str, channel: GuildChannel | str, text: str, *, webhook: bool = False
     ) -> DiscordMessage:
-        """Post as another bot of this name, or as a webhook."""
+        """Post a message as another bot; the same `name` is the same bot.
+
+        Args:
+            webhook: post as a webhook instead.
+        """
         bot = self._other_bots.get(name)
         if bot is None:
             bot = self._other_bots[name] = self._guild.add_user(name, name, is_bot=True)
@@ -209,10 +220,17 @@ class DiscordUserActions:
     async def run_command(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, **options: str | float | bool
     ) -> list[DiscordMessage]:
-        """Run a slash command, and return the user's messages once it is acknowledged.
+        """Run a slash command, and wait for its acknowledgement.
 
-        Later responses are appended to the same list; a deferred response is `loading` until it is edited. Without an
-        acknowledgement, the list has Discord's own error message.
+        A deferred response is `loading` until it is edited. Without an acknowledgement in time, Discord posts an
+        error.
+
+        Args:
+            command: the name, with or without `/`.
+            options: the values of its options.
+
+        Returns:
+            The responses so far that the user sees; later ones are appended to the same list.
 
         Raises:
             ValueError: the command or an option does not exist, or the user is not in the channel.
@@ -225,7 +243,9 @@ class DiscordUserActions:
     async def autocomplete_option(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, option: str, typed: str
     ) -> list[str]:
-        """Type into an option of a slash command, and return the bot's choices.
+        """Type into an option of a slash command, and return the names of the bot's choices.
+
+        Without an answer in time there are none.
 
         Raises:
             ValueError: the command does not exist, or the option has no autocompletion.
@@ -239,7 +259,7 @@ class DiscordUserActions:
     async def run_message_command(
         self, user: DiscordUser | str, message: DiscordMessage, command: str
     ) -> list[DiscordMessage]:
-        """Run a command in a message's menu, and return the user's messages once acknowledged.
+        """Run a command in a message's menu; see `run_command` for the result.
 
         Raises:
             ValueError: the command is not available in the channel.
@@ -249,7 +269,10 @@ class DiscordUserActions:
     async def click_button(
         self, user: DiscordUser | str, message: DiscordMessage, custom_id: str
     ) -> list[DiscordMessage]:
-        """Click a button, and return the user's messages beside the message once acknowledged.
+        """Click a button, and wait for the acknowledgement.
+
+        Returns:
+            The responses beside the message itself; see `run_command`.
 
         Raises:
             ValueError: the button does not exist, or is disabled.
@@ -259,10 +282,13 @@ class DiscordUserActions:
     async def select_values(
         self, user: DiscordUser | str, message: DiscordMessage, custom_id: str, values: Sequence[str]
     ) -> list[DiscordMessage]:
-        """Select values in a menu of a message, and return the user's messages once acknowledged.
+        """Select values in a menu of a message, and wait for the acknowledgement.
 
         Args:
             values: values of options, or ids of users, roles or channels.
+
+        Returns:
+            The responses beside the message itself; see `run_command`.
 
         Raises:
             ValueError: the menu does not exist, is disabled, or does not accept the values.
@@ -270,16 +296,19 @@ class DiscordUserActions:
         return await self._interactions.select_values(self._user(user), message, custom_id, values)
 
     def modals(self, user: DiscordUser | str) -> list[DiscordModal]:
-        """Return the open modal of a user, if there is one."""
+        """Return the open modal of a user in a list; an empty one without a modal."""
         return [modal for modal in self._interactions.modals if modal.user == self._user(user)]
 
     async def submit_modal(
         self, modal: DiscordModal, values: Mapping[str, ModalValue] | None = None
     ) -> list[DiscordMessage]:
-        """Submit a modal, and return the user's messages; without an acknowledgement it stays open.
+        """Submit a modal; without an acknowledgement in time it stays open.
 
         Args:
             values: values by custom id; an omitted one is the preset value.
+
+        Returns:
+            The responses; see `run_command`.
 
         Raises:
             ValueError: the modal is not open, or does not accept a value.
@@ -287,11 +316,11 @@ class DiscordUserActions:
         return await self._interactions.submit_modal(modal, values or {})
 
     def close_modal(self, modal: DiscordModal) -> None:
-        """Close a modal without submitting it; the bot does not learn of it."""
+        """Close a modal without submitting it; Discord does not tell the bot."""
         self._interactions.close_modal(modal)
 
     def find_file(self, id_: str) -> DiscordAttachment | None:
-        """Return an attachment by its id."""
+        """Return the attachment with this id of any message; None if there is none."""
         channels = self._guild.channels.values()
         contents = (message.content for channel in channels for message in self._guild.list_messages(channel))
         return next((file for content in contents for file in content.attachments if file.id == id_), None)
@@ -309,11 +338,13 @@ class DiscordUserActions:
         )
 
     def _get_accessible_channel(self, user: DiscordUser, channel: GuildChannel | str) -> GuildChannel:
+        """Return a channel; raise `ValueError` if the user cannot see it."""
         place = self._channel(channel)
         if not place.is_visible_to(user.id):
             raise ValueError(f"{user.name} is not in {place.name}")
         return place
 
     def _check_author(self, user: DiscordUser | str, message: DiscordMessage) -> None:
+        """Raise `ValueError` if the message is deleted, or another user's."""
         if message.deleted or message.author != self._user(user):
             raise ValueError("Only the author can change a message, until it is deleted")

@@ -1,1 +1,1 @@
-"""REST API of the local Discord: routes, limits, faults."""
+"""REST API of the local Discord: routes, rate limits and faults."""

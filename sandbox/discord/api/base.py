@@ -22,13 +22,13 @@ Handler = Callable[[ApiRequest], ApiResponse]
 
 
 class DiscordRestApi:
-    """Route table with the objects that a request's path names.
+    """Route table, with lookups of the objects that a request's path names.
 
-    Routes are named as Discord documents them: `GET /channels/{channel}`.
+    Routes are named as Discord documents them: `GET /channels/{channel}`. Lookups raise Discord's errors.
 
     Attributes:
         routes: handler by route.
-        permissions: names of the bot's permissions in every channel.
+        permissions: names of the bot's permissions, which it has in every channel.
         privileged_intents: names of the privileged intents that are enabled.
     """
 
@@ -47,7 +47,7 @@ class DiscordRestApi:
         self._patterns.append((re.compile(pattern), route))
 
     def match_route(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
-        """Return the route of a request and the ids in its path."""
+        """Return the route of a request and the ids in its path by their names; None for an unknown route."""
         for pattern, route in self._patterns:
             if match := pattern.fullmatch(f"{method} {path}"):
                 return route, match.groupdict()
@@ -56,10 +56,10 @@ class DiscordRestApi:
     # Objects of a request
 
     def get_channel(self, request: ApiRequest, *permissions: str) -> GuildChannel:
-        """Return the channel in the path, if the bot has these permissions there.
+        """Return the channel in the path, if the bot can see it and has these permissions.
 
         Raises:
-            DiscordError: 10003, 50001 or 50013.
+            DiscordError: 10003 (unknown), 50001 (not visible) or 50013 (lacks a permission).
         """
         channel = self.guild.channels.get(request.path_ids["channel"])
         if channel is None:
@@ -111,9 +111,9 @@ class DiscordRestApi:
             raise DiscordError(404, UNKNOWN_GUILD, "Unknown Guild")
 
     def is_readable(self, message: DiscordMessage) -> bool:
-        """Return whether the bot may read a message without the message content intent.
+        """Return whether the bot may read a message's content without the message content intent.
 
-        Discord: its own messages, direct messages, and messages that mention it.
+        Discord: its own messages, DMs, and messages that mention it.
         """
         bot = self.guild.bot
         return message.author == bot or message.channel.is_dm or bot.id in message.mentions.users

@@ -1,4 +1,4 @@
-"""Rules for the components and embeds of a message that Discord's specification does not express.
+"""Rules of components and embeds that Discord's specification does not express.
 
 Discord: docs.discord.com/developers/components/reference. Discord publishes no list of these error codes: they are
 those that clients have reported.
@@ -20,14 +20,14 @@ Component = Mapping[str, Any]
 
 
 def check_components(components: Sequence[Component], flags: int, file_names: Container[str]) -> None:
-    """Check components that have valid shapes.
+    """Check a message's components, whose JSON is valid by the specification.
 
     Args:
         flags: the flags of the message.
         file_names: names of the message's files, for `attachment://`.
 
     Raises:
-        DiscordError: 50035.
+        DiscordError: 50035 with the first error.
     """
     everything = list(iterate_components(components))
     if flags & IS_COMPONENTS_V2:
@@ -58,7 +58,7 @@ def check_components(components: Sequence[Component], flags: int, file_names: Co
 
 
 def check_legacy_fields(fields: Mapping[str, Any]) -> None:
-    """Check that a message with the flag for components V2 has no other content.
+    """Check that a message with `IS_COMPONENTS_V2` has no text, embeds, poll or stickers.
 
     Raises:
         DiscordError: 50035.
@@ -70,7 +70,10 @@ def check_legacy_fields(fields: Mapping[str, Any]) -> None:
 
 
 def check_embed(path: str, embed: Mapping[str, Any]) -> None:
-    """Check that an embed shows something, and that its fields have texts.
+    """Check that an embed has visible content, and that its fields have texts.
+
+    Args:
+        path: the field of the embed, for the error.
 
     Raises:
         DiscordError: 50035.
@@ -86,6 +89,7 @@ def check_embed(path: str, embed: Mapping[str, Any]) -> None:
 
 
 def _walk(components: Sequence[Component], path: str) -> Iterator[tuple[str, Component]]:
+    """Yield (field for errors, component) for components and their nested ones."""
     for number, component in enumerate(components):
         place = f"{path}.{number}"
         yield place, component
@@ -101,7 +105,7 @@ def _check_row(path: str, components: Sequence[Component]) -> None:
 
 
 def _check_button(path: str, button: Component) -> None:
-    """Check a button: a link has a URL, a premium button a SKU, and any other a custom id."""
+    """Check that a link has a URL, a premium button a SKU, and any other button a custom id."""
     style = button["style"]
     needed = {_LINK: "url", _PREMIUM: "sku_id"}.get(style, "custom_id")
     if not button.get(needed):

@@ -15,6 +15,8 @@ from sandbox.discord.api.requests import (
 
 
 class DirectoryRoutes:
+    """Read routes, and the route that opens a DM."""
+
     def __init__(self, api: DiscordRestApi) -> None:
         self._api = api
         self._guild = api.guild

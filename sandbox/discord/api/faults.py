@@ -1,4 +1,4 @@
-"""Faults that a test or the page injects into the local Discord."""
+"""Faults that tests and the page inject into the local Discord."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -9,7 +9,14 @@ from sandbox.fault_queue import FaultKind, FaultQueue
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiscordFault:
-    """One fault of one REST call."""
+    """Fault of one REST call, compared by identity.
+
+    Attributes:
+        status, code: of a `fail`: the HTTP status, and Discord's error code.
+        seconds: of a `rate_limit`: the `Retry-After`; of a `delay`: real seconds.
+        scope: of a `rate_limit`: the limit that was reached.
+        has_via_header: see `DiscordFaults.rate_limit`.
+    """
 
     kind: FaultKind
     status: int = 500
@@ -20,7 +27,9 @@ class DiscordFault:
 
 
 class DiscordFaults:
-    """Pending faults, by route; each call takes the oldest fault of its route.
+    """Faults that tests inject; each call takes the first one that is pending for its route.
+
+    An unknown route raises `ValueError`.
 
     Attributes:
         routes: the known routes, as Discord documents them: `POST /channels/{channel}/messages`.
@@ -35,13 +44,13 @@ class DiscordFaults:
         self.latency = 0.0
 
     def fail(self, route: str, times: int = 1, *, status: int = 500, code: int = 0) -> None:
-        """Refuse the next calls with an HTTP status and a Discord error code."""
+        """Refuse the next `times` calls with an HTTP status and a Discord error code."""
         self._add(route, times, DiscordFault("fail", status=status, code=code))
 
     def rate_limit(
         self, route: str, retry_after: float, times: int = 1, *, scope: Scope = "user", has_via_header: bool = True
     ) -> None:
-        """Refuse the next calls with 429.
+        """Refuse the next `times` calls with HTTP 429.
 
         Args:
             retry_after: seconds until the client may try again.
@@ -52,27 +61,27 @@ class DiscordFaults:
         )
 
     def lose_response(self, route: str, times: int = 1) -> None:
-        """Let the next calls take effect, and close their connections without a response."""
+        """Run the next `times` calls, but close their connections without a response."""
         self._add(route, times, DiscordFault("lose_response"))
 
     def delay(self, route: str, seconds: float, times: int = 1) -> None:
-        """Delay the next calls by this many real seconds."""
+        """Run the next `times` calls after a delay in real seconds."""
         self._add(route, times, DiscordFault("delay", seconds=seconds))
 
     def refuse_handshakes(self, times: int) -> None:
-        """Answer the next WebSocket handshakes with 503."""
+        """Refuse the next `times` WebSocket handshakes with HTTP 503."""
         self._handshake_refusals = times
 
     def refuse_resumes(self, times: int) -> None:
-        """Answer the next attempts to resume with an invalid session; missed events are lost."""
+        """Answer the next `times` RESUMEs with an invalid session (op 9); missed events are lost."""
         self._resume_refusals = times
 
     def set_latency(self, seconds: float) -> None:
-        """Delay each request, response and event by this many real seconds; 0 ends it."""
+        """Delay each request, response and event by real seconds; 0 for none."""
         self.latency = seconds
 
     def clear(self) -> None:
-        """Remove all pending faults."""
+        """Remove all pending faults and the latency."""
         self._pending.clear()
         self._handshake_refusals = self._resume_refusals = 0
         self.latency = 0.0
@@ -86,7 +95,7 @@ class DiscordFaults:
         return self._pending.has_pending(kind)
 
     def take(self, route: str) -> DiscordFault | None:
-        """Remove and return the next fault of a route."""
+        """Remove and return the next fault of a route; None without one."""
         return self._pending.take(route)
 
     def take_handshake_refusal(self) -> bool:

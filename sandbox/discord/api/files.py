@@ -1,4 +1,4 @@
-"""Attachments of messages, and the route that serves them."""
+"""Attachments of messages, and the HTTP handler that serves them."""
 
 from mimetypes import guess_type
 from time import time
@@ -11,17 +11,19 @@ from sandbox.discord.state.snowflakes import create_id
 
 
 def create_attachment(name: str, data: bytes) -> DiscordAttachment:
-    """Create an attachment; its content type is guessed from its name."""
+    """Return a new attachment; its content type is guessed from its name."""
     return DiscordAttachment(create_id(), name, data, guess_type(name)[0])
 
 
 class DiscordFiles:
+    """HTTP handler of file downloads."""
+
     def __init__(self, guild: Guild, activity_log: DiscordActivityLog) -> None:
         self._guild = guild
         self._activity_log = activity_log
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Answer `/attachments/{channel}/{file}/{name}` until the URL expires."""
+        """Handle `/attachments/{channel}/{file}/{name}`; an expired URL gets 404."""
         self._activity_log.record_download(request.path)
         if int(request.query.get("ex", "0"), 16) <= time():
             return web.Response(status=404, text="This content is no longer available.")

@@ -1,4 +1,4 @@
-"""Rate limit buckets and their response headers.
+"""Rate limits and their response headers.
 
 Discord: docs.discord.com/developers/topics/rate-limits. It publishes only the global limit and asks clients to read
 the headers; the numbers here are commonly seen ones.
@@ -47,13 +47,25 @@ RATES: Mapping[str, BucketRate] = {
 
 @dataclass(slots=True)
 class _Window:
+    """Window of a rate limit.
+
+    Attributes:
+        ends_at: seconds since the epoch.
+    """
+
     ends_at: float = 0.0
     call_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimitCheck:
-    """Result of a rate limit check; `retry_after` (seconds) is None if the call may go on."""
+    """Result of a rate-limit check.
+
+    Attributes:
+        headers: the response's headers about the limit.
+        retry_after: seconds until the client may try again; None if the call is allowed.
+        scope: the limit that was reached.
+    """
 
     headers: Mapping[str, str]
     retry_after: float | None = None
@@ -61,19 +73,24 @@ class RateLimitCheck:
 
 
 def rate_limit_headers(retry_after: float, scope: Scope) -> dict[str, str]:
+    """Return the headers of a refused call."""
     headers = {"Retry-After": str(math.ceil(retry_after)), "X-RateLimit-Scope": scope}
     return headers | ({"X-RateLimit-Global": "true"} if scope == "global" else {})
 
 
 class DiscordRateLimits:
-    """Counts the bot's calls; windows pass `speed` times as fast."""
+    """Rate limits of the bot.
+
+    Args:
+        speed: factor by which windows are shorter than Discord's.
+    """
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
         self._windows: dict[tuple[str, str], _Window] = {}
 
     def acquire(self, route: str, channel: str) -> RateLimitCheck:
-        """Count a call, or return the seconds after which it may be tried again."""
+        """Count a call if the limits allow it."""
         now = time()
         if not route.startswith(GLOBALLY_UNLIMITED_ROUTES):
             everything = self._window("", "", now, GLOBAL_SECONDS)
@@ -96,7 +113,7 @@ class DiscordRateLimits:
         return self._refuse(window.ends_at - now, "user", headers) if full else RateLimitCheck(headers)
 
     def list_usage(self) -> list[RateLimitUsage]:
-        """Return the usage of each open window; the global one has no route in its name."""
+        """Return the use of each open window; the global one has an empty name."""
         rates = {"": BucketRate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
         return [
             RateLimitUsage(

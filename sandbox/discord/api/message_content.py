@@ -1,4 +1,4 @@
-"""Validation of message bodies: text, embeds, components, files and mentions.
+"""Parser of message bodies: text, embeds, components, files and mentions.
 
 Discord: docs.discord.com/developers/resources/message. Discord does not publish the unit of its length limits; the
 sandbox counts code points.
@@ -33,9 +33,11 @@ _FILE_FIELD = re.compile(r"files\[(\d+)\]")
 def parse_content(
     body: RequestBody, form: Mapping[str, Any], current: DiscordContent | None = None, *, flags: int = 0
 ) -> DiscordContent:
-    """Return the content of a request; an edit keeps the fields of `current` that it omits.
+    """Return the content in a request.
 
     Args:
+        form: the object with the message's fields, which may be a part of the body.
+        current: the content that an edit changes: the fields that it omits stay.
         flags: the flags that the message has already.
 
     Raises:
@@ -113,7 +115,7 @@ def _parse_components(form: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _parse_attachments(
     body: RequestBody, form: Mapping[str, Any], current: Sequence[DiscordAttachment]
 ) -> list[DiscordAttachment]:
-    """Return the files that an edit keeps, followed by the uploaded ones."""
+    """Return the attachments that an edit retains, then the uploaded ones."""
     entries = form.get("attachments")
     entries_by_id = {str(entry.get("id")): entry for entry in entries or ()}
     kept_files = [file for file in current if entries is None or file.id in entries_by_id]
@@ -151,7 +153,7 @@ def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
 
 
 def parse_nonce(form: Mapping[str, Any]) -> str | int | None:
-    """Return the nonce of a message.
+    """Return the nonce of a message; None without one.
 
     Raises:
         DiscordError: the nonce is too long, or neither text nor number.

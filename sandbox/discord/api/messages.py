@@ -1,4 +1,4 @@
-"""REST routes of messages: post, edit, delete, read, react, type.
+"""REST routes of messages: post, edit, delete, read, reactions and the typing indicator.
 
 Discord: docs.discord.com/developers/resources/message.
 """
@@ -37,6 +37,12 @@ SETTABLE_FLAGS = SUPPRESS_EMBEDS | SUPPRESS_NOTIFICATIONS | IS_COMPONENTS_V2
 
 
 class MessageRoutes:
+    """Routes of messages, and the posting of a message as the bot.
+
+    Args:
+        speed: divides the lifetime of nonces.
+    """
+
     def __init__(self, api: DiscordRestApi, speed: float) -> None:
         self._api = api
         self._guild = api.guild
@@ -66,7 +72,7 @@ class MessageRoutes:
     def post_as_bot(
         self, request: ApiRequest, channel: GuildChannel, form: Mapping[str, Any], **details: Any
     ) -> DiscordMessage:
-        """Post a form's content as the bot.
+        """Post the message in a form as the bot.
 
         Args:
             details: further fields of `DiscordMessage`.
@@ -82,7 +88,7 @@ class MessageRoutes:
         return self._guild.post_message(channel, self._guild.bot, content, flags=flags, **details)
 
     def apply_permissions(self, content: DiscordContent, channel: GuildChannel) -> DiscordContent:
-        """Return the content as the bot may send it.
+        """Return the content with the effects of the bot's permissions in the channel.
 
         Without the permission to mention everyone, `@everyone` pings nobody.
 
@@ -100,6 +106,11 @@ class MessageRoutes:
         return replace(content, allowed_mentions={**allowed, "parse": parse})
 
     def _get_writable_channel(self, request: ApiRequest) -> GuildChannel:
+        """Return the channel in the path, if the bot can post there.
+
+        Raises:
+            DiscordError: it is unknown, a forum or a locked thread, or the bot lacks a permission.
+        """
         channel = self._api.get_channel(request)
         if channel.kind == "forum":
             raise DiscordError(400, NON_TEXT_CHANNEL, "Cannot send messages in a non-text channel")
@@ -110,6 +121,11 @@ class MessageRoutes:
         return channel
 
     def _find_replied_message(self, channel: GuildChannel, reference: Mapping[str, Any]) -> DiscordMessage | None:
+        """Return the message of a `message_reference`; None for a deleted one if the request accepts that.
+
+        Raises:
+            DiscordError: 160002 without the permission, or 50035 for an unknown message.
+        """
         if not channel.is_dm and "read_message_history" not in self._api.permissions:
             raise DiscordError(400, REPLY_REQUIRES_HISTORY, "Cannot reply without permission to read message history")
         message = self._guild.find_message(channel, str(reference.get("message_id")))
@@ -118,6 +134,7 @@ class MessageRoutes:
         return message
 
     def _find_by_nonce(self, channel: GuildChannel, nonce: str | int) -> DiscordMessage | None:
+        """Return the message that was posted with this nonce within its lifetime; None without one."""
         posted_at, message = self._nonces.get((channel.id, str(nonce)), (0.0, None))
         return message if monotonic() - posted_at < self._nonce_lifetime_seconds else None
 
@@ -148,7 +165,7 @@ class MessageRoutes:
         return ApiResponse(self._message_payload(self._api.get_message(request, channel)))
 
     def _list_messages(self, request: ApiRequest) -> ApiResponse:
-        """Return messages, newest first; `before`, `after` and `around` exclude each other."""
+        """Return messages, newest first; of `before`, `after` and `around`, one may be given."""
         channel, query = self._api.get_channel(request), request.query
         limit = query.get("limit", "50")
         if not limit.isdecimal() or not 1 <= int(limit) <= MAX_HISTORY_MESSAGES:

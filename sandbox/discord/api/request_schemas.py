@@ -33,18 +33,18 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str, str]] = {
 
 @cache
 def load_schemas() -> Mapping[str, Any]:
-    """Return `routes` (schema by route) and `schemas` (schema by name)."""
+    """Return `request_schemas.json`: `routes` (schema by route) and `schemas` (schema by name)."""
     schemas: Mapping[str, Any] = json.loads(SCHEMAS_FILE.read_text())
     return schemas
 
 
 def unify_route(route: str) -> str:
-    """Return a route without the names of its ids."""
+    """Return a route with `{}` for each id, since names of ids differ from the specification's."""
     return re.sub(r"\{\w+\}", "{}", route)
 
 
 def check_body(route: str, body: Any) -> None:
-    """Check the JSON body of a request.
+    """Check the JSON body of a request to a route; a route without a schema accepts any.
 
     Raises:
         DiscordError: 50035 with the errors of all fields; 50109, the body is not an object.
@@ -136,7 +136,10 @@ def _check_parts(value: Any, schema: Schema, path: tuple[str, ...]) -> Errors:
 
 
 def _check_union(value: Any, branches: Sequence[Schema], path: tuple[str, ...]) -> Errors:
-    """Check a value against alternatives; `type` selects the alternative if each has its own."""
+    """Check a value against alternatives; the value's `type` selects one if each has its own.
+
+    Otherwise the errors are those of the alternative that fits best.
+    """
     objects = [resolved for branch in branches if "object" in (resolved := _resolve(branch)).get("type", ())]
     kinds = [_resolve(about.get("properties", {}).get("type", {})).get("enum") for about in objects]
     if isinstance(value, dict) and len(objects) > 1 and all(kinds):

@@ -21,7 +21,13 @@ TOO_MANY_FOLLOW_UPS, INVALID_CHANNEL_TYPE = 40094, 50024
 
 
 class DiscordError(Exception):
-    """Error response of the REST API."""
+    """Error response of the REST API.
+
+    Attributes:
+        status: the HTTP status.
+        code: Discord's JSON error code.
+        body: the JSON body.
+    """
 
     def __init__(self, status: int, code: int, message: str, errors: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -31,7 +37,12 @@ class DiscordError(Exception):
 
 
 def create_form_error(field: str, code: str, message: str) -> DiscordError:
-    """Create the error 50035 for a field (`a.b.0`) of a form."""
+    """Return the error 50035 for one field of a form.
+
+    Args:
+        field: the path of the field, such as `components.0.type`.
+        code: the code of the field's error.
+    """
     errors: dict[str, Any] = {"_errors": [{"code": code, "message": message}]}
     for name in reversed(field.split(".")):
         errors = {name: errors}
@@ -39,13 +50,17 @@ def create_form_error(field: str, code: str, message: str) -> DiscordError:
 
 
 def is_true(query: Mapping[str, str], name: str) -> bool:
-    """Return whether a parameter of a query is true."""
+    """Return whether a parameter of a query is `1` or `true`."""
     return query.get(name) in ("1", "true", "True")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """One file of a multipart body; `field` is its name there (`files[0]`)."""
+    """Uploaded file of a multipart body.
+
+    Attributes:
+        field: its name in the body (`files[0]`).
+    """
 
     field: str
     name: str
@@ -55,6 +70,13 @@ class RequestFile:
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
+    """Body of a request.
+
+    Attributes:
+        json: the parsed JSON; of a multipart body, that of `payload_json`.
+        uploads: the files of a multipart body.
+    """
+
     json: Any
     uploads: Sequence[RequestFile] = ()
 
@@ -72,7 +94,11 @@ class RequestBody:
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """Request of a route; `path_ids` has the ids in its path by their names in the route."""
+    """Request to a route.
+
+    Attributes:
+        path_ids: the ids in its path by their names in the route.
+    """
 
     path_ids: Mapping[str, str]
     query: Mapping[str, str]
@@ -85,7 +111,12 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """Response of a route; without a body it has no JSON."""
+    """Response of a route.
+
+    Attributes:
+        body: the JSON body; None for an empty one.
+        status: the HTTP status.
+    """
 
     body: Any = None
     status: int = 200
@@ -95,7 +126,7 @@ NO_CONTENT = ApiResponse(status=204)
 
 
 async def read_body(request: web.Request) -> RequestBody:
-    """Read a JSON or multipart body.
+    """Return the JSON or multipart body of a request.
 
     Raises:
         DiscordError: the body is too large, or is not JSON.

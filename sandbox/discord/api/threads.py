@@ -1,4 +1,4 @@
-"""REST routes of threads: from a message, in a channel, and forum posts.
+"""REST routes that start and change threads and forum posts.
 
 Discord: docs.discord.com/developers/topics/threads.
 """
@@ -27,6 +27,12 @@ _OWNER_FIELDS = {"name", "auto_archive_duration"}
 
 
 class ThreadRoutes:
+    """Routes of threads.
+
+    Args:
+        on_update: called after a change of a thread.
+    """
+
     def __init__(self, api: DiscordRestApi, messages: MessageRoutes, on_update: Callable[[GuildChannel], None]) -> None:
         self._api = api
         self._on_update = on_update
@@ -75,8 +81,9 @@ class ThreadRoutes:
     def _update_thread(self, request: ApiRequest) -> ApiResponse:
         """Rename a thread, archive or reopen it, or set its auto-archive time.
 
-        Discord: anybody who may write in a thread may archive and reopen it, unless it is locked. The rest takes the
-        thread's owner, and locking a permission that the bot lacks.
+        Discord: any user who may write in a thread may archive and reopen it, unless it is locked. Other changes need
+        the
+        thread's owner, and locking needs a permission that the bot lacks.
         """
         thread, form = self._api.get_channel(request, "send_messages_in_threads"), request.form
         is_owner = thread.owner_id == self._api.guild.bot.id
@@ -99,7 +106,11 @@ class ThreadRoutes:
 
 
 def _parse_thread(form: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the name of a new thread and its auto-archive time in minutes."""
+    """Return the name of a thread and its auto-archive time in minutes.
+
+    Raises:
+        DiscordError: 50035.
+    """
     name, auto_archive = form.get("name"), form.get("auto_archive_duration") or 1440
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
         raise create_form_error("name", "BASE_TYPE_BAD_LENGTH", f"Must be between 1 and {MAX_NAME_LENGTH} in length.")

@@ -1,1 +1,1 @@
-"""Gateway of the local Discord, and its events."""
+"""Gateway of the local Discord: sessions and their events."""

@@ -1,4 +1,4 @@
-"""Gateway events of changes in the server, for each session that may see them.
+"""Gateway events for changes in the server.
 
 Discord: docs.discord.com/developers/events/gateway-events.
 """
@@ -28,6 +28,8 @@ _REACTION_EVENTS = {"reaction_added": "MESSAGE_REACTION_ADD", "reaction_removed"
 
 
 class DiscordEventDispatcher:
+    """Sender of gateway events for what the bot can see."""
+
     def __init__(self, api: DiscordRestApi, gateway: LocalGateway) -> None:
         self._api = api
         self._guild = api.guild
@@ -46,7 +48,7 @@ class DiscordEventDispatcher:
         return ApiResponse({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
 
     def dispatch_change(self, change: GuildChange) -> None:
-        """Dispatch a change that the bot can see; ephemeral messages have no events."""
+        """Send the event of a message's change, unless the message is ephemeral."""
         message = change.message
         if message.ephemeral_to is not None or not self._is_visible(message.channel):
             return
@@ -66,7 +68,7 @@ class DiscordEventDispatcher:
             self._dispatch_reaction(name, change, place)
 
     def dispatch_bulk_delete(self, messages: Sequence[DiscordMessage]) -> None:
-        """Dispatch one event for messages of one channel that were deleted together."""
+        """Send `MESSAGE_DELETE_BULK` for messages of one channel."""
         channel = messages[0].channel
         if self._is_visible(channel):
             about = {"ids": [message.id for message in messages], "channel_id": channel.id} | self._guild_fields(
@@ -86,7 +88,7 @@ class DiscordEventDispatcher:
         self._dispatch_to_guild("CHANNEL_CREATE", self._payloads.channel(channel))
 
     def dispatch_channel_delete(self, channel: GuildChannel) -> None:
-        """Dispatch the deletion of a channel or thread that the bot could see."""
+        """Send `CHANNEL_DELETE`, or `THREAD_DELETE` for a thread."""
         if not self._is_visible(channel):
             return
         about = self._payloads.channel(channel)
@@ -108,7 +110,11 @@ class DiscordEventDispatcher:
         return {} if channel.is_dm else {"guild_id": self._guild.id}
 
     def _message_payload(self, message: DiscordMessage, *, content: bool) -> Json:
-        """Return a message with the memberships of its author and the mentioned users."""
+        """Return a message as in events, with the members of its author and the mentioned users.
+
+        Args:
+            content: whether the session has the message content intent.
+        """
         about = self._payloads.message(message, content=content or self._api.is_readable(message))
         # Discord: discord-api-docs #8311; discord.js needs it to create the channel of a first DM.
         about["channel_type"] = self._payloads.channel_type(message.channel)

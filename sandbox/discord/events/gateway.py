@@ -1,4 +1,4 @@
-"""Gateway: WebSocket connections, sessions and their events.
+"""Gateway server: WebSocket connections, sessions and their events.
 
 Discord: docs.discord.com/developers/events/gateway. A session outlives its connection unless the client closed that
 with 1000 or 1001; a client that resumes it receives the missed events.
@@ -48,7 +48,7 @@ CLOSE_TIMEOUT_SECONDS = 1.0
 
 
 class GatewayCloseError(Exception):
-    """Reason to close a connection with this code."""
+    """Violation of the gateway's protocol, for which it closes the connection with this code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -61,11 +61,11 @@ class GatewaySession:
 
     Attributes:
         intents: the requested intent bits.
-        shard: shard number and shard count; the first shard receives events of direct messages.
+        shard: shard number and shard count; the first shard receives events of DMs.
         properties: the client's connection properties.
         events: all events of the session, in order.
         disconnected_at: monotonic time in seconds since which it has no connection; None while it has one.
-        close_code: the code of the client's last close frame, if any.
+        close_code: the code of the client's last close frame; None before one.
         status: the client's presence: `online`, `invisible`, ...
         started_at: monotonic time in seconds.
     """
@@ -84,16 +84,19 @@ class GatewaySession:
 
     @property
     def is_expired(self) -> bool:
+        """True after too long without a connection to be resumed."""
         return self.disconnected_at is not None and monotonic() - self.disconnected_at > SESSION_LIFETIME_SECONDS
 
 
 @dataclass(eq=False, slots=True)
 class GatewayConnection:
-    """One WebSocket.
+    """WebSocket of a client.
 
     Attributes:
+        compressor: the zlib stream of its frames; None for plain text.
         outgoing_frames: frames to send, each with its earliest monotonic time in seconds.
-        frame_times: arrival times of the frames in the last minute.
+        frame_times: arrival times of the client's frames in the last minute.
+        session: its session; None before IDENTIFY or RESUME.
         is_frozen: nothing is sent or read any more.
         is_closed_by_sandbox: the sandbox closes the connection, not the client.
     """
@@ -109,11 +112,16 @@ class GatewayConnection:
 
 
 class LocalGateway:
-    """WebSocket server for gateway sessions.
+    """WebSocket server of the gateway.
+
+    Args:
+        token: the bot's token.
+        privileged_intents: names of the enabled ones.
+        speed: factor by which heartbeats and timeouts are faster than Discord's.
 
     Attributes:
-        url: the address, once known.
-        sessions: all sessions ever started.
+        url: the address; "" before the sandbox is entered.
+        sessions: all sessions that were ever started.
         shards: the recommended number of shards.
         max_concurrency: the number of sessions that may start at once.
     """
@@ -149,7 +157,7 @@ class LocalGateway:
 
     @property
     def is_online(self) -> bool:
-        """Whether users see the bot as online: some session can be resumed and is visible."""
+        """Whether users see the bot as online: a session is connected or resumable, and not invisible."""
         return any(
             not one.is_expired and one.status not in ("invisible", "offline") for one in self._resumable.values()
         )
@@ -164,9 +172,17 @@ class LocalGateway:
     def dispatch(
         self, name: str, intent: int, data: Callable[[GatewaySession], Json], *, guild_id: str | None = None
     ) -> list[GatewaySession]:
-        """Send an event to all sessions with an intent (0: all), and return them.
+        """Send an event to all sessions with an intent.
 
         A session without a connection receives the event when it is resumed.
+
+        Args:
+            intent: the bit of the intent; 0 for an event that needs none.
+            data: returns the event's data for a session.
+            guild_id: the server of the event, which decides its shard; None for a DM.
+
+        Returns:
+            The sessions that receive it.
         """
         receivers = []
         for session in self._resumable.values():
@@ -194,7 +210,7 @@ class LocalGateway:
         connection.outgoing_frames.put_nowait((monotonic() + self._faults.latency, frame))
 
     async def _send_frames(self, connection: GatewayConnection) -> None:
-        """Send frames in order; the compressed ones share one zlib stream."""
+        """Send queued frames in order until cancelled; compressed ones share one zlib stream."""
         while True:
             due, frame = await connection.outgoing_frames.get()
             await asyncio.sleep(max(0.0, due - monotonic()))
@@ -211,7 +227,10 @@ class LocalGateway:
     # Incoming
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Serve one WebSocket; a client that requests `zstd-stream` receives plain text."""
+        """Serve one WebSocket from its handshake to its end.
+
+        A client that requests `zstd-stream` receives plain text.
+        """
         if self._faults.take_handshake_refusal():
             return web.Response(status=503)
         ws = web.WebSocketResponse(timeout=CLOSE_TIMEOUT_SECONDS)
@@ -262,7 +281,11 @@ class LocalGateway:
         self._handle_opcode(connection, op, about)
 
     def _handle_opcode(self, connection: GatewayConnection, op: Any, data: Any) -> None:
-        """Handle one opcode; voice state updates (4) have no effect."""
+        """Handle an opcode with its data; voice state updates (4) have no effect.
+
+        Raises:
+            GatewayCloseError: the frame breaks the gateway's protocol.
+        """
         match op, data:
             case 1, _:
                 self._heartbeat(connection)
@@ -381,7 +404,7 @@ class LocalGateway:
                 connection.session.disconnected_at = monotonic()
 
     def request_reconnect(self) -> None:
-        """Ask every client to reconnect (op 7), and close its connection after some seconds."""
+        """Ask every client to reconnect (op 7); close its connection `RECONNECT_CLOSE_SECONDS` later."""
         for connection in self._connections:
             self._queue_frame(connection, RECONNECT)
             self._start_task(self._close_later(connection))

@@ -1,4 +1,4 @@
-"""Registered application commands.
+"""Registry of application commands.
 
 Discord: docs.discord.com/developers/interactions/application-commands.
 """
@@ -22,7 +22,11 @@ _NAME_PATTERN = re.compile(r"[-_'\w]{1,32}")
 
 
 class CommandRegistry:
-    """Application commands; `registered` has them by server id (None: global)."""
+    """Application commands, and the routes that register them.
+
+    Attributes:
+        registered: the commands as JSON, by server id; None for the global ones.
+    """
 
     def __init__(self, api: DiscordRestApi) -> None:
         self._api = api
@@ -33,10 +37,10 @@ class CommandRegistry:
             api.add_route(f"GET {place}", self._list_commands)
 
     def _replace_commands(self, request: ApiRequest) -> ApiResponse:
-        """Replace all commands."""
+        """Replace all commands of the server or all global ones; a command of the same name retains its id."""
         self._api.check_guild(request)
-        place, create_command_data = request.path_ids.get("guild"), request.body.json
-        if not isinstance(create_command_data, list) or len(create_command_data) > sum(MAX_COMMANDS.values()):
+        place, commands = request.path_ids.get("guild"), request.body.json
+        if not isinstance(commands, list) or len(create_command_data) > sum(MAX_COMMANDS.values()):
             raise create_form_error(
                 "_errors", "BASE_TYPE_MAX_LENGTH", f"Must be {sum(MAX_COMMANDS.values())} or fewer in length."
             )
@@ -44,7 +48,7 @@ class CommandRegistry:
             (command["type"], command["name"]): command["id"] for command in self.registered.get(place, [])
         }
         registered: dict[tuple[int, str], Json] = {}
-        for number, command in enumerate(create_command_data):
+        for number, command in enumerate(commands):
             type_, name = command.get("type") or SLASH, str(command.get("name"))
             _check_command(number, type_, command)
             if (type_, name) in registered:
@@ -70,14 +74,17 @@ class CommandRegistry:
         return ApiResponse(self.registered[place])
 
     def _list_commands(self, request: ApiRequest) -> ApiResponse:
-        """Return the commands, with all localizations if the request asks for them."""
+        """Return the commands, with localizations if the query has `with_localizations`."""
         self._api.check_guild(request)
         registered = self.registered.get(request.path_ids.get("guild"), [])
         is_whole = is_true(request.query, "with_localizations")
         return ApiResponse(registered if is_whole else [_remove_localizations(command) for command in registered])
 
     def find_command(self, type_: int, name: str, channel: GuildChannel) -> Json:
-        """Return a command that is available in a channel.
+        """Return the JSON of a command that is available in a channel.
+
+        Args:
+            type_: `SLASH`, `USER` or `MESSAGE`.
 
         Raises:
             ValueError: the command is not registered, or is not available in the channel.
@@ -103,10 +110,12 @@ def _remove_localizations(about: Any) -> Any:
 
 
 def create_command_data(command: Json, options: Mapping[str, Any], *, focused: str = "") -> Json:
-    """Return the interaction data of a slash command with its options.
+    """Return the `data` of an interaction with a slash command.
 
     Args:
-        focused: the option that the user is typing, for autocompletion.
+        command: the command's JSON.
+        options: values by name.
+        focused: the option that the user is typing, for autocompletion; "" for a complete command.
 
     Raises:
         ValueError: an option is unknown or missing, or its value is not a choice.

@@ -1,4 +1,4 @@
-"""Interactions of commands and buttons: delivery, acknowledgement and responses.
+"""Interactions: delivery to the bot, acknowledgement and responses.
 
 Discord: docs.discord.com/developers/interactions/receiving-and-responding. An interaction is delivered at most
 once; the bot must acknowledge it within 3 seconds, and its token then works for 15 minutes.
@@ -64,7 +64,12 @@ DISCORD_USER = DiscordUser("0", "discord", "Discord")
 
 
 class DiscordInteractions:
-    """Delivers interactions, and handles the bot's responses to them.
+    """Sender of interactions, and the routes for the bot's responses to them.
+
+    Args:
+        dispatch: sends an interaction to the sessions of a server's shard (None: a DM); returns whether there were
+            any.
+        speed: divides the timeouts.
 
     Attributes:
         modals: open modals, one for each user at most.
@@ -98,7 +103,7 @@ class DiscordInteractions:
     async def run_command(
         self, user: DiscordUser, channel: GuildChannel, name: str, options: Mapping[str, Any]
     ) -> list[DiscordMessage]:
-        """Run a slash command; later responses are appended to the returned list.
+        """Run a slash command, and return the responses; later ones are appended to the same list.
 
         Raises:
             ValueError: the command is not available, or its options are invalid.
@@ -109,7 +114,10 @@ class DiscordInteractions:
     async def autocomplete(
         self, user: DiscordUser, channel: GuildChannel, name: str, option: str, text: str
     ) -> list[str]:
-        """Return the bot's choices for an option; empty if the bot does not answer in time.
+        """Return the names of the bot's choices for an option; none if it does not answer in time.
+
+        Args:
+            text: the part of the value that the user has typed.
 
         Raises:
             ValueError: the command or option does not exist, or has no autocompletion.
@@ -122,7 +130,7 @@ class DiscordInteractions:
         return [choice["name"] for choice in interaction.choices]
 
     async def run_message_command(self, user: DiscordUser, message: DiscordMessage, name: str) -> list[DiscordMessage]:
-        """Run a message's menu command; later responses are appended to the returned list.
+        """Run a message's menu command, and return the responses; later ones are appended to the same list.
 
         Raises:
             ValueError: the command is not available.
@@ -159,7 +167,7 @@ class DiscordInteractions:
         return await self._deliver(interaction, data)
 
     async def submit_modal(self, modal: DiscordModal, values: Mapping[str, ModalValue]) -> list[DiscordMessage]:
-        """Submit a modal, and return the responses; without an acknowledgement it stays open.
+        """Submit a modal, and return the responses; without an acknowledgement in time it stays open.
 
         Raises:
             ValueError: the modal is not open, or does not accept a value.
@@ -181,11 +189,12 @@ class DiscordInteractions:
         return responses
 
     def close_modal(self, modal: DiscordModal) -> None:
-        """Close a modal without submitting it; Discord tells the bot nothing."""
+        """Close a modal, if it is open, without submitting it; Discord does not tell the bot."""
         if modal in self.modals:
             self.modals.remove(modal)
 
     async def _deliver(self, interaction: DiscordInteraction, data: Json) -> list[DiscordMessage]:
+        """Send an interaction, and return its responses: Discord's error without an acknowledgement in time."""
         if not await self._wait_for_acknowledgement(interaction, data):
             content, user = DiscordContent("The application did not respond"), interaction.user
             failed = self._guild.post_message(
@@ -195,7 +204,7 @@ class DiscordInteractions:
         return interaction.responses
 
     async def _wait_for_acknowledgement(self, interaction: DiscordInteraction, data: Json) -> bool:
-        """Dispatch an interaction; False if the bot does not acknowledge it in time."""
+        """Send an interaction; return False if the bot does not acknowledge it in time."""
         self._by_token[interaction.token] = interaction
         if self._dispatch(
             self._create_payload(interaction, data), self._guild.id if interaction.channel.is_in_guild else None
@@ -276,7 +285,7 @@ class DiscordInteractions:
         return ApiResponse(self._callback_response(interaction, type_))
 
     def _open_modal(self, interaction: DiscordInteraction, form: Mapping[str, Any]) -> None:
-        """Open a modal; it replaces another one of the same user."""
+        """Open a modal, which replaces an open one of the same user."""
         modal = create_modal(interaction, form)
         self.modals = [other for other in self.modals if other.user != interaction.user]
         self.modals.append(modal)
@@ -307,6 +316,11 @@ class DiscordInteractions:
     # Responses
 
     def _get_interaction(self, request: ApiRequest) -> DiscordInteraction:
+        """Return the interaction of the token in the path.
+
+        Raises:
+            DiscordError: 50027 for an expired token, 10015 before the acknowledgement.
+        """
         interaction = self._by_token.get(request.path_ids["token"])
         if interaction is None or monotonic() - interaction.created_at > TOKEN_LIFETIME_SECONDS / self._speed:
             raise DiscordError(401, INVALID_WEBHOOK_TOKEN, "Invalid Webhook Token")
@@ -315,9 +329,9 @@ class DiscordInteractions:
         return interaction
 
     def _create_follow_up(self, request: ApiRequest) -> ApiResponse:
-        """Create a follow-up message.
+        """Create a follow-up message; the first one after a deferral replaces that.
 
-        Discord: the first one after a deferral replaces it. Five are allowed where only the user has installed the app.
+        Discord: five are allowed where only the user has installed the app.
         """
         interaction = self._get_interaction(request)
         original = interaction.original_response
@@ -343,6 +357,11 @@ class DiscordInteractions:
         return NO_CONTENT
 
     def _find_response(self, request: ApiRequest) -> DiscordMessage:
+        """Return the response with the id in the path, or the first one for `@original`.
+
+        Raises:
+            DiscordError: 10008 for an unknown or deleted one.
+        """
         interaction, name = self._get_interaction(request), request.path_ids["message"]
         answers = [interaction.original_response, *interaction.responses]
         for message in answers if name != "@original" else answers[:1]:

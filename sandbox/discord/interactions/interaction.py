@@ -15,15 +15,18 @@ ACTION_ROW, LABEL = 1, 18
 
 @dataclass(eq=False, slots=True)
 class DiscordInteraction:
-    """A user's interaction with the bot.
+    """Interaction of a user with the bot.
 
     Attributes:
+        type: the type of the interaction, such as `COMMAND`.
         responses: the messages that the user sees for it.
-        original_response: the first response.
-        component_message: the message whose button was clicked.
-        target_message: the message whose menu the command was chosen from.
-        choices: the choices for autocompletion.
+        original_response: the first response; for an update, the message with the component.
+        component_message: the message whose button or menu was used.
+        target_message: the message whose menu contains the command.
+        follow_up_count: the number of follow-up messages.
+        choices: the bot's choices for autocompletion.
         modal: the submitted modal.
+        created_at: monotonic time in seconds.
     """
 
     id: str
@@ -44,11 +47,11 @@ class DiscordInteraction:
 
 @dataclass(eq=False, slots=True)
 class DiscordModal:
-    """Modal that one user sees.
+    """Open modal of one user.
 
     Attributes:
-        components: as sent, with an id each.
-        interaction: the command or click that the bot opened it for.
+        components: the JSON that the bot sent, with an id each.
+        interaction: the interaction for which the bot opened it.
     """
 
     user: DiscordUser
@@ -59,11 +62,12 @@ class DiscordModal:
 
     @property
     def inputs(self) -> dict[str, Json]:
-        """Inputs by custom id; each has the `label`, and perhaps the `description`, of its label component."""
+        """Input components by custom id, with the `label` and `description` of their label component."""
         return {part["custom_id"]: part for part in iterate_inputs(self.components)}
 
 
 def iterate_inputs(components: Sequence[Mapping[str, Any]]) -> Iterator[Json]:
+    """Yield the input components in a modal's action rows and labels; see `DiscordModal.inputs`."""
     for component in components:
         if component["type"] == ACTION_ROW:
             yield from (dict(part) for part in component["components"])

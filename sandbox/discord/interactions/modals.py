@@ -1,4 +1,4 @@
-"""Modals, and the values that users enter in modals and menus.
+"""Modals, and the values that users enter into modals and menus.
 
 Discord: docs.discord.com/developers/components/reference. A modal has text inputs in action rows, or labels with one
 input each. File uploads in modals are not modelled.
@@ -26,7 +26,7 @@ ModalValue = str | bool | Sequence[str]
 
 
 def create_modal(interaction: DiscordInteraction, form: Mapping[str, Any]) -> DiscordModal:
-    """Create a modal from the bot's response.
+    """Return the modal in the bot's response to an interaction.
 
     Raises:
         DiscordError: 50035, the components cannot be in a modal together.
@@ -65,7 +65,10 @@ def _check_limits(place: str, part: Mapping[str, Any]) -> None:
 def create_submission(
     modal: DiscordModal, values: Mapping[str, ModalValue], guild: Guild, payloads: DiscordPayloads
 ) -> Json:
-    """Return the interaction data of a submitted modal; a missing value is the preset one.
+    """Return the `data` of an interaction that submits a modal.
+
+    Args:
+        values: values by custom id; a missing one is the preset value.
 
     Raises:
         ValueError: an input does not exist, or does not accept its value.
@@ -99,10 +102,10 @@ def create_selection(
     guild: Guild,
     payloads: DiscordPayloads,
 ) -> Json:
-    """Return the interaction data of a select in a message.
+    """Return the `data` of an interaction with a menu of a message.
 
     Raises:
-        ValueError: the select does not exist or is disabled, or does not accept the values.
+        ValueError: the menu does not exist, is disabled, or does not accept the values.
     """
     select = next((part for part in iterate_components(components) if part.get("custom_id") == custom_id), None)
     if select is None or select["type"] not in SELECTS or select.get("disabled"):
@@ -114,6 +117,11 @@ def create_selection(
 
 
 def _parse_value(part: Mapping[str, Any], value: ModalValue | None, guild: Guild) -> Any:
+    """Return the value of an input as in payloads; None stands for the preset value.
+
+    Raises:
+        ValueError: the input does not accept the value.
+    """
     kind = part["type"]
     if kind == TEXT_INPUT:
         return _parse_text(part, part.get("value") or "" if value is None else value)
@@ -142,6 +150,11 @@ def _parse_text(part: Mapping[str, Any], value: ModalValue) -> str:
 
 
 def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
+    """Return the selected values if their number and each of them are allowed.
+
+    Raises:
+        ValueError: they are not.
+    """
     name = part.get("label") or part["custom_id"]
     if not isinstance(value, list | tuple):
         raise ValueError(f"{name} takes a list of values")
@@ -162,6 +175,7 @@ def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
 
 
 def _list_choices(kind: int, guild: Guild) -> set[str]:
+    """Return the ids that a menu of users, roles or channels offers."""
     users = set(guild.users)
     roles = {guild.id, guild.bot_role_id, *(role.id for role in guild.roles.by_name.values())}
     channels = {channel.id for channel in guild.channels.values() if channel.is_in_guild}
@@ -169,7 +183,7 @@ def _list_choices(kind: int, guild: Guild) -> set[str]:
 
 
 def create_resolved(ids: Sequence[str], guild: Guild, payloads: DiscordPayloads) -> Json:
-    """Return `resolved`: the users, members, roles and channels with these ids."""
+    """Return `resolved` with the users, members, roles and channels of these ids; nothing without ids."""
     users = [guild.users[id_] for id_ in ids if id_ in guild.users]
     roles = {role["id"]: role for role in payloads.guild()["roles"]}
     resolved: Json = {

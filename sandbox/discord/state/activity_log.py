@@ -1,4 +1,4 @@
-"""Log of REST calls, gateway events and changes, with subscriptions."""
+"""Log of REST calls, gateway events and downloads, and feed of visible changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Subscription = watch.Subscription[GuildChange]
 
 @dataclass(eq=False, slots=True)
 class DiscordCallRecord:
-    """One call of the REST API.
+    """Call of the REST API.
 
     Attributes:
         route: method and path as Discord documents them (`POST /channels/{channel}/messages`), or as requested for an
@@ -26,7 +26,7 @@ class DiscordCallRecord:
         code: Discord's error code; None for a call that succeeded.
         rate_limited: whether a rate limit (or `DiscordFaults.rate_limit`) refused the call.
         response: the JSON response, also if it was lost.
-        remaining: the remaining calls in its bucket, and the bucket's limit.
+        remaining: (remaining calls, limit) of its bucket; None without a limit.
     """
 
     route: str
@@ -43,11 +43,12 @@ class DiscordCallRecord:
 
 @dataclass(eq=False, slots=True)
 class DiscordEventRecord:
-    """One event of one session.
+    """Event of one gateway session.
 
     Attributes:
         sequence: the number within the session.
-        created_at, sent_at: monotonic times in seconds; `sent_at` is the last time it was sent.
+        created_at: monotonic time in seconds.
+        sent_at: monotonic time in seconds of the last delivery; None before one.
     """
 
     session_id: str
@@ -59,7 +60,11 @@ class DiscordEventRecord:
 
 
 class DiscordActivityLog(watch.ChangeFeed[GuildChange]):
-    """Records calls, events and downloads, and publishes changes."""
+    """Log of all calls, events and downloads, and feed of the visible changes.
+
+    Attributes:
+        downloads: the path of each file download.
+    """
 
     def __init__(self) -> None:
         super().__init__()

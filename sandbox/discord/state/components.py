@@ -1,4 +1,4 @@
-"""JSON of components, stickers and polls in messages."""
+"""JSON of components, stickers and polls."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ _DEFAULTS: Mapping[int, Json] = {
 
 
 def create_extra_fields(content: DiscordContent) -> Json:
-    """Return the fields of stickers and polls."""
+    """Return the JSON fields of a message's stickers and poll."""
     about: Json = {}
     if content.stickers:
         names = enumerate(content.stickers, 1)
@@ -39,7 +39,7 @@ def create_extra_fields(content: DiscordContent) -> Json:
 
 
 def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Return components as Discord returns them: with an id each, and with default values."""
+    """Return components as Discord returns them: with a numeric id each, and with default values."""
     numbers = count(1)
 
     def one(component: Mapping[str, Any]) -> Json:
@@ -55,7 +55,7 @@ def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
 
 
 def iterate_components(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield components and their nested components."""
+    """Yield components and their nested components, also accessories."""
     for component in components:
         yield component
         yield from iterate_components(component.get("components", ()))

@@ -1,6 +1,6 @@
 """State of a Discord server: users, channels and messages.
 
-The module knows nothing of HTTP or WebSockets.
+It is independent of HTTP and the gateway.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,16 +31,16 @@ class DiscordUser:
 
 @dataclass(eq=False, slots=True)
 class GuildChannel:
-    """A text channel, a forum, a thread (or forum post), a DM or a group DM.
+    """Text channel, forum, thread (or forum post), DM or group DM.
 
     Attributes:
-        members: the ids of the users who can see it; None for everybody.
+        members: the ids of the users who can see it; None for all users.
         foreign_guild_id: the id of its server, if that is one without the bot.
-        parent: the channel of a thread.
-        dm_user: the user of a DM with the bot.
-        owner_id: the user who started a thread.
+        parent: the channel of a thread; None for others.
+        dm_user: the user of a DM with the bot; None for others.
+        owner_id: the id of the user who started a thread.
         participants: the ids of the users who joined a thread.
-        category_id: the id of its category.
+        category_id: the id of its category; None without one.
         is_private: whether only its participants see a thread.
         archived, locked: states of a thread; a message reopens an archived one unless it is locked.
     """
@@ -81,10 +81,11 @@ class GuildChannel:
 
     @property
     def interaction_context(self) -> int:
-        """Discord's context of an interaction: 0 server, 1 DM with the bot, 2 other DMs."""
+        """Discord's context of an interaction there: 0 server, 1 DM with the bot, 2 other DMs."""
         return {"dm": 1, "group": 2}.get(self.kind, 0)
 
     def is_visible_to(self, user_id: str) -> bool:
+        """Return whether the user with this id can see it: is a member of the channel and of a private thread."""
         place = self.parent or self
         is_participant = not self.is_private or user_id in self.participants
         return is_participant and (place.members is None or user_id in place.members)
@@ -101,7 +102,13 @@ class DiscordAttachment:
 
 @dataclass(frozen=True, slots=True)
 class DiscordMessageVersion:
-    """One text of a message: text with names, pinged ids, monotonic time in seconds."""
+    """Version of a message's text.
+
+    Attributes:
+        text: the text with names in place of ids.
+        pings: ids of the pinged users and roles, `everyone` and `here`.
+        at: monotonic time in seconds.
+    """
 
     text: str
     pings: frozenset[str]
@@ -110,12 +117,12 @@ class DiscordMessageVersion:
 
 @dataclass(frozen=True, slots=True)
 class DiscordContent:
-    """Content of a message, as sent.
+    """Content of a message as it was sent.
 
     Attributes:
-        allowed_mentions: None if omitted: all mentions ping.
+        allowed_mentions: the request's object; None if omitted, so that all mentions ping.
         stickers: names of stickers.
-        poll: a question and its answers.
+        poll: a question and its answers; empty for no poll.
     """
 
     text: str = ""
@@ -129,10 +136,10 @@ class DiscordContent:
 
 @dataclass(frozen=True, slots=True)
 class MessageOrigin:
-    """The interaction that a message responds to.
+    """Interaction that a message responds to.
 
     Attributes:
-        target_message: the message whose menu the command was chosen from.
+        target_message: the message whose menu contains the command.
         component_message: the message whose button or menu was used.
         modal_opener: the interaction that opened the submitted modal.
     """
@@ -147,7 +154,7 @@ class MessageOrigin:
 
 @dataclass(eq=False, slots=True)
 class DiscordMessage:
-    """One message.
+    """Message in its current state.
 
     Attributes:
         content: the content as last sent.
@@ -155,10 +162,11 @@ class DiscordMessage:
         versions: each text of the message, oldest first.
         reply_to: the message that it replies to.
         forwarded_message: the message that it forwards.
-        ephemeral_to: the only user who sees it; None if everybody does.
-        reactions: user ids by emoji.
+        ephemeral_to: the only user who sees it; None for a message to all.
+        origin: the interaction that it responds to; None for others.
+        webhook_id: the id of the webhook or application that posted it; None for others.
         thread: the thread that was started from it.
-        webhook_id: the webhook that posted it.
+        reactions: user ids by emoji.
     """
 
     id: str
@@ -210,7 +218,13 @@ class DiscordMessage:
 
 @dataclass(frozen=True, slots=True)
 class GuildChange:
-    """A visible change; a reaction has a `user_id` and an `emoji`."""
+    """Visible change of a message.
+
+    Attributes:
+        message: the message in its new state.
+        user_id: the id of the user of a reaction; None for other changes.
+        emoji: the emoji of a reaction; None for other changes.
+    """
 
     kind: ChangeKind
     message: DiscordMessage
@@ -219,7 +233,20 @@ class GuildChange:
 
 
 class Guild:
-    """State of a server; calls `on_change` for each change, and the others for new and reopened threads."""
+    """State of a server.
+
+    Args:
+        on_change: called after each change of a message.
+        on_thread: called with each new thread.
+        on_reopen: called with a thread that a message has reopened.
+
+    Attributes:
+        roles: the roles of users, and the users who left.
+        owner: the first user.
+        locale: the language of the server.
+        locales: the languages of users by id.
+        denied_permissions: names of permissions that users lack, by user id.
+    """
 
     def __init__(
         self,
@@ -261,7 +288,7 @@ class Guild:
         return self._add(GuildChannel(create_id(), name, kind, members=None if members is None else set(members)))
 
     def add_group_dm(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
-        """Add direct messages of several users."""
+        """Add a group DM of these users."""
         return self._add(GuildChannel(create_id(), name, "group", members={user.id for user in users}))
 
     def add_foreign_channel(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
@@ -271,7 +298,7 @@ class Guild:
         )
 
     def open_dm(self, user: DiscordUser) -> GuildChannel:
-        """Return the direct messages of a user with the bot; each user has one channel."""
+        """Return the DM between a user and the bot; it is created if it does not exist."""
         found = next((channel for channel in self.channels.values() if channel.dm_user == user), None)
         return found or self._add(
             GuildChannel(create_id(), user.name, "dm", members={user.id, self.bot.id}, dm_user=user),
@@ -287,10 +314,10 @@ class Guild:
         guest_ids: Sequence[str] = (),
         auto_archive_minutes: int = 1440,
     ) -> GuildChannel:
-        """Start a thread in a channel.
+        """Start a thread in a channel, and return it.
 
         Args:
-            first_message: the message that the thread starts from; the thread gets its id.
+            first_message: the message that the thread starts from, whose id it gets; None for a thread without one.
             guest_ids: further participants of a private thread; without any, the thread is public.
         """
         thread = GuildChannel(
@@ -338,16 +365,16 @@ class Guild:
     # Messages
 
     def find_message(self, channel: GuildChannel, message_id: str) -> DiscordMessage | None:
-        """Return a message unless it is deleted or ephemeral."""
+        """Return a message; None if it does not exist, is deleted or ephemeral."""
         message = self._messages[channel.id].get(message_id)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
     def list_messages(self, channel: GuildChannel) -> list[DiscordMessage]:
-        """Return all messages of a channel, deleted ones too, oldest first."""
+        """Return all messages of a channel, oldest first, deleted ones included."""
         return list(self._messages[channel.id].values())
 
     def latest_messages(self, number: int) -> list[DiscordMessage]:
-        """Return the newest messages of the whole server, oldest first."""
+        """Return the newest `number` messages of the server, oldest first."""
         everything = (message for messages in self._messages.values() for message in messages.values())
         return sorted(everything, key=lambda message: int(message.id))[-number:]
 
@@ -380,7 +407,11 @@ class Guild:
         return message
 
     def update_message(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
-        """Replace the content; `edited` tells whether users see "(edited)"."""
+        """Replace the content of a message.
+
+        Args:
+            edited: whether users see "(edited)".
+        """
         message.content = content
         message.mentions = self._parse_mentions(content, message.reply_to, message.type)
         message.versions.append(self._create_version(content, message.mentions))
@@ -393,6 +424,7 @@ class Guild:
         self._on_change(GuildChange("deleted", message))
 
     def delete_messages(self, messages: Iterable[DiscordMessage]) -> None:
+        """Delete messages without a change for each (see `dispatch_bulk_delete`)."""
         for message in messages:
             message.deleted = True
 
@@ -403,7 +435,7 @@ class Guild:
             self._on_change(GuildChange("reaction_added", message, user.id, emoji))
 
     def remove_reaction(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> bool:
-        """Remove a reaction; False if it does not exist."""
+        """Remove a user's reaction; return False if there is none."""
         users = message.reactions.get(emoji, [])
         if user.id not in users:
             return False

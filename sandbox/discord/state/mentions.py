@@ -18,7 +18,13 @@ _ANY_MENTION = re.compile(r"<(@!?|@&|#)(\d+)>")
 
 @dataclass(frozen=True, slots=True)
 class MessageMentions:
-    """Ids of the pinged users (in the order of the text) and roles, `everyone`, `here`."""
+    """Mentions that ping.
+
+    Attributes:
+        users: user ids in the order of the text.
+        roles: role ids in the order of the text.
+        everyone: `everyone` and `here`, as far as mentioned.
+    """
 
     users: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
@@ -26,6 +32,7 @@ class MessageMentions:
 
     @property
     def pings(self) -> frozenset[str]:
+        """All of them as one set."""
         return frozenset(self.users) | frozenset(self.roles) | self.everyone
 
 
@@ -36,9 +43,9 @@ def parse_mentions(
 
     Args:
         text: the text as sent.
-        allowed: the valid `allowed_mentions` of the request.
+        allowed: the valid `allowed_mentions` of the request; None without.
         known: the ids of the existing users.
-        reply_to: the author of the message that this one replies to.
+        reply_to: the id of the author of the message that this one replies to; None for no reply.
     """
     if allowed is None:
         allowed = {"parse": ["users", "roles", "everyone"], "replied_user": True}
@@ -58,7 +65,11 @@ def _listed_ids(allowed: Mapping[str, Any], kind: str) -> set[str]:
 
 
 def replace_ids(text: str, names: Mapping[str, str]) -> str:
-    """Replace the ids of mentions by names; unknown ids stay."""
+    """Return a text with names in its mentions; those of unknown ids stay.
+
+    Args:
+        names: names of users, roles and channels by id.
+    """
 
     def replace(match: re.Match[str]) -> str:
         name = names.get(match[2])

@@ -1,4 +1,4 @@
-"""JSON objects of Discord's API.
+"""Builder of the JSON objects of Discord's API.
 
 Discord: docs.discord.com/developers/resources, and github.com/discord/discord-api-spec.
 """
@@ -36,15 +36,18 @@ def format_timestamp(time: datetime | None) -> str | None:
 
 
 def format_snowflake_time(snowflake: str) -> str:
-    """Return the creation time of an id in ISO format."""
+    """Return the creation time that a snowflake encodes, in ISO format."""
     return datetime.fromtimestamp(((int(snowflake) >> 22) + EPOCH_MILLISECONDS) / 1000, UTC).isoformat()
 
 
 class DiscordPayloads:
-    """JSON objects of the server, its users, channels and messages.
+    """Builder of the JSON of the server, its users, channels and messages.
+
+    Args:
+        permissions, privileged_intents: names of the bot's current ones.
 
     Attributes:
-        base_url: address of the file server, once known.
+        base_url: the address of the file server.
         file_url_seconds: lifetime of new file URLs.
     """
 
@@ -195,7 +198,7 @@ class DiscordPayloads:
         return [nobody, *({"id": user, "type": 1, "allow": view, "deny": "0"} for user in sorted(channel.members))]
 
     def guild(self) -> Json:
-        """Return the server as REST does."""
+        """Return the server as in REST responses."""
         guild = self._guild
         nothing = (
             "icon description home_header splash discovery_splash banner application_id afk_channel_id "
@@ -232,7 +235,7 @@ class DiscordPayloads:
         }
 
     def guild_counts(self) -> Json:
-        """Return the approximate numbers of members, all of them online."""
+        """Return the fields with the approximate numbers of members, all of them online."""
         people = len(self._guild.users)
         return {"approximate_member_count": people, "approximate_presence_count": people}
 
@@ -270,15 +273,19 @@ class DiscordPayloads:
         return self._everyone_role() | {"id": role.id, "name": role.name, "position": 2, "permissions": "0"}
 
     def bot_permissions(self) -> str:
-        """Return the bot's permission bits."""
+        """Return the bot's permission bits as a decimal number."""
         return str(combine_bits(self._permissions, PERMISSIONS))
 
     def user_permissions(self, user: DiscordUser) -> str:
-        """Return a user's permission bits."""
+        """Return a user's permission bits as a decimal number."""
         return str(combine_bits(PERMISSIONS.keys() - self._guild.denied_permissions.get(user.id, set()), PERMISSIONS))
 
     def guild_create(self, *, all_members: bool) -> Json:
-        """Return the server as the gateway does, with all members or only the bot."""
+        """Return the server as in `GUILD_CREATE`.
+
+        Args:
+            all_members: whether to include all members, not only the bot.
+        """
         guild = self._guild
         people = guild.users.values() if all_members else [guild.bot]
         public = [channel for channel in guild.channels.values() if channel.is_in_guild and not channel.is_thread]
@@ -302,7 +309,12 @@ class DiscordPayloads:
     # Messages
 
     def message(self, message: DiscordMessage, *, content: bool = True, with_reference: bool = True) -> Json:
-        """Return a message; without `content`, as an app without the intent sees it."""
+        """Return a message.
+
+        Args:
+            content: False for an app without the message content intent.
+            with_reference: include the message that it replies to.
+        """
         message_content = message.content
         payload: Json = {
             "id": message.id,
@@ -343,7 +355,7 @@ class DiscordPayloads:
         return payload
 
     def _forward_fields(self, message: DiscordMessage, *, content: bool) -> Json:
-        """Return the fields of a forwarded message: a snapshot without its author."""
+        """Return the fields of a message that forwards `message`: a snapshot without its author."""
         place = {"guild_id": self._guild.id} if message.channel.is_in_guild else {}
         copied_fields = (
             "type",
@@ -363,6 +375,7 @@ class DiscordPayloads:
         }
 
     def attachment(self, channel: GuildChannel, file: DiscordAttachment) -> Json:
+        """Return a file of a message with a URL that expires."""
         now = int(time())  # Discord: an address is signed, and expires
         signed = f"ex={now + self.file_url_seconds:x}&is={now:x}&hm={file.id}"
         url = f"{self.base_url}/attachments/{channel.id}/{file.id}/{quote(file.name)}?{signed}&"
@@ -411,9 +424,9 @@ class DiscordPayloads:
         return metadata
 
     def integration_owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
-        """Return the owners of the app's installation: the server, or the user.
+        """Return `authorizing_integration_owners`: the server or the user who installed the app.
 
-        In direct messages with a server's app, Discord reports "0".
+        In DMs with a server's app, Discord reports "0".
         """
         if not channel.has_bot_access:
             return {"1": user.id}

@@ -38,4 +38,5 @@ APPLICATION_FLAGS: Mapping[str, int] = {
 
 
 def combine_bits(names: Iterable[str], table: Mapping[str, int]) -> int:
+    """Return the bits of these names in one number."""
     return sum(table[name] for name in set(names))

@@ -1,4 +1,4 @@
-"""Roles of a server and their members."""
+"""Roles in a server, and their members."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,6 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Role:
+    """Role of a server.
+
+    Attributes:
+        members: user ids.
+    """
+
     id: str
     name: str
     members: set[str] = field(default_factory=set)
@@ -13,6 +19,9 @@ class Role:
 
 class Roles:
     """Roles that were assigned to users.
+
+    Args:
+        new_id: returns a new snowflake.
 
     Attributes:
         by_name: the roles by name.
@@ -25,11 +34,11 @@ class Roles:
         self.absent_user_ids = set[str]()
 
     def assign(self, name: str, user: str) -> Role:
-        """Assign a role to a user; a role that does not exist is created."""
+        """Assign a role to a user id, and return it; a role that does not exist is created."""
         role = self.by_name.setdefault(name, Role(self._new_id(), name))
         role.members.add(user)
         return role
 
     def list_ids(self, user: str) -> list[str]:
-        """Return the role ids of a user."""
+        """Return the role ids of a user id."""
         return [role.id for role in self.by_name.values() if user in role.members]

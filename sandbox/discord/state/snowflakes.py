@@ -1,4 +1,4 @@
-"""Discord's ids, which contain their creation time."""
+"""Snowflakes: Discord's ids, which contain their creation time."""
 
 from time import time
 
@@ -11,7 +11,7 @@ class _Snowflakes:
         self._last = 0
 
     def __call__(self) -> str:
-        """Return a new id: milliseconds since the epoch in the upper bits, always increasing."""
+        """Return a new id, greater than all former ones: milliseconds since the epoch in the upper bits."""
         self._last = max(self._last + 1, int(time() * 1000) - EPOCH_MILLISECONDS << 22)
         return str(self._last)
 
