@@ -40,7 +40,7 @@ class CommandRegistry:
         """Replace all commands of the server or all global ones; a command of the same name retains its id."""
         self._api.check_guild(request)
         place, commands = request.path_ids.get("guild"), request.body.json
-        if not isinstance(commands, list) or len(create_command_data) > sum(MAX_COMMANDS.values()):
+        if not isinstance(commands, list) or len(commands) > sum(MAX_COMMANDS.values()):
             raise create_form_error(
                 "_errors", "BASE_TYPE_MAX_LENGTH", f"Must be {sum(MAX_COMMANDS.values())} or fewer in length."
             )
