@@ -21,8 +21,9 @@ from core.models.finish_reasons import BLOCKED_REASONS, with_ending_note
 from core.models.grounding import Source, find_sources, is_web_address
 from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import fence_code, part_text
+from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
-from core.tools.adk_confirmations import CONFIRMATION_CALL_NAME, ConfirmationRequest, confirmations_in
+from core.tools.adk_confirmations import ConfirmationRequest, confirmations_in
 from core.tools.adk_requests import find_questions
 
 

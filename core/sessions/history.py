@@ -23,6 +23,9 @@ DEFAULT_MAX_TURNS = 40
 
 INTERRUPTED = "interrupted, may have taken effect"
 
+#: ADK: name of the call that requests a confirmation of another call.
+CONFIRMATION_CALL_NAME = "adk_request_confirmation"
+
 #: The limit that leaves older messages out.
 HistoryLimit = Literal["", "tokens", "turns"]
 
@@ -205,7 +208,7 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
     """
     if not any(map(_has_calls, events)):
         return list(events)
-    paired = list(_pair_calls(events))
+    paired = [part for event in _pair_calls(events) for part in split_responses(event)]
     answered = {id_ for event in paired for id_ in _response_ids(event)}
     last_words = {event.branch: i for i, event in enumerate(paired) if get_role(event) == "assistant"}
     last_said = max((i for i, event in enumerate(paired) if get_role(event) == "user"), default=-1)
@@ -220,6 +223,25 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
         if open_ids and i < max(last_said, last_words.get(event.branch, -1)):
             interruptions.append(answer_interrupted_calls(event, open_ids))
     return repaired
+
+
+def split_responses(event: Event) -> list[Event]:
+    """Return a person's responses as ADK reads them: confirmations in an event of their own, the last one.
+
+    ADK 2.13 leaves out of a model's history each event that has the response of a confirmation, with all its responses,
+    and executes the confirmed calls of the newest event.
+    """
+    responses = event.get_function_responses() if event.author == "user" else []
+    if len({response.name == CONFIRMATION_CALL_NAME for response in responses}) < 2:
+        return [event]
+    parts = (event.content and event.content.parts) or []
+    confirmations = [part for part in parts if _is_confirmation(part)]
+    others = [part for part in parts if not _is_confirmation(part)]
+    return [_replace_parts(event, others, {}), _replace_parts(event, confirmations, {})]
+
+
+def _is_confirmation(part: types.Part) -> bool:
+    return part.function_response is not None and part.function_response.name == CONFIRMATION_CALL_NAME
 
 
 def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:

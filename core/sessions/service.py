@@ -30,7 +30,7 @@ from core.sessions.codec import (
     measure_event,
     parse_event,
 )
-from core.sessions.history import DEFAULT_MAX_TURNS, is_user_message, repair_history
+from core.sessions.history import DEFAULT_MAX_TURNS, is_user_message, repair_history, split_responses
 from core.sessions.lifecycle import delete_session_data, find_session_row, insert_session
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.reader import HistoryLoader, read_snapshot
@@ -224,6 +224,7 @@ class SessionService(BaseSessionService):
         await self._run_with_retries(partial(writer.append, event, row, tokens), session.id)
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
+        session.events[-1:] = split_responses(event)
         if is_user_message(event):  # what an earlier turn left open stays unanswered now
             session.events[:] = repair_history(session.events)
         return event

@@ -13,11 +13,9 @@ from google.genai import types
 from pydantic import ValidationError
 
 from core.sessions.codec import to_json_value
+from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
 from core.tools.call_log import hash_arguments
-
-#: ADK: name of the call that requests a confirmation of another call.
-CONFIRMATION_CALL_NAME = "adk_request_confirmation"
 
 #: ADK: begin of the hint if the tool gives no reason.
 _DEFAULT_HINT_PREFIX = "Please approve or reject the tool call"

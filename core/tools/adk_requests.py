@@ -14,8 +14,9 @@ from typing import Any
 from google.adk.events.event import Event
 from google.genai import types
 
+from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL, NOT_ANSWERED
-from core.tools.adk_confirmations import CONFIRMATION_CALL_NAME, ConfirmationRequest, confirmations_in
+from core.tools.adk_confirmations import ConfirmationRequest, confirmations_in
 
 #: ADK: names of the tools whose only purpose is a question, and of the request for credentials.
 CHOICE_TOOL, CREDENTIAL_CALL = "get_user_choice", "adk_request_credential"

@@ -9,6 +9,7 @@ import pytest
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.apps import App
+from google.adk.tools import LongRunningFunctionTool
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
@@ -22,7 +23,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
 from core.tools.adk_confirmations import ConfirmationRequest
-from core.tools.adk_requests import Decision
+from core.tools.adk_requests import Answer, Decision
 from core.tools.call_log import ToolCallLog
 from tests.core.conftest import Faulty
 from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
@@ -281,6 +282,42 @@ async def test_two_approved_calls_run_once_over_a_restart(begin: Begin, shape: P
         await resume_run(connection, SESSION, "run-1")
     assert asks_of(await decide(talk, *asks)) == ()
     assert sorted(till.paid) == ["Ada", "Bob"]
+
+
+def ask_tailor(about: str) -> None:
+    """Asks the tailor."""
+
+
+@pytest.mark.parametrize("is_node", [False, True], ids=["agent", "node"])
+@pytest.mark.parametrize("is_interrupted", [False, True], ids=["at once", "after a crash"])
+async def test_an_approval_and_an_answer_of_one_step_both_reach_the_model(
+    begin: Begin, is_node: bool, is_interrupted: bool
+) -> None:
+    till = Till()
+    clerk = agent(
+        "clerk", till, [ToolCall("a1", "ask_tailor", {"about": "M"}), ToolCall("p1", "pay", {"to": "Ada"}), Done()]
+    )
+    clerk.tools.append(LongRunningFunctionTool(ask_tailor))
+    talk = begin(Workflow(name="root", edges=[("START", clerk)]) if is_node else clerk)
+    events = await talk.events("go", run_id="run-1")
+    (ask,), (question,) = asks_of(events), events[-1].questions
+    decisions = [Decision(ask.call_id, ask.arguments_hash, True), Answer(question.call_id, question.tool, "it fits")]
+    if is_interrupted:
+        async with aclosing(talk.stream("", run_id="run-1", decisions=decisions)) as running:
+            async for event in running:
+                if event.type == "tool_end":
+                    break
+        async with talk.database.write() as connection:
+            await resume_run(connection, SESSION, "run-1")
+    ended = await talk.events("", run_id="run-1", decisions=decisions)
+    assert (ended[-1].text, till.paid) == ("That is all.", ["Ada"])
+    script: Any = clerk.canonical_model
+    assert len(script.provider.requests) == 2
+    for _ in range(1 if is_node else 2):  # in this run, and in the next one: a node sees no earlier runs
+        sent = str(script.provider.requests[-1].messages)
+        assert sent.count("it fits") == sent.count("paid Ada") == 1
+        assert "interrupted" not in sent
+        await talk.reply("and now?")
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
