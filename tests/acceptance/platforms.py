@@ -50,8 +50,24 @@ class Talk(Protocol):
     def button_labels(self) -> list[str]:
         """Return the labels of the buttons under the newest reply."""
 
-    async def press(self, label: str) -> bool:
+    def all_button_labels(self) -> list[str]:
+        """Return the labels of the buttons under all replies."""
+
+    async def press(self, label: str, *, user: str = "ada") -> bool:
         """Press a button on the newest reply that has it; return whether the bot acknowledged it."""
+
+    async def wait_for_form(self, *, user: str = "ada") -> None:
+        """Wait until a user sees a form."""
+
+    async def submit_form(self, *entries: str, user: str = "ada") -> bool:
+        """Submit the form that a user sees; return whether the bot accepted it.
+
+        Args:
+            entries: the value of each field; of a menu, that of an option.
+        """
+
+    def private_messages(self, user: str) -> list[str]:
+        """Return the bot's messages here that only this user sees."""
 
     def file_names(self) -> list[str]:
         """Return the names of the bot's files here, oldest first."""
@@ -131,9 +147,26 @@ class SlackTalk:
     def button_labels(self) -> list[str]:
         return list(self._bot_messages()[-1].buttons)
 
-    async def press(self, label: str) -> bool:
+    def all_button_labels(self) -> list[str]:
+        return [label for message in self._bot_messages() for label in message.buttons]
+
+    async def press(self, label: str, *, user: str = "ada") -> bool:
         message, action = await wait_for_button(self._slack, label, self._bot_messages)
-        return await self._slack.click_button("ada", message, action)
+        return await self._slack.click_button(user, message, action)
+
+    async def wait_for_form(self, *, user: str = "ada") -> None:
+        await self._slack.wait_for(lambda: self._slack.modals(user))
+
+    async def submit_form(self, *entries: str, user: str = "ada") -> bool:
+        values = {f"field-{i}": entry for i, entry in enumerate(entries)}
+        return await self._slack.submit_modal(self._slack.modals(user)[-1], **values)
+
+    def private_messages(self, user: str) -> list[str]:
+        return [
+            message.text
+            for message in self._slack.messages(self._channel)
+            if message.ephemeral_to == self._slack.people[user].id
+        ]
 
     def file_names(self) -> list[str]:
         return [file.name for message in self._bot_messages() for file in message.files]
@@ -142,7 +175,11 @@ class SlackTalk:
         return sum(len(message.reactions) for message in self._thread())
 
     def _bot_messages(self) -> list[SlackMessage]:
-        return [message for message in self._thread() if message.user == self._slack.bot_user_id]
+        return [
+            message
+            for message in self._thread()
+            if message.user == self._slack.bot_user_id and message.ephemeral_to is None
+        ]
 
     def _thread(self) -> list[SlackMessage]:
         return self._slack.messages(self._channel, thread_ts=self._root.ts) if self._root else []
@@ -220,10 +257,28 @@ class DiscordTalk:
     def button_labels(self) -> list[str]:
         return list(self._bot_messages()[-1].buttons)
 
-    async def press(self, label: str) -> bool:
+    def all_button_labels(self) -> list[str]:
+        return [label for message in self._bot_messages() for label in message.buttons]
+
+    async def press(self, label: str, *, user: str = "ada") -> bool:
         message, action = await wait_for_button(self._discord, label, self._bot_messages)
-        seen = await self._discord.click_button("ada", message, action)
+        seen = await self._discord.click_button(user, message, action)
         return all(told.author.id == self._discord.bot_id for told in seen)
+
+    async def wait_for_form(self, *, user: str = "ada") -> None:
+        await self._discord.wait_for(lambda: self._discord.modals(user))
+
+    async def submit_form(self, *entries: str, user: str = "ada") -> bool:
+        modal = self._discord.modals(user)[-1]
+        is_menu = ["options" in field for field in modal.inputs.values()]
+        given = [[entry] if is_menu[i] else entry for i, entry in enumerate(entries)]
+        values = dict(zip(modal.inputs, given, strict=True))
+        await self._discord.submit_modal(modal, values)
+        return modal not in self._discord.modals(user)
+
+    def private_messages(self, user: str) -> list[str]:
+        messages = self._discord.messages(self._place)
+        return [message.text for message in messages if message.ephemeral_to == self._discord.people[user]]
 
     def file_names(self) -> list[str]:
         return [file.name for message in self._bot_messages() for file in message.content.attachments]

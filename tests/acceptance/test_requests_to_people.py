@@ -1,0 +1,215 @@
+"""Requests of an agent to people, answered on both platforms by a bot that is killed at each of them."""
+
+import asyncio
+import json
+import signal
+import sqlite3
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.i18n import messages as words
+from sandbox.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, SendFile, Turn
+from tests.acceptance.conftest import AcceptanceBot, StartBot
+from tests.acceptance.platforms import Platform, Talk
+
+SHOP = Path(__file__).parent / "shirt_shop"
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 500
+
+#: Texts of the last reply, which has an image and a source.
+BEGINNING = "Your shirt:"
+ENDING = "It is paid.\n\nSources: [1 shirts.example](https://shirts.example/m)"
+
+#: Seconds that both platforms take for each request while the bot posts the image.
+LATENCY = 0.2
+
+
+class ShopModel:
+    """Model of the clerk.
+
+    Attributes:
+        may_draw: set when the image may follow the first words.
+        results: what the tools returned to the last model calls.
+    """
+
+    def __init__(self) -> None:
+        self.may_draw = asyncio.Event()
+        self.results = list[dict[str | None, str]]()
+
+    def answer(self, asked: ReceivedRequest) -> Turn:
+        if not asked.tool_results:
+            assert all(answer in asked.text for answer in ('"M"', '"Ada"', '"box"')), asked.text
+            calls = [CallTool("ask_tailor", {"about": "M"}, id="t1"), CallTool("pay", {"euros": 20}, id="p1")]
+            return [Say("Let me ask."), *calls]
+        self.results.append({result.name: str(result.content) for result in asked.tool_results})
+        image = SendFile("image/png", PNG)
+        return [Say(BEGINNING), Pause(self.may_draw), image, Say("It is paid."), Cite("https://shirts.example/m")]
+
+
+class Shop:
+    """The shop's bot, with one conversation on each platform."""
+
+    def __init__(self, bot: AcceptanceBot, database: Path) -> None:
+        self.bot = bot
+        self.talks = {platform: platform.start_conversation() for platform in bot.platforms}
+        self._database = database
+
+    async def run(self, scenario: Callable[[Platform, Talk], Awaitable[None]]) -> None:
+        await asyncio.gather(*(scenario(platform, talk) for platform, talk in self.talks.items()))
+
+    async def kill(self) -> None:
+        await self.bot.program.stop(signal.SIGKILL)
+        await self.bot.wait_until_disconnected()
+
+    async def restart(self) -> None:
+        with sqlite3.connect(self._database) as database:  # Discord: a client connects once in five seconds
+            database.execute("UPDATE channels SET next_identify_at = NULL")
+        await self.bot.start()
+
+    def read(self, query: str) -> list[tuple[Any, ...]]:
+        with sqlite3.connect(self._database) as database:
+            return database.execute(query).fetchall()
+
+
+async def wait_for_state(platform: Platform, talk: Talk, *, buttons: str, marks: int) -> None:
+    """Wait until the open requests have buttons, and the decided ones a mark."""
+    wanted = set(buttons.split())
+
+    def is_shown() -> bool:
+        texts = [reply.text for reply in talk.replies()]
+        return wanted <= set(talk.all_button_labels()) and sum("✅" in text for text in texts) == marks
+
+    await platform.wait_for(is_shown)
+
+
+def has_private_messages(talk: Talk, user: str, count: int) -> bool:
+    return len(talk.private_messages(user)) == count
+
+
+async def refuse(platform: Platform, talk: Talk, *labels: str) -> None:
+    """Check that another person is told so, and that nothing changes."""
+    before = [reply.text for reply in talk.replies()]
+    for label in labels:
+        count = len(talk.private_messages("grace")) + 1
+        await talk.press(label, user="grace")
+        await platform.wait_for(partial(has_private_messages, talk, "grace", count))
+    assert [reply.text for reply in talk.replies()] == before
+    assert all("can't" in text for text in talk.private_messages("grace")), talk.private_messages("grace")
+
+
+def is_posting_file(platform: Platform) -> bool:
+    calls = platform.sandbox.calls
+    if platform.name == "slack":
+        return any(call.method == "files.completeUploadExternal" for call in calls)
+    return any(call.files for call in calls)
+
+
+async def ask(platform: Platform, talk: Talk) -> None:
+    await talk.say("a shirt, please")
+    await wait_for_state(platform, talk, buttons=f"S M L {words.ANSWER}", marks=0)
+
+
+async def choose(platform: Platform, talk: Talk) -> None:
+    await refuse(platform, talk, "M", words.ANSWER)
+    assert await talk.press("M")
+
+
+async def open_form(platform: Platform, talk: Talk) -> None:
+    await wait_for_state(platform, talk, buttons=words.ANSWER, marks=1)
+    assert await talk.press(words.ANSWER)
+    await talk.wait_for_form()
+
+
+async def submit_form(_: Platform, talk: Talk) -> None:
+    assert await talk.submit_form("Ada", "2", "option:1")
+
+
+async def see_requests(platform: Platform, talk: Talk) -> None:
+    await wait_for_state(platform, talk, buttons=f"{words.ANSWER} {words.APPROVE}", marks=2)
+
+
+async def approve(platform: Platform, talk: Talk) -> None:
+    await refuse(platform, talk, words.APPROVE, words.ANSWER)
+    assert await talk.press(words.APPROVE)
+
+
+async def answer_tool(platform: Platform, talk: Talk) -> None:
+    await wait_for_state(platform, talk, buttons=words.ANSWER, marks=3)
+    assert await talk.press(words.ANSWER)
+    await talk.wait_for_form()
+    assert await talk.submit_form("It fits.")
+
+
+async def see_beginning(platform: Platform, talk: Talk) -> None:
+    await platform.wait_for(lambda: talk.replies()[-1].text.startswith(BEGINNING))
+    platform.sandbox.faults.set_latency(LATENCY)
+
+
+async def see_post(platform: Platform, _: Talk) -> None:
+    await platform.wait_for(lambda: is_posting_file(platform))
+
+
+async def see_file(platform: Platform, talk: Talk) -> None:
+    platform.sandbox.faults.set_latency(0)
+    await platform.wait_for(talk.file_names)
+
+
+async def see_end(platform: Platform, talk: Talk) -> None:
+    await platform.wait_for(lambda: any(reply.text.endswith(ENDING) for reply in talk.replies()))
+    await wait_for_state(platform, talk, buttons="", marks=4)
+
+
+#: Steps after each of which the bot is killed.
+STEPS = (ask, choose, open_form, submit_form, see_requests, approve, answer_tool)
+
+
+@pytest.mark.long
+async def test_each_request_of_an_agent_outlives_kills_and_is_answered_once(start: StartBot, tmp_path: Path) -> None:
+    model = ShopModel()
+    async with ScriptedGemini(model.answer) as gemini:
+        settings = {"MODEL": "gemini-test", "GOOGLE_API_KEY": "sk-test-key", "GOOGLE_BASE_URL": gemini.base_url}
+        settings |= {"AGENT": str(SHOP), "DATA_DIR": str(tmp_path), "TURN_MAX_ATTEMPTS": "20"}
+        shop = Shop(await start(**settings), tmp_path / "parley.db")
+        for step in STEPS:
+            await shop.run(step)
+            await shop.kill()
+            await shop.restart()
+        await shop.run(see_beginning)
+        model.may_draw.set()
+        await shop.run(see_post)
+        await shop.kill()
+        await shop.run(see_file)
+        await shop.restart()
+        await shop.run(see_end)
+        assert await shop.bot.program.stop() == 0
+    for talk in shop.talks.values():
+        assert talk.file_names() == ["image-1.png"]
+        texts = [reply.text for reply in talk.replies() if reply.text]
+        assert len(texts) == 7, texts
+        assert texts[-1] == f"{BEGINNING}\n\n📎 `image-1.png`\n\n{ENDING}"
+    told = {"ask_tailor": "{'result': 'It fits.'}", "pay": "{'result': '20 euros are paid'}"}
+    assert model.results
+    assert all(result == told for result in model.results)
+    check_storage(shop)
+
+
+def check_storage(shop: Shop) -> None:
+    """Check that each answer, tool call and file is stored once."""
+    answers = dict[str, dict[str, list[object]]]()
+    for session, event in shop.read("SELECT session, event FROM messages WHERE author = 'user' ORDER BY id"):
+        for part in json.loads(event)["content"]["parts"]:
+            if response := part.get("function_response"):
+                answers.setdefault(session, {}).setdefault(response["id"], []).append(response["response"])
+    assert len(answers) == len(shop.talks)
+    delivery = {"name": "Ada", "count": 2, "wrapping": "box"}
+    wanted = [[{"confirmed": True}], [{"result": "It fits."}], [{"result": "M"}], [{"result": delivery}]]
+    for of_session in answers.values():
+        assert sorted(of_session.values(), key=str) == sorted(wanted, key=str)
+    decisions = shop.read("SELECT tool, decision, count(*) FROM human_requests GROUP BY 1, 2 ORDER BY 1")
+    assert decisions == [("adk_request_input", "answered", 4), ("ask_tailor", "answered", 2), ("pay", "approved", 2)]
+    assert shop.read("SELECT name, count(*) FROM artifacts GROUP BY 1") == [("image-1.png", 2)]
+    calls = shop.read("SELECT state, count(*) FROM tool_calls WHERE tool = 'pay' GROUP BY 1")
+    assert calls == [("ended", len(shop.talks))]
