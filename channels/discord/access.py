@@ -1,7 +1,7 @@
-"""Access to the bot on Discord: the author, roles and place of an event, and the ids in the access lists.
+"""Identity of users on Discord: roles, location, and the ids in access rules.
 
-Discord: an event in a server has its author's roles. Messages that are fetched later do not, and direct messages belong
-to no server: their roles are fetched from the servers that the settings name.
+Discord: an event in a server has its author's roles. Messages that are fetched later do not, and direct messages
+belong to no server: their roles are fetched from the servers that the settings name.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -29,11 +29,11 @@ _NOT_FOUND_CODES = {"10007", "10013", "10004", "50001"}
 
 
 class DiscordIdentityResolver:
-    """Resolver of the author and the location of an event.
+    """Adds to messages and interactions what the access policy needs of their authors.
 
     Args:
         home_guilds: the ids of the servers whose members and roles count in direct messages.
-        needs_roles: whether access or approvals depend on roles and locations; if not, they are not fetched.
+        needs_roles: whether access rules or approvals name any ids; if not, roles and categories are not fetched.
     """
 
     def __init__(self, api: DiscordApi, *, home_guilds: Collection[int], needs_roles: bool) -> None:
@@ -44,20 +44,23 @@ class DiscordIdentityResolver:
         self._channels = LookupCache[int, Any]("channel", CACHE_SECONDS)
 
     async def resolve_message(self, call: IncomingMessage, message: discord.Message) -> IncomingMessage:
-        """Return a message with its author and location.
+        """Return the message with its author's roles and its location.
+
+        Args:
+            message: the message as discord.py parsed it.
 
         Raises:
-            SurfaceError: Discord does not return them.
+            SurfaceError: the roles or the channel cannot be fetched.
         """
         visitor = await self._resolve_actor(guild_id_of(message), message.author)
         spot = await self._resolve_location(guild_id_of(message), message.channel)
         return replace(call, inbound=replace(call.inbound, visitor=visitor, spot=spot))
 
     async def resolve_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
-        """Return the author and the location of an interaction.
+        """Return an interaction's author, with roles, and its location.
 
         Raises:
-            SurfaceError: Discord does not return them.
+            SurfaceError: the roles or the channel cannot be fetched.
         """
         guild = interaction.guild_id
         actor = await self._resolve_actor(guild, interaction.user)
@@ -81,14 +84,17 @@ class DiscordIdentityResolver:
         return Location(str(guild), str(channel.id) if channel else "", parents)
 
     async def _find_category(self, channel: Any) -> int | None:
-        """Return the category of a channel, or of the channel of a thread."""
+        """Return the category id of a channel or of a thread's channel; None without one."""
         source = channel.parent if isinstance(channel, discord.Thread) else channel
         if source is None and isinstance(channel, discord.Thread) and self._needs_roles:
             source = await self._channels.get(channel.parent_id, lambda: self._api.fetch_channel(channel.parent_id))
         return getattr(source, "category_id", None)
 
     async def _get_roles(self, guild: int, user: int) -> tuple[str, ...] | None:
-        """Return the ids of a user's roles in a server; None if they are not a member."""
+        """Return the ids of a user's roles in a server.
+
+        None if they are not a member, or if roles are not needed.
+        """
         if not self._needs_roles:
             return None
         return await self._roles.get((guild, user), lambda: self._fetch_roles(guild, user))
@@ -108,10 +114,15 @@ def _role_ids(member: discord.Member) -> tuple[str, ...]:
 
 
 async def find_unknown_ids(settings: DiscordSettings, rules: Iterable[str]) -> list[str]:
-    """Return a line for each rule (`kind:id`) with an id that the bot cannot find in Discord.
+    """Return a line for each access rule with an id that the bot does not find.
+
+    The lines name the remedy.
+
+    Args:
+        rules: each as `kind:id`.
 
     Raises:
-        SettingsError: Discord cannot be reached.
+        SettingsError: Discord refuses the token, or cannot be reached.
     """
     parsed = [rule.partition(":") for rule in rules]
     if not parsed:

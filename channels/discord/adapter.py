@@ -1,4 +1,4 @@
-"""Discord channel adapter, built on discord.py."""
+"""Discord adapter, built on discord.py."""
 
 import asyncio
 import logging
@@ -62,11 +62,14 @@ SETTLE_TIMEOUT = 2.0
 
 
 class DiscordChannel:
-    """Discord channel adapter. Create it inside a running event loop.
+    """The Discord adapter (see `Channel`); create it inside a running event loop.
 
-    Replies go through a client of their own, which outlives every gateway connection. Close it when no reply is shown.
+    Replies use a REST client that outlives the gateway connections; `aclose` closes it after the last reply. Discord
+    sends the events of a server to the connection of its shard, and each worker connects some of the shards.
 
-    Discord sends each connection the events of its shard's servers. Each worker holds some of the shards.
+    Args:
+        places: the store of the watermarks and places, for the backfill.
+        assignment: divides the shards among the workers.
     """
 
     name = NAME
@@ -168,7 +171,11 @@ class DiscordChannel:
         await self._intake.drain(SETTLE_TIMEOUT)
 
     async def _follow_assignment(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
-        """Connect the shards that are assigned to this worker, and disconnect all others."""
+        """Connect the shards that are assigned to this worker, and disconnect all others.
+
+        Args:
+            changes: yields the ids of the assigned shards at each change.
+        """
         async with aclosing(changes):
             async for shards in changes:
                 if shards and not self.last_event_at():
@@ -188,7 +195,12 @@ class DiscordChannel:
         return await self._shards.connect(shards, CONNECT_TIMEOUT)
 
     def _make_shards(self, count: int, max_concurrency: int) -> ShardConnections:
-        """Return the shard connections, none of them connected."""
+        """Return the shard connections, none of them connected.
+
+        Args:
+            count: the number of all shards.
+            max_concurrency: how many sessions may start at once: see `ShardConnections`.
+        """
 
         def backfill(shard: int, heard_at: Callable[[], float]) -> Backfill:
             return Backfill(
@@ -209,9 +221,9 @@ class DiscordChannel:
         return ShardConnections(count, max_concurrency, self._make_client, backfill, acquire_slot)
 
     def last_event_at(self) -> float:
-        """Return until when every event has been received, in seconds since the epoch.
+        """Return the time until which all events were received (seconds since the epoch).
 
-        Before the first event, it is the time since which this worker should be connected; 0 if another worker is.
+        Before the first event, this is when this worker began to be disconnected; 0 if other workers hold all shards.
         """
         heard_at = self._shards.last_event_at
         if heard_at or not (self._assigned_shards or self._assignment.has_free_shard):
@@ -222,7 +234,7 @@ class DiscordChannel:
         await self._shards.reconnect()
 
     async def aclose(self) -> None:
-        """Close the connections. No reply can be shown afterwards."""
+        """Close the REST client; call it after the last reply."""
         await self._api.aclose()
         await self._client.close()
 
@@ -250,7 +262,10 @@ class DiscordChannel:
         return {**reply_address, "message": message_id, "is_bot_message": True}
 
     async def get_locale(self, inbound: InboxMessage) -> str:
-        """Return the language of the server, if it has chosen one. Only interactions have the user's language."""
+        """Return the locale of the server, or of the user of an interaction; else empty.
+
+        Discord: only a community server has a locale, and a message has none.
+        """
         return str(inbound.address.get("locale", ""))
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
@@ -274,7 +289,7 @@ class DiscordChannel:
     async def _get_shard_limits(self) -> tuple[int, int]:
         """Return the number of shards, and how many sessions may start at once.
 
-        Workers that are connected use a number of their own, and Discord may recommend more since.
+        The number is that of the settings, else that of the connected workers, else the one that Discord recommends.
         """
 
         async def ask() -> tuple[int, int]:
@@ -288,7 +303,11 @@ class DiscordChannel:
     async def _make_client(
         self, shard: Shard, on_connected: Callable[[], None], on_event: Callable[[], None]
     ) -> tuple[Dispatcher, str]:
-        """Return a new client, with the intents that the app has now, and the gateway address."""
+        """Return a new logged-in gateway client for a shard, and the gateway's URL.
+
+        Raises:
+            ParleyError: Discord allows this bot no new session for now.
+        """
         flags = (await self._client.application_info()).flags
         _shards, address, limit = await self._client.http.get_bot_gateway()
         if limit["remaining"] < shard.count:  # all shards may be about to start one
@@ -315,7 +334,12 @@ class DiscordChannel:
         return self._shards.get_backfill(place)
 
     async def _start_thread(self, call: IncomingMessage) -> IncomingMessage:
-        """Start a thread for the reply to a message, if threads are enabled and the author is within their rate."""
+        """Start a thread for the reply to a message, if the settings want one.
+
+        Returns:
+            The message with the thread as its session and address. It is unchanged if no thread was started, or its
+            author exceeds a user rate limit.
+        """
         in_thread = move_to_thread(call) if self._settings.auto_thread and call.is_mention else None
         if in_thread is None or await self._intake.get_rate_limit(call.inbound):
             return call
@@ -333,7 +357,7 @@ class DiscordChannel:
         return guild is None or self._access_policy.get_rules(NAME).is_workspace_allowed(str(guild))
 
     async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
-        """Send a refusal to the author by direct message; if Discord refuses that, add a reaction."""
+        """Send a refusal to the author by direct message, or else add a reaction."""
         try:
             await self._api.send_direct_message(int(inbound.author), text)
         except RefusedError as refusal:

@@ -1,4 +1,4 @@
-"""Dispatcher of the events of one gateway client."""
+"""Dispatcher: passes the events of a gateway client to the handlers of the bot."""
 
 import asyncio
 import logging
@@ -21,17 +21,15 @@ SYNC_TIMEOUT = 10.0
 
 
 class Dispatcher(GatewayClient):
-    """Gateway client with the event handlers of this bot.
+    """Gateway client that passes messages and interactions to the bot's handlers.
 
     Args:
-        shard: the shard of this connection. The first one registers the commands.
+        shard: the shard of this connection; the first one registers the commands.
         commands: the application commands. Discord: known ones do not count towards its daily limit.
-        listener: receives each message, the bot's own included, and each edit and deletion.
-        on_button: awaited with each button press and the id of the button, or of the chosen option.
-        on_form: awaited with each submitted modal and its data.
-        on_connected: called with each new session. Discord may start one at any time.
-        on_event: called with each event or heartbeat of a session.
-        trace: see `DiscordApi.trace`.
+        listener: gets each message, the bot's own included, and each edit and deletion.
+        on_button: awaited with each press and the id of the button or of the chosen option.
+        on_form: awaited with each submitted modal and its data (JSON).
+        on_connected, on_event, trace: see `GatewayClient`.
     """
 
     def __init__(
@@ -57,7 +55,10 @@ class Dispatcher(GatewayClient):
             self._tree.add_command(command)
 
     async def setup_hook(self) -> None:
-        """Register the commands. discord.py calls it once, before it connects."""
+        """Register the commands with Discord; a failure is logged.
+
+        discord.py calls it once, before it connects.
+        """
         if not self._registers_commands:
             return
         try:

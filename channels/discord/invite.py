@@ -21,15 +21,21 @@ PERMISSIONS = discord.Permissions(
 
 
 def required_permissions(*, auto_thread: bool) -> discord.Permissions:
-    """Return the permissions that the bot needs. Starting threads is a separate permission."""
+    """Return the permissions that the bot needs.
+
+    Args:
+        auto_thread: whether it starts threads for its replies.
+    """
     return PERMISSIONS | discord.Permissions(create_public_threads=auto_thread)
 
 
 def invite_link(application: int, *, auto_thread: bool, guild: int | None = None) -> str:
-    """Return the link that invites the bot, optionally to one server.
+    """Return the link with which a user adds the bot to a server.
 
     Args:
         application: the id of the app, which is also its bot's.
+        auto_thread: whether the bot starts threads for its replies.
+        guild: the id of the server to choose in advance; None lets the user choose.
     """
     server = discord.utils.MISSING if guild is None else discord.Object(guild)
     return discord.utils.oauth_url(
@@ -38,7 +44,7 @@ def invite_link(application: int, *, auto_thread: bool, guild: int | None = None
 
 
 def application_id_of(token: str) -> int:
-    """Return the id of the app, which Discord encodes in the first part of the bot token.
+    """Return the id of the app, which the first part of the bot token encodes.
 
     Raises:
         SettingsError: the token has no such part.

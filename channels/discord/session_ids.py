@@ -1,4 +1,4 @@
-"""Session ids, event keys and place ids of Discord.
+"""Session ids, event keys and place ids on Discord.
 
 A channel is a session, and so is each thread, forum post and direct message.
 """
@@ -27,7 +27,7 @@ _IDS_PER_SECOND = 1000 * 2**22
 
 
 def event_key(channel: int, message: int) -> str:
-    """Return the event key of a message."""
+    """Return the key by which a message is stored once, however often it is received."""
     return f"{NAME}:{channel}:{message}"
 
 
@@ -39,9 +39,14 @@ def guild_id_of(message: discord.Message) -> int | None:
 
 
 def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, scope: SessionScope) -> str:
-    """Return the session of a message.
+    """Return the session id of a message.
 
     A channel is one session, or one per author. Each thread, forum post and direct message is a session.
+
+    Args:
+        guild: the id of the server; None for direct messages.
+        author: the author's user id.
+        scope: `user`: each author has their own session in a channel.
     """
     place = place_id(guild, channel)
     if isinstance(channel, discord.Thread):
@@ -50,36 +55,55 @@ def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, s
 
 
 def ephemeral_ids(user: int, channel: int) -> tuple[str, str]:
-    """Return the place and the session of a user where the bot can only answer by ephemeral messages."""
+    """Return the place id and session id of a user in a channel of ephemeral replies.
+
+    There the bot can only respond by ephemeral messages.
+
+    Args:
+        user: the user's id.
+        channel: the channel's id.
+    """
     place = f"{NAME}:{EPHEMERAL}:{user}"
     return place, f"{place}:@{channel}"
 
 
 def thread_id_of(session_id: str) -> int | None:
-    """Return the id of the thread of a session; None if the session is not a thread."""
+    """Return the id of a session's thread; None if the session is not a thread."""
     last = session_id.rpartition(":")[2]
     return int(last) if session_id.count(":") == _THREAD_DEPTH and last.isdecimal() else None
 
 
 def place_id(guild: int | None, channel: discord.abc.Snowflake) -> str:
-    """Return the place of a channel: the channel with its threads, a direct message, or a private thread.
+    """Return the place id (ADK's `user_id`) of a channel with its threads.
 
-    A private thread has other readers than its channel, so its memory is separate.
+    Direct messages are a place. A private thread is its own place: it has other readers than its channel, so its
+    memory is separate.
+
+    Args:
+        guild: the id of the server; None for direct messages.
     """
     parent = channel.parent_id if isinstance(channel, discord.Thread) and not channel.is_private() else None
     return channel_place_id(guild, parent or channel.id)
 
 
 def channel_place_id(guild: int | None, channel: int) -> str:
-    """Return the place of a channel that is not a thread."""
+    """Return the place id of a channel, or of direct messages if `guild` is None.
+
+    Args:
+        channel: the id of a channel that is not a thread.
+    """
     return f"{NAME}:dm:{channel}" if guild is None else f"{NAME}:{guild}:{channel}"
 
 
 def snowflake_time(snowflake: int) -> float:
-    """Return when the object with this id was created, in seconds since the epoch."""
+    """Return when the object with a Discord id was created (seconds since the epoch)."""
     return snowflake / _IDS_PER_SECOND + _EPOCH_SECONDS
 
 
 def time_snowflake(at: float) -> int:
-    """Return the lowest id of that time (seconds since the epoch)."""
+    """Return the lowest Discord id of a time.
+
+    Args:
+        at: seconds since the epoch.
+    """
     return int((at - _EPOCH_SECONDS) * _IDS_PER_SECOND)

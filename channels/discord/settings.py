@@ -14,13 +14,14 @@ class DiscordSettings:
     """Settings of the Discord adapter.
 
     Attributes:
-        guilds: the ids of the servers in which the bot answers; empty for all.
+        api_url: the URL of the REST API; another one for a sandbox.
+        guilds: the ids of the only servers in which the bot answers; empty for all.
         sessions: whether a channel is one session, or one per author.
-        auto_thread: whether each question in a channel is answered in a new thread.
+        auto_thread: whether each message to the bot in a channel is answered in a new thread.
         free_channels: the ids of channels in which the bot answers without a mention.
         silent: whether the bot's posts notify nobody.
-        ping_after: seconds after which the author is notified of the end of a reply; 0 for never.
-        shards: number of gateway connections; 0 for the number that Discord recommends.
+        ping_after: the author is notified when a reply ends that took more seconds; 0 for never.
+        shards: the number of gateway connections; 0 for the number that Discord recommends.
     """
 
     bot_token: str = field(repr=False)

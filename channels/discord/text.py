@@ -1,4 +1,4 @@
-"""Markup of Discord: incoming text without tokens, and outgoing Markdown in Discord's dialect.
+"""Discord's markup: plain text for the model, and the dialect of its Markdown.
 
 Discord: support.discord.com/hc/en-us/articles/210298617, "Markdown Text 101". It has headings of three levels, lists,
 quotations, code between backticks and links to the web; no tables, images, rules, HTML, footnotes or tilde fences.
@@ -58,21 +58,22 @@ _TAG_MARKS = {"b": "**", "strong": "**", "summary": "**", "i": "*", "em": "*", "
 
 
 def remove_mentions(text: str, *ids: int) -> str:
-    """Return a text without the mentions of these users or roles."""
+    """Return a text without the mentions of the users or roles with these ids."""
     targets = "|".join(str(one) for one in ids)
     return re.sub(rf"(?:(?<!\s)\s++)?<@[!&]?(?:{targets})>\s*", " ", text).strip()
 
 
 def find_mentions(text: str) -> set[tuple[str, int]]:
-    """Return the sign and the id of each role and channel that a text mentions."""
+    """Return the roles and channels that a text mentions, as sign (`@&`, `#`) and id."""
     return {(token["kind"], int(token["id"])) for token in _TOKEN.finditer(text) if token["kind"] in ("@&", "#")}
 
 
 def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
-    """Replace the tokens of Discord by the text that a reader sees.
+    """Return a text with what a reader sees in place of Discord's tokens.
 
     Args:
-        names: by sign (`@`, `@&` or `#`) and id.
+        names: the names of users, roles and channels by sign (`@`, `@&` or `#`) and id; without a name, the id is
+            used.
     """
 
     def words(token: re.Match[str]) -> str:
@@ -85,7 +86,7 @@ def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
 
 
 def _format_time(token: re.Match[str]) -> str:
-    """Return the time in UTC. Discord shows it in the time zone of each reader."""
+    """Return the time of a token in UTC. Discord shows it in each reader's time zone."""
     try:
         return datetime.fromtimestamp(int(token["at"]), UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError, OSError):
@@ -93,12 +94,15 @@ def _format_time(token: re.Match[str]) -> str:
 
 
 def make_inert(text: str) -> str:
-    """Return a text whose mentions notify nobody. Discord parses no token that contains a space."""
+    """Return a text whose mentions notify nobody, by a zero-width space in each.
+
+    Discord parses no token that contains a space.
+    """
     return _MENTION_START.sub(lambda sign: sign[0] + _ZERO_WIDTH_SPACE, text)
 
 
 def shorten(text: str, max_size: int) -> str:
-    """Return the start of a text in one line of at most `max_size` characters."""
+    """Return a text on one line, truncated to `max_size` characters."""
     line = " ".join(text.split())
     if len(line) <= max_size:
         return line
@@ -107,12 +111,12 @@ def shorten(text: str, max_size: int) -> str:
 
 
 def quote_lines(text: str) -> str:
-    """Return a text as a block quote."""
+    """Return a text as a Markdown block quote."""
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 class DiscordMarkdown(Dialect):
-    """Markdown dialect of Discord."""
+    """Discord's Markdown: without tables, HTML and code within lists, among others."""
 
     has_tables = False
     nests_code = False
@@ -170,7 +174,10 @@ class DiscordMarkdown(Dialect):
 
 
 def utf16_size(text: str) -> int:
-    """Return the size of a text in UTF-16 units. Discord documents no unit, and this one counts the most."""
+    """Return the size of a text in UTF-16 code units.
+
+    Discord documents no unit for its limits; of the possible ones, this counts the most.
+    """
     return len(text.encode("utf-16-le")) // 2
 
 

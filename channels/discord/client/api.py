@@ -1,4 +1,4 @@
-"""Calls to the REST API of Discord, and the meaning of its error codes."""
+"""Client of Discord's REST API, within the rate limits, and its error codes."""
 
 import hashlib
 import logging
@@ -59,21 +59,26 @@ _MAX_OWN_MESSAGES = 200
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """Id and text of a message that Discord has accepted."""
+    """Id and content of a message that Discord has accepted."""
 
     id: int
     text: str
 
 
 class DiscordApi:
-    """Client of the REST API for all replies of a bot.
+    """Calls Discord's REST API within the rate limits, for all replies of a bot.
 
-    Attributes:
-        trace: keeps the requests of any client of the bot within the global limit: see `trace_requests`.
+    The ids of channels, messages and users are Discord's snowflakes. Unless it says otherwise, a method raises
+    `SurfaceError` if Discord refuses the call or cannot be reached.
 
     Args:
-        client: not logged in; it need not be connected to the gateway.
-        silent: whether posts notify nobody.
+        client: a client that is not logged in yet; it need not be connected to the gateway.
+        silent: whether posts notify nobody (Discord's flag `SUPPRESS_NOTIFICATIONS`).
+        pauses, speed: see `Caller`.
+
+    Attributes:
+        trace: an aiohttp trace that keeps the requests of any client of the bot within the global limit: see
+            `trace_requests`.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class DiscordApi:
 
     @property
     def bot_user(self) -> discord.ClientUser:
-        """The bot; known once the client is logged in."""
+        """The bot's own user; the client must be logged in."""
         assert self._client.user is not None, "the client is logged in"
         return self._client.user
 
@@ -103,6 +108,7 @@ class DiscordApi:
         return self._caller.limiters
 
     def get_limiter(self, key: Hashable, window: Window) -> RateLimiter:
+        """Return the rate limiter of a key: see `RateLimiters.get`."""
         return self._caller.limiters.get(key, window)
 
     def post_limiter(self, channel: int) -> RateLimiter:
@@ -123,15 +129,22 @@ class DiscordApi:
         has_slot: bool,
         find_posted: Callable[[], Awaitable[SentMessage | None]],
     ) -> SentMessage | None:
-        """Post a message without link previews, as a reply if `reply_to` exists.
+        """Post a message without link previews; its mentions notify nobody.
 
         Args:
+            controls: the buttons and menus.
+            reply_to: the id of the message to reply to, if that still exists; None for no reply.
             nonce_key: unique per message. Discord: for some minutes, a post with a known nonce posts nothing and
                 returns the first message.
-            find_posted: looks for the message after the answer to its post was lost.
+            has_slot: whether the post limiter has a slot for the call already.
+            find_posted: returns the message if it was posted and the answer was lost, else None.
 
         Returns:
-            The message, which an earlier attempt may have posted; None for a stream update that was dropped.
+            The message, which an earlier attempt may have posted; None if the rate limits dropped a stream update.
+
+        Raises:
+            TransientError: the outcome of a stream update is unknown.
+            SurfaceError: Discord refuses the post, or cannot be reached.
         """
         # discord.py accepts None, though its types do not
         reference: Any = None if reply_to is None else _reference(channel, reply_to)
@@ -163,10 +176,14 @@ class DiscordApi:
     async def send_notification(
         self, channel: int, question: int | None, author: int, text: str, *, nonce_key: str
     ) -> None:
-        """Post a message that notifies the author: as a reply to their question, or by a mention.
+        """Post a message that notifies the author of a question.
+
+        It replies to the question, or mentions the author if `question` is None.
 
         Args:
-            question: the message to reply to; None if it is in another channel.
+            channel: the id of the channel of the post.
+            question: the id of the message to reply to; None if it is in another channel.
+            author: the author's user id.
             nonce_key: see `post_message`.
         """
         reference: Any = None if question is None else _reference(channel, question)
@@ -181,6 +198,7 @@ class DiscordApi:
         await self.call("ping", send, self.post_limiter(channel))
 
     async def send_direct_message(self, user: int, text: str) -> None:
+        """Send a user a direct message. Discord refuses it if the user accepts none."""
 
         async def send() -> None:
             recipient = await self._client.fetch_user(user)
@@ -189,7 +207,7 @@ class DiscordApi:
         await self.call("tell", send, self._caller.limiters.get(("tell", user), MESSAGE_WINDOW))
 
     async def start_thread(self, channel: int, message: int, name: str) -> None:
-        """Start a thread on a message, unless it has one. The thread has the id of the message.
+        """Start a thread on a message, unless it has one. Its id is the message's.
 
         Args:
             name: Discord: at most 100 characters.
@@ -212,7 +230,18 @@ class DiscordApi:
         priority: Priority,
         has_slot: bool,
     ) -> bool | None:
-        """Edit a message; return None for a stream update that was dropped."""
+        """Replace the text and the buttons of a message.
+
+        Args:
+            has_slot: whether the edit limiter has a slot for the call already.
+
+        Returns:
+            True; None if the rate limits dropped a stream update.
+
+        Raises:
+            TransientError: the outcome of a stream update is unknown.
+            SurfaceError: Discord refuses the edit, or cannot be reached.
+        """
 
         async def send() -> bool:
             target = self._get_partial_message(channel, message)
@@ -223,7 +252,7 @@ class DiscordApi:
         return await self.call("edit", send, self.edit_limiter(channel), priority=priority, has_slot=has_slot)
 
     async def set_files(self, channel: int, message: int, files: Sequence[File]) -> None:
-        """Attach these files to a message, and remove all others."""
+        """Make these the attachments of a message; all others are removed."""
 
         async def send() -> None:
             target = self._get_partial_message(channel, message)
@@ -245,7 +274,10 @@ class DiscordApi:
         await self.call("unreact", send, self.get_limiter(("react", channel), REACTION_WINDOW))
 
     async def show_typing(self, channel: int) -> None:
-        """Show that the bot types. Discord: for ten seconds, or until its next message."""
+        """Show that the bot is typing; dropped if the rate limit does not allow it now.
+
+        Discord: it is shown for ten seconds, or until the bot's next message.
+        """
         send = partial(self._client.http.send_typing, channel)
         limiter = self.get_limiter(("typing", channel), MESSAGE_WINDOW)
         await self.call("type", send, limiter, priority=Priority.STREAM_UPDATE)
@@ -256,26 +288,34 @@ class DiscordApi:
         await self.call("unarchive", send, self.get_limiter(("channel", thread), MESSAGE_WINDOW))
 
     async def fetch_channel(self, channel: int, guild: discord.Guild | None = None) -> Any:
-        """Return a channel or thread, with its `guild` if that is known."""
+        """Fetch a channel or thread.
+
+        Args:
+            guild: its server, if that was fetched; the result then refers to it.
+        """
         return await self.fetch(
             "channel", partial((guild or self._client).fetch_channel, channel), ("channel", channel)
         )
 
     def get_partial_channel(self, channel: int) -> discord.PartialMessageable:
-        """Return a channel, thread or direct message of which only the id is known."""
+        """Return a handle on a channel, thread or direct messages, without a request."""
         return self._client.get_partial_messageable(channel)
 
     async def fetch_member(self, guild: int, user: int) -> Any:
-        """Return a member of a server. Discord: this needs no privileged intent."""
+        """Fetch a member of a server, as Discord's JSON. This needs no privileged intent."""
         return await self.fetch("member", partial(self._client.http.get_member, guild, user), ("member", guild))
 
     async def fetch_guild(self, guild: int, *, priority: Priority = Priority.PROGRESS) -> discord.Guild:
-        """Return a server with its roles."""
+        """Fetch a server with its roles."""
         send = partial(self._client.fetch_guild, guild, with_counts=False)
         return await self.fetch("guild", send, ("guild", guild), priority)
 
     async def fetch_latest_message_ids(self, guild: int) -> dict[int, int]:
-        """Return the ids of the latest messages of a server's text channels, by channel; 0 in an empty channel."""
+        """Fetch the id of the latest message of each text channel of a server.
+
+        Returns:
+            Message ids by channel id; 0 for an empty channel.
+        """
 
         async def send() -> dict[int, int]:
             channels: Any = await self._client.http.get_all_guild_channels(guild)  # discord.py would read each kind
@@ -285,11 +325,10 @@ class DiscordApi:
         return await self.fetch("channels", send, ("channels", guild), Priority.BACKFILL)
 
     async def fetch_active_threads(self, guild: discord.Guild) -> list[discord.Thread]:
-        """Return the active threads of a server."""
+        """Fetch the threads of a server that are not archived."""
         return await self.fetch("threads", guild.active_threads, ("threads", guild.id), Priority.BACKFILL)
 
     async def fetch_message(self, channel: int, message: int) -> discord.Message:
-        """Return a message."""
         return await self.fetch(
             "message", partial(self.get_partial_channel(channel).fetch_message, message), ("message", channel)
         )
@@ -303,7 +342,14 @@ class DiscordApi:
         limit: int,
         priority: Priority = Priority.PROGRESS,
     ) -> list[discord.Message]:
-        """Return the newest messages of a channel or thread between two ids, the newest first."""
+        """Fetch the newest messages of a channel or thread, newest first.
+
+        Args:
+            channel: a channel, thread or partial channel of discord.py.
+            after: only messages with a higher id.
+            before: only messages with a lower id; None for no limit.
+            limit: the most messages.
+        """
         start, end = discord.Object(after), None if before is None else discord.Object(before)
 
         async def send() -> list[discord.Message]:
@@ -313,7 +359,13 @@ class DiscordApi:
         return await self.fetch("history", send, ("history", channel.id), priority)
 
     async def fetch_own_messages(self, channel: int, after: int) -> list[discord.Message]:
-        """Return the bot's own messages after another one, the oldest first."""
+        """Fetch the bot's messages after another message, oldest first.
+
+        At most `_MAX_OWN_MESSAGES` messages of all authors are searched.
+
+        Args:
+            after: the id of that message.
+        """
 
         async def send() -> list[discord.Message]:
             start, target = discord.Object(after), self.get_partial_channel(channel)
@@ -325,10 +377,15 @@ class DiscordApi:
     async def fetch(
         self, name: str, send: Callable[[], Awaitable[T]], key: Hashable, priority: Priority = Priority.PROGRESS
     ) -> T:
-        """Make a call that returns something.
+        """Make a call that returns something: see `call`.
+
+        Args:
+            name: the name of the call, for metrics and log.
+            send: makes the call with discord.py.
+            key: the key of its rate limiter.
 
         Raises:
-            SurfaceError: Discord refuses it, or cannot be reached.
+            SurfaceError: Discord refuses the call, or cannot be reached.
         """
         answer = await self.call(name, send, self.get_limiter(key, MESSAGE_WINDOW), priority=priority)
         assert answer is not None, "only a stream update may be dropped"
@@ -345,7 +402,7 @@ class DiscordApi:
             self.edit_limiter(channel).report_headers(remaining=remaining, reset_after=reset_after)
 
     async def aclose(self) -> None:
-        """Cancel the pending calls."""
+        """Cancel the calls that discord.py still holds: see `PendingCalls`."""
         await self._pending_calls.aclose()
 
     def _get_partial_message(self, channel: int, message: int) -> discord.PartialMessage:
@@ -361,10 +418,19 @@ class DiscordApi:
         has_slot: bool = False,
         find_posted: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
-        """Make a call within the limits: see `Caller.call`.
+        """Make a call when its rate limits allow it, with retries: see `Caller.call`.
+
+        Args:
+            name: the name of the call, for metrics and log.
+            send: makes the call with discord.py.
+            find_posted: see `find_effect` there.
+
+        Returns:
+            The result of `send`; None if the rate limits dropped a stream update.
 
         Raises:
-            SurfaceError: Discord refuses it, or cannot be reached.
+            TransientError: the outcome of a stream update is unknown.
+            SurfaceError: Discord refuses the call, or cannot be reached.
         """
 
         async def attempt() -> T:
@@ -390,12 +456,15 @@ def _reference(channel: int, message: int) -> discord.MessageReference:
 
 
 def _nonce(name: str) -> str:
-    """Return the nonce of a key. Discord: at most 25 characters."""
+    """Return a nonce for a key: a hash, since Discord allows at most 25 characters."""
     return hashlib.blake2s(name.encode(), digest_size=12).hexdigest()
 
 
 def _to_error(name: str, error: discord.HTTPException) -> Exception:
-    """Return the error for an HTTP error, without Discord's text, which may quote the message."""
+    """Convert an HTTP error to `RefusedError` or `TransientError`.
+
+    Discord's text is left out: it may quote the message.
+    """
     if str(error.code) in UNEDITABLE_CODES:
         return RefusedError(name, str(error.code))
     if error.status == 429:  # without a code of Discord: it is from the proxy before it
@@ -406,7 +475,7 @@ def _to_error(name: str, error: discord.HTTPException) -> Exception:
 
 
 def retry_after(error: discord.HTTPException) -> float:
-    """Return the seconds that the answer asks to wait."""
+    """Return the seconds of the `Retry-After` header, at least 1."""
     try:
         return max(1.0, float(error.response.headers.get("Retry-After", "1")))
     except ValueError:

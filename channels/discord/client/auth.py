@@ -1,4 +1,4 @@
-"""Login to Discord, and a report on the servers and intents of the bot."""
+"""Login to Discord, with a report on the bot's servers and intents."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ _PORTAL = "at https://discord.com/developers/applications, your app, under Bot"
 
 @dataclass(frozen=True, slots=True)
 class LoginReport:
-    """Report on the login of the bot.
+    """Result of the bot's login.
 
     Attributes:
-        summary: the name of the bot and of its servers.
-        warnings: a line for each missing intent or server, and how to add it.
-        faults: a line for each configured server that the bot is not in.
+        summary: the name of the bot and of its servers, as text for people.
+        warnings: a line if the message content intent is off, or if the bot is in no server, with the remedy.
+        faults: a line for each server of the settings that the bot is not in, with an invite link.
     """
 
     summary: str
@@ -39,7 +39,7 @@ class LoginReport:
 
 
 def make_client(settings: DiscordSettings) -> discord.Client:
-    """Return a client that has not logged in and never connects to the gateway."""
+    """Return a REST client that is not logged in and never connects to the gateway."""
     discord.http.Route.BASE = settings.api_url  # discord.py has one base address for all clients
     return discord.Client(
         intents=discord.Intents.none(),
@@ -49,12 +49,12 @@ def make_client(settings: DiscordSettings) -> discord.Client:
 
 
 def has_message_content(flags: discord.ApplicationFlags) -> bool:
-    """Return whether the app has the message content intent."""
+    """Return whether the app may use the message content intent."""
     return flags.gateway_message_content or flags.gateway_message_content_limited
 
 
 async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginReport:
-    """Log a client in.
+    """Log a client in with the bot's token.
 
     Raises:
         SettingsError: Discord refuses the token, or cannot be reached.
@@ -78,7 +78,7 @@ async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginRepo
 
 
 async def verify_token(settings: DiscordSettings) -> LoginReport:
-    """Log in with the token, and log out.
+    """Log in with the bot's token, and close the client.
 
     Raises:
         SettingsError: Discord refuses the token, or cannot be reached.

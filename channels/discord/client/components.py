@@ -1,4 +1,4 @@
-"""Buttons as Discord components."""
+"""Buttons and menus as Discord components."""
 
 from collections.abc import Sequence
 
@@ -25,13 +25,16 @@ MAX_MENU_OPTIONS, MAX_OPTION_LABEL = 25, 100
 
 
 def has_button(message: discord.Message, ending: str) -> bool:
-    """Return whether a message has a button whose id ends with `ending`."""
+    """Return whether a message has a button or menu whose id ends with `ending`."""
     rows = (row.children for row in message.components if isinstance(row, discord.ActionRow))
     return any((child.custom_id or "").endswith(ending) for row in rows for child in row)
 
 
 def make_view(controls: Sequence[Button]) -> discord.ui.View | None:
-    """Return the buttons and menus as a discord.py view. It does not wait for presses: the dispatcher receives them."""
+    """Return buttons and menus as a discord.py view; None for none.
+
+    The view is stopped: the dispatcher, and not the view, receives the presses.
+    """
     if not controls:
         return None
     view = discord.ui.View(timeout=None)

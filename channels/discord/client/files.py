@@ -1,4 +1,4 @@
-"""Uploads: files as discord.py sends them, and their size limit."""
+"""Files to upload, in discord.py's form, and their size limit."""
 
 import io
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _MAX_ALT_CHARACTERS = 1_024
 
 
 def to_discord_files(files: Sequence[File]) -> list[discord.File]:
-    """Return the files for one attempt: discord.py closes them after sending."""
+    """Return files to send once: discord.py closes them after sending."""
     return [
         discord.File(io.BytesIO(file.data), file.name, description=file.alt[:_MAX_ALT_CHARACTERS] or None)
         for file in files
@@ -23,10 +23,10 @@ def to_discord_files(files: Sequence[File]) -> list[discord.File]:
 
 
 def check_file_sizes(files: Sequence[File], max_bytes: int = MAX_FILE_BYTES) -> None:
-    """FileCheck that no file is too large.
+    """Check that no file is larger than `max_bytes`.
 
     Raises:
-        FileRefusedError: some files have more than `max_bytes`.
+        FileRefusedError: names the files that are larger.
     """
     if heavy := [file.name for file in files if len(file.data) > max_bytes]:
         raise FileRefusedError(f"a file may have {max_bytes} bytes here", heavy)

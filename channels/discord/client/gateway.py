@@ -1,4 +1,4 @@
-"""Connection to the gateway of Discord."""
+"""Gateway connection of one shard, with reconnection."""
 
 import asyncio
 import logging
@@ -30,12 +30,12 @@ CLOSE_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard of a gateway connection.
+    """Shard of a gateway connection: it receives the events of a part of the servers.
 
     Attributes:
         id: its number, from 0.
-        count: the number of shards.
-        acquire_slot: awaited with the number before a session starts.
+        count: the number of all shards.
+        acquire_slot: awaited with `id` before a session starts; returns when Discord allows it.
     """
 
     id: int
@@ -44,16 +44,16 @@ class Shard:
 
 
 class GatewayClient(discord.Client):
-    """Client of one gateway connection. discord.py resumes a lost session by itself.
+    """Client of one gateway connection; discord.py resumes a lost session by itself.
 
     Args:
         shard: the shard of this connection.
-        on_connected: called with each new session. Discord may start one at any time.
+        on_connected: called when a session starts, which may happen at any time.
         on_event: called with each event or heartbeat of a session.
         trace: see `DiscordApi.trace`.
 
     Attributes:
-        has_session: whether the client has a gateway session.
+        has_session: whether the gateway session is open.
     """
 
     def __init__(
@@ -85,7 +85,10 @@ class GatewayClient(discord.Client):
         self.has_session = False
 
     async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
-        """Wait for a session slot. discord.py spaces only the sessions of one client, and not its first one."""
+        """Wait until a session may start.
+
+        discord.py only spaces the sessions of one client, and not its first.
+        """
         del initial
         await self._shard.acquire_slot(self._shard.id)
 
@@ -104,26 +107,26 @@ class GatewayClient(discord.Client):
         self.has_session = False
 
     async def on_socket_raw_receive(self, _message: str) -> None:
-        """Report any data of a session, heartbeat acknowledgements included."""
+        """Call `on_event` for any data of a session, heartbeat acknowledgements included."""
         if self.has_session:
             self._on_event()
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
-        """Log the error without the message text that discord.py would quote."""
+        """Log an error without the message text that discord.py would quote."""
         log.error("%s: %s", event_method, format_error(sys.exception() or RuntimeError()))
 
 
 class GatewayReconnector:
-    """Gateway connection that is reconnected with a new client whenever it ends.
+    """Keeps a gateway connection, with a new client whenever the old one ends.
+
+    Args:
+        make_client: takes `on_connected` and `on_event`; returns a new, logged-in client with them, and the gateway's
+            URL.
+        on_reconnect: called when a session starts, but for the first, with the time (seconds since the epoch) of the
+            last event before. Discord does not send the events in between.
 
     Attributes:
         last_event_at: the time of the last event or heartbeat, in seconds since the epoch; 0 before the first.
-
-    Args:
-        make_client: returns a new client, logged in, with these as `on_connected` and `on_event`, and the gateway
-            address.
-        on_reconnect: called with each session but the first, with the time (seconds since the epoch) of the last
-            event before. Discord does not send the events in between.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class GatewayReconnector:
         self._is_started = False
 
     async def start(self) -> None:
-        """Connect, and return once there is a session. If cancelled, disconnect."""
+        """Connect, and return once a session has started. If cancelled, disconnect."""
         self._ready.clear()
         self.last_event_at = 0.0
         self._is_started = True
@@ -152,12 +155,12 @@ class GatewayReconnector:
             raise
 
     async def stop(self) -> None:
-        """Disconnect."""
+        """Disconnect, and do not reconnect."""
         self._is_started = False
         await self._cancel_task()
 
     async def reconnect(self) -> None:
-        """Close the connection and start a new one, unless it was stopped meanwhile."""
+        """Close the connection and begin to open a new one, unless `stop` was called."""
         await self._cancel_task()
         if self._is_started and (self._task is None or self._task.done()):
             self._start_task()
@@ -194,7 +197,7 @@ class GatewayReconnector:
             await asyncio.sleep(backoff.delay())
 
     async def _connect(self) -> None:
-        """Connect, and return or raise when the connection ends."""
+        """Connect a new client; return, or raise its error, when its connection ends."""
         client, address = await self._make_client(self._on_connected, self._on_event)
         # Discord: clients fetch the gateway address. discord.py has a fixed one for the whole process.
         DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
@@ -205,10 +208,9 @@ class GatewayReconnector:
 
 
 async def _close_client(client: GatewayClient) -> None:
-    """Close a client so that the bot is shown as offline at once.
+    """Close a client so that Discord shows the bot as offline at once.
 
-    Without it, discord.py would answer Discord's close, after which Discord waits for a resume. The invisible presence
-    covers a lost close.
+    Without the invisible presence, Discord would wait for a resume if the close is lost.
     """
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT):
@@ -221,5 +223,10 @@ async def _close_client(client: GatewayClient) -> None:
 
 
 def make_intents(*, message_content: bool) -> discord.Intents:
-    """Return the gateway intents. Discord: a client that asks for a disabled intent gets no connection."""
+    """Return the gateway intents of the bot.
+
+    Args:
+        message_content: whether the app may use this privileged intent. Discord: a client that asks for a disabled
+            intent gets no connection.
+    """
     return discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=message_content)

@@ -1,4 +1,4 @@
-"""Rate limits of Discord: the global limit, the limits in the headers, and calls that discord.py holds back.
+"""Discord's global rate limit, the limits in response headers, and held calls.
 
 Discord: docs.discord.com/developers/topics/rate-limits. It documents no numbers, and asks to follow the headers.
 """
@@ -28,16 +28,15 @@ RESPONSE_BODY: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
 def trace_requests(
     report_headers: Callable[[str, str, int, float], None], global_limiter: Callable[[], RateLimiter]
 ) -> aiohttp.TraceConfig:
-    """Return the aiohttp trace that keeps the requests of discord.py within Discord's global limit.
+    """Return an aiohttp trace that keeps requests within Discord's global limit.
 
-    Each request waits for the limiter: those that discord.py sends by itself as well, such as the second page of a
-    history, a retry or a login. aiohttp awaits a trace before it sends.
+    Each request waits for the limiter, also those that discord.py makes by itself, such as the second page of a
+    history, a retry or a login. aiohttp awaits a trace before it sends a request.
 
-    The trace also counts the requests that Discord refuses and discord.py retries without telling anybody. A request
-    that discord.py gives up is an error, and counted as one.
+    The trace also counts, in the metrics, the requests that Discord refuses and discord.py retries by itself.
 
     Args:
-        report_headers: called with the method, the path, and the remaining calls and seconds of the open window.
+        report_headers: called with the method, the path, and the remaining calls and seconds of the current window.
         global_limiter: returns the limiter of all requests, but for those that answer interactions.
     """
 
@@ -72,23 +71,30 @@ def trace_requests(
 
 
 def _is_in_global_limit(url: str) -> bool:
-    """Return whether a request counts in Discord's limit of all requests: those that answer interactions do not."""
+    """Return whether a request counts in Discord's global limit.
+
+    Requests that answer interactions do not.
+    """
     base: str = discord.http.Route.BASE
     return url.startswith(f"{base}/") and not url.removeprefix(base).startswith(("/interactions/", "/webhooks/"))
 
 
 class PendingCalls:
-    """Calls that have taken effect while discord.py still holds them back.
+    """Calls that Discord has answered and that discord.py still holds.
 
-    When a call uses up the window of a bucket, discord.py returns from it only when the window ends. The rate limiters
-    make the next call wait instead.
+    When a call uses up the window of a bucket, discord.py returns from it only when the window ends. Here the rate
+    limiter delays the next call instead.
     """
 
     def __init__(self) -> None:
         self._tasks = set[asyncio.Task[Any]]()
 
     async def wait_until_applied(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Return Discord's answer to a call as soon as it has come, or raise the error of the call."""
+        """Return the JSON of Discord's answer to a call as soon as it arrives.
+
+        Args:
+            call: a call of discord.py; its error is raised.
+        """
         body, context = asyncio.get_running_loop().create_future(), copy_context()
         context.run(RESPONSE_BODY.set, body)
         calling = asyncio.create_task(call, name="call", context=context)
@@ -100,7 +106,7 @@ class PendingCalls:
         return json.loads(body.result())
 
     async def aclose(self) -> None:
-        """Cancel the pending calls."""
+        """Cancel the calls that discord.py still holds."""
         for call in self._tasks:
             call.cancel()
         if self._tasks:

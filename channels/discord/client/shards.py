@@ -1,4 +1,4 @@
-"""Shards: gateway connections, each of which receives the events of a part of the servers.
+"""Shards: gateway connections, each for the events of a part of the servers.
 
 Discord: docs.discord.com/developers/events/gateway#sharding. The servers are divided by their ids; direct messages go
 to the first shard. A connection may have at most 2500 servers.
@@ -24,27 +24,32 @@ AcquireSlot = Callable[[int], Awaitable[None]]
 
 
 def shard_for_place(place: str, count: int) -> int:
-    """Return the shard that receives the events of a place."""
+    """Return the id of the shard that receives the events of a place.
+
+    Args:
+        place: a place id: see `channels.discord.session_ids.place_id`.
+        count: the number of all shards.
+    """
     server = place.split(":")[1]
     return (int(server) >> 22) % count if server.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _ShardConnection:
+    """Gateway connection and backfill of one shard."""
+
     gateway: GatewayReconnector
     backfill: Backfill
 
 
 class ShardConnections:
-    """Connections of the shards that this process holds.
-
-    Attributes:
-        count: the number of all shards.
+    """Gateway connections of the shards that are assigned to this process.
 
     Args:
-        max_concurrency: how many sessions may start at once.
+        count: the number of all shards.
+        max_concurrency: how many sessions may start at once, as Discord says.
         make_client: see `ClientFactory`.
-        make_backfill: returns the backfill of a shard; its second argument returns the time of the last event.
+        make_backfill: returns the backfill of a shard; its second argument returns the time of the shard's last event.
         acquire_slot: waits until a session of a shard may start.
     """
 
@@ -66,22 +71,26 @@ class ShardConnections:
 
     @property
     def last_event_at(self) -> float:
-        """The time until which all connected shards have received events, in seconds since the epoch; 0 without one."""
+        """The time until which all connected shards received events; 0 without a shard.
+
+        In seconds since the epoch.
+        """
         return min((self._connections[id_].gateway.last_event_at for id_ in self._connected), default=0.0)
 
     def get_backfill(self, place: str) -> Backfill | None:
-        """Return the backfill of a place, if this process receives its messages."""
+        """Return the backfill of a place; None if another process has its shard."""
         connection = self._connections.get(shard_for_place(place, self.count))
         return connection.backfill if connection is not None else None
 
     async def connect(self, ids: Collection[int], connect_seconds: float) -> dict[int, Exception]:
-        """Connect these shards and disconnect all others.
+        """Connect these shards, and disconnect all others.
 
         Args:
-            connect_seconds: how long that may take, besides the pauses that Discord asks for between sessions.
+            ids: the ids of the shards.
+            connect_seconds: the most seconds for that, besides the pauses that Discord demands between sessions.
 
         Returns:
-            The error of each shard that could not be connected.
+            The error by the id of each shard that could not be connected.
         """
         await asyncio.gather(*map(self._disconnect, self._connections.keys() - set(ids)))
         new_ids = sorted(set(ids) - self._connections.keys())
@@ -99,7 +108,7 @@ class ShardConnections:
         await asyncio.gather(*map(self._disconnect, list(self._connections)))
 
     async def reconnect(self) -> None:
-        """Reconnect the shards without events. The others keep their sessions."""
+        """Reconnect the shards that receive no events; the others keep their sessions."""
         latest = max(self.last_event_at, time.time() - HEARTBEAT_SECONDS)  # at least the oldest one
         gateways = [self._connections[id_].gateway for id_ in self._connected]  # the others are connecting
         await asyncio.gather(*(gateway.reconnect() for gateway in gateways if gateway.last_event_at <= latest))

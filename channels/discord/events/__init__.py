@@ -1,1 +1,1 @@
-"""Messages of Discord as inbox messages: parsing, history, thread context, downloads."""
+"""Discord's messages as inbox messages: parsing, history, context, downloads."""

@@ -1,4 +1,4 @@
-"""Text of a Discord message: its content, stickers, polls, embeds and forwarded messages."""
+"""Text of Discord messages: content, stickers, polls, embeds, forwarded messages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,11 @@ STICKER, POLL, VOICE = "[sticker: {}]", "[poll: {}]", "[voice message]"
 
 
 def get_mention_names(message: discord.Message) -> dict[tuple[str, int], str]:
-    """Return the names of the users, roles and channels that a message mentions, as far as Discord sends them."""
+    """Return the names of the users, roles and channels that a message mentions.
+
+    Returns:
+        The names that Discord sent, by sign (`@`, `@&` or `#`) and id.
+    """
     names = {("@", user.id): user.display_name for user in message.mentions}
     names |= {("@&", role.id): role.name for role in message.role_mentions}
     names |= {("#", channel.id): channel.name for channel in message.channel_mentions}
@@ -24,10 +28,11 @@ def get_mention_names(message: discord.Message) -> dict[tuple[str, int], str]:
 def get_message_text(
     message: discord.Message | discord.MessageSnapshot, names: MentionNames, content: str | None = None
 ) -> str:
-    """Return the text of a message, with names for stickers, polls and voice messages, without its files.
+    """Return a message's content, stickers, poll and voice note as text.
 
     Args:
-        content: replaces the content of the message.
+        names: the names of mentioned users, roles and channels, by sign and id.
+        content: used in place of the message's content.
     """
     text = replace_tokens(message.content if content is None else content, names)
     parts = [text, *(STICKER.format(sticker.name) for sticker in message.stickers)]
@@ -41,7 +46,10 @@ def get_message_text(
 
 
 def get_context_text(message: discord.Message | discord.MessageSnapshot, names: MentionNames) -> str:
-    """Return the text of a message of the context, with its embeds and the names of its files."""
+    """Return a message as text for the context, with embeds and file names.
+
+    Embeds of people's messages are left out if there is text: they are link previews.
+    """
     files = ", ".join(file.filename for file in message.attachments)
     is_plain = bool(message.content) and not _is_by_app(message)  # its embeds are link previews
     embeds = [] if is_plain else [_get_embed_text(embed) for embed in message.embeds]
@@ -49,7 +57,13 @@ def get_context_text(message: discord.Message | discord.MessageSnapshot, names: 
 
 
 def get_forwarded_messages(message: discord.Message) -> list[dict[str, Any]]:
-    """Return the text and the time of each forwarded message. Discord does not send their authors."""
+    """Return the text and the time of each message that a message forwards.
+
+    Discord does not send their authors.
+
+    Returns:
+        Mappings with `text` and `at` (seconds since the epoch).
+    """
     return [
         {
             "text": get_context_text(snapshot, _get_cached_names(message.guild, snapshot.content)),
@@ -60,7 +74,11 @@ def get_forwarded_messages(message: discord.Message) -> list[dict[str, Any]]:
 
 
 def _get_cached_names(guild: discord.Guild | None, text: str) -> dict[tuple[str, int], str]:
-    """Return the names of the roles and channels that a text mentions, from the cache of discord.py."""
+    """Return the names of mentioned roles and channels from discord.py's cache.
+
+    Returns:
+        The names by sign (`@&` or `#`) and id.
+    """
     names = dict[tuple[str, int], str]()
     if guild is None:
         return names
@@ -71,7 +89,10 @@ def _get_cached_names(guild: discord.Guild | None, text: str) -> dict[tuple[str,
 
 
 def is_empty(message: discord.Message) -> bool:
-    """Return whether a message has no readable content. Without the message content intent, it has none."""
+    """Return whether a message has no text, files or forwarded messages.
+
+    Without the message content intent, the messages of other people are empty.
+    """
     return not (get_message_text(message, {}) or message.attachments or message.message_snapshots)
 
 

@@ -18,7 +18,7 @@ _EXPIRED_STATUSES = (403, 404)
 
 
 class DiscordDownloads(FileClient):
-    """Downloader of files by their signed addresses."""
+    """Downloads the attachments of messages by their signed URLs."""
 
     api_hosts = ("discord.com", "discordapp.com")
     file_hosts = ("cdn.discordapp.com", "media.discordapp.net")
@@ -28,7 +28,10 @@ class DiscordDownloads(FileClient):
         self._api = api
 
     async def fetch(self, file: Attachment, check: FileCheck) -> FetchedFile:
-        """Download a file.
+        """Download an attachment; an expired URL is renewed.
+
+        Args:
+            check: called with the size before the body is read.
 
         Raises:
             UnreadableFileError: the file is not available, or `check` refuses it.
@@ -44,7 +47,11 @@ class DiscordDownloads(FileClient):
         return await self.download(str(file.source["url"]), file, check)
 
     async def _refresh_url(self, file: Attachment) -> Attachment:
-        """Return a file with a new address."""
+        """Return the attachment with a new URL, from its message.
+
+        Raises:
+            UnreadableFileError: the message or the file is deleted.
+        """
         try:
             message = await self._api.fetch_message(int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:
@@ -56,7 +63,7 @@ class DiscordDownloads(FileClient):
 
 
 def _has_expired(url: str) -> bool:
-    """Return whether an address has expired.
+    """Return whether the signature of an attachment's URL has expired.
 
     Discord: `ex` is the expiry in hexadecimal seconds since the epoch.
     """

@@ -1,4 +1,4 @@
-"""Channel history of Discord, for the backfill of missed messages.
+"""History: fetches the messages that were sent while the bot was disconnected.
 
 Discord: the history of a channel does not include its threads. One call lists the active threads of a server, another
 the latest message id of each channel, which shows where there are new messages.
@@ -34,11 +34,10 @@ _HIDDEN_CODES = {"10003", "10004", "50001", "50013"}
 
 @dataclass(frozen=True, slots=True)
 class _GuildActivity:
-    """Recent activity in a server.
+    """Latest messages and active threads of a server.
 
     Attributes:
-        latest_ids: the id of the latest message by channel id.
-        threads: the active threads.
+        latest_ids: the id of the latest message by channel id; 0 for an empty channel.
     """
 
     guild: discord.Guild
@@ -47,11 +46,11 @@ class _GuildActivity:
 
 
 class DiscordHistory:
-    """Reader of the channel history.
+    """Fetches past messages of channels and threads for the backfill.
 
     Args:
-        is_served: returns whether the bot answers in a server.
-        parse: returns the message if it is for the bot.
+        is_served: returns whether the bot answers in the server with an id; None for direct messages.
+        parse: returns the inbox message of a message; None if it is not for the bot.
     """
 
     def __init__(
@@ -66,22 +65,24 @@ class DiscordHistory:
         self._parse = parse
 
     def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
-        """Return a function that fetches the messages in a place since a time (seconds since the epoch).
+        """Return a function that fetches the messages of a place since a time.
 
-        It skips channels that the bot may not read.
+        The function skips channels that the bot may not read. It raises `SurfaceError` if Discord cannot be reached or
+        refuses the token.
 
-        Raises:
-            SurfaceError: Discord cannot be reached, or refuses the token.
+        Args:
+            since: seconds since the epoch.
         """
         return partial(self._fetch_calls, after=time_snowflake(since), servers=LookupCache("servers", inf))
 
     async def _fetch_calls(
         self, place: ActivePlace, *, after: int, servers: LookupCache[int, _GuildActivity | None]
     ) -> list[IncomingMessage]:
-        """Return the messages for the bot in a place after a message id.
+        """Return the messages for the bot in a place.
 
         Args:
-            servers: the activity by server id; None if the bot is not in the server.
+            after: only messages with a higher id.
+            servers: caches the activity by server id; None for a server that the bot is not in.
         """
         _, kind, channel = place.id.split(":")
         if kind == EPHEMERAL:  # Discord keeps no history of interactions for the bot
@@ -107,9 +108,12 @@ class DiscordHistory:
     async def _find_active_channels(
         self, server: _GuildActivity, channel_id: int, place: ActivePlace, after: int
     ) -> list[Any]:
-        """Return a channel and its threads that may have messages after an id.
+        """Return the channel and those of its threads that may have new messages.
 
-        These are the channel itself, its active threads, and the archived threads in which the bot has answered.
+        Threads are the active ones, and archived ones with an active session.
+
+        Args:
+            after: the message id after which messages are new.
         """
         threads = [thread for thread in server.threads if thread.parent_id == channel_id]
         followed = {thread for session in place.sessions if (thread := thread_id_of(session)) is not None}
@@ -119,7 +123,7 @@ class DiscordHistory:
         return [*(one for one in channels if isinstance(one, discord.abc.Messageable)), *threads]
 
     async def _fetch_messages(self, channel: Any, after: int) -> list[discord.Message]:
-        """Return the messages in a channel or thread after an id, the oldest first."""
+        """Return the messages of a channel or thread after a message id, oldest first."""
         latest: int | None = getattr(channel, "last_message_id", None)
         if latest is not None and latest <= after:
             return []
@@ -128,7 +132,7 @@ class DiscordHistory:
 
 
 async def _unless_hidden(call: Awaitable[T]) -> T | None:
-    """Return the result of a call, or None if the bot may not read the channel."""
+    """Return the result of a call; None if the channel is deleted or not readable."""
     try:
         return await call
     except RefusedError as refusal:

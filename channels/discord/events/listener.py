@@ -1,4 +1,4 @@
-"""Listener for messages, edits and deletions on Discord."""
+"""Listener for messages, edits and deletions from the gateway."""
 
 import asyncio
 import logging
@@ -36,13 +36,14 @@ STARTER_CACHE_SECONDS = 3_600.0
 
 
 class MessageListener:
-    """Listener that stores the messages for the bot, and their edits and deletions.
+    """Stores the messages for the bot, and their edits and deletions.
 
     Args:
         api: logged in before any event arrives.
-        is_served: returns whether the bot answers in a server.
-        follows_threads: whether the bot answers messages that do not mention it.
-        get_backfill: returns the backfill of a place, if this process receives its messages.
+        work: tracks the handlers that are running, for the shutdown.
+        is_served: returns whether the bot answers in the server with an id; None for direct messages.
+        follows_threads: whether the bot answers messages without a mention in threads on its answers.
+        get_backfill: returns the backfill of a place id; None if another process has its shard.
     """
 
     def __init__(
@@ -71,9 +72,10 @@ class MessageListener:
         self._locks = WeakValueDictionary[int, asyncio.Lock]()  # by channel, to keep the order of its events
 
     async def receive_message(self, message: discord.Message) -> None:
-        """Store a message after the earlier ones of its channel.
+        """Store a new message, after the earlier ones of its channel.
 
-        Discord sends a message once. If its author cannot be resolved, the backfill fetches it.
+        Discord sends a message once. If its author's roles cannot be fetched in time, the backfill fetches the
+        message.
         """
         if self._work.is_stopping or not is_user_message(message):
             return
@@ -89,10 +91,10 @@ class MessageListener:
                 await self._store_call(call)  # pending before the lock is free, so that an edit finds it
 
     async def _fetch_call(self, message: discord.Message) -> IncomingMessage | None:
-        """Return a message that may be for the bot, with its author and location.
+        """Return a message with its author and location; None if it is not for the bot.
 
         Raises:
-            SurfaceError: Discord does not return them.
+            SurfaceError: its channel or its author's roles cannot be fetched.
         """
         if guild_id_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
             message.channel = await self._api.fetch_channel(message.channel.id)
@@ -113,9 +115,10 @@ class MessageListener:
         return self._locks.setdefault(channel, asyncio.Lock())
 
     async def receive_edit(self, message: discord.Message) -> None:
-        """Store an edit. One soon after the message may add a mention of the bot.
+        """Store an edit. One that soon adds a mention of the bot makes it a new message.
 
-        Discord also updates messages that nobody edited, and withholds a text that the bot may not read.
+        Discord also updates messages that nobody edited, and withholds a text that the bot may not read; such events
+        are ignored.
         """
         at = message.edited_at
         if at is None or not is_user_message(message) or not (message.content or message.attachments):
@@ -140,7 +143,13 @@ class MessageListener:
             self._start_backfill(message)
 
     async def receive_deletion(self, guild: int | None, channel: int, messages: Collection[int]) -> None:
-        """Store that messages were deleted."""
+        """Store that messages were deleted.
+
+        Args:
+            guild: the id of the server; None for direct messages.
+            channel: the id of their channel or thread.
+            messages: their ids.
+        """
         keys = [event_key(channel, id_) for id_ in sorted(messages)]
         async with self._get_lock(channel):  # a deleted message may be in progress
             pass
@@ -152,7 +161,13 @@ class MessageListener:
         await self._store_change(guild, channel, dict.fromkeys(keys), store)
 
     async def stop_channel(self, guild: int, channel: int, thread: int | None) -> None:
-        """Stop the turns in a channel or thread that was deleted."""
+        """Stop the turns in a deleted channel or thread.
+
+        Args:
+            guild: the id of the server.
+            channel: the id of the channel, or of the thread's channel.
+            thread: the id of the thread; None if the channel was deleted.
+        """
 
         async def stop() -> None:
             place = channel_place_id(guild, channel)
@@ -171,10 +186,11 @@ class MessageListener:
         edits: Mapping[str, str | None],
         store: Callable[[], Awaitable[None]],
     ) -> bool:
-        """Store a change, and apply it to messages that are not stored yet.
+        """Store an edit or deletion, and apply it to messages that are not stored yet.
 
         Args:
             edits: the new text by event key; None for a deleted message.
+            store: stores it; retried while the database is unavailable.
 
         Returns:
             False if the change could not be stored.
@@ -193,10 +209,10 @@ class MessageListener:
             return True
 
     async def parse_call(self, message: discord.Message) -> IncomingMessage | None:
-        """Return a message with its author and location, if it is for the bot.
+        """Return a message with its author and location; None if it is not for the bot.
 
         Raises:
-            SurfaceError: Discord does not return the author's roles, or the message that a thread was started on.
+            SurfaceError: the author's roles, or the message that a thread was started on, cannot be fetched.
         """
         call = parse_message(message, self._api.bot_user, self._settings) if is_user_message(message) else None
         if call is None:
@@ -210,9 +226,9 @@ class MessageListener:
         return await self._identities.resolve_message(call, message)
 
     async def _is_answer_thread(self, channel: Any) -> bool:
-        """Return whether a channel is a thread that was started on a message of the bot.
+        """Return whether a channel is a public thread on a message of the bot.
 
-        Discord: the thread has the id of that message.
+        False if the bot only answers mentions. Discord: the thread has the id of the message.
 
         Raises:
             SurfaceError: Discord cannot be reached.

@@ -1,4 +1,4 @@
-"""Names of the roles and channels that a fetched text mentions."""
+"""Names of roles and channels that fetched texts mention."""
 
 import asyncio
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ MentionKey = tuple[str, int]
 
 
 class DiscordMentionResolver:
-    """Resolver of the names of mentioned roles and channels, with a cache."""
+    """Looks up the names of mentioned roles and channels, with a cache."""
 
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
@@ -25,7 +25,14 @@ class DiscordMentionResolver:
         self._roles = LookupCache[int, dict[MentionKey, str]]("roles of a server", ROLE_SECONDS, timeout=LOOKUP_TIMEOUT)
 
     async def resolve_names(self, guild: int | None, texts: Iterable[str]) -> dict[MentionKey, str]:
-        """Return the known names of the roles and channels in the texts, by sign (`@&` or `#`) and id."""
+        """Return the names of the roles and channels that texts mention.
+
+        Args:
+            guild: the id of the server with the roles; None for direct messages.
+
+        Returns:
+            The known names by sign (`@&` or `#`) and id.
+        """
         keys = set[MentionKey]().union(*map(find_mentions, texts))
         lookups = [self._get_channel_name(id_) for sign, id_ in keys if sign == "#"]
         if guild is not None and any(sign == "@&" for sign, _ in keys):

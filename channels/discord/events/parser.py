@@ -1,4 +1,4 @@
-"""Parser of Discord messages."""
+"""Parses Discord messages into inbox messages."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,12 +25,19 @@ from core.inbox_message import Attachment, InboxMessage, storable_text
 
 
 def is_user_message(message: discord.Message) -> bool:
-    """Return whether a person wrote a message."""
+    """Return whether a person wrote a message: no bot, webhook or system message."""
     return not message.author.bot and message.webhook_id is None and message.type in USER_MESSAGE_TYPES
 
 
 def parse_message(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
-    """Return a message of a person as an inbox message, if it may be for the bot."""
+    """Return a person's message as an inbox message; None if it is not for the bot.
+
+    It may be for the bot in direct messages, in threads, in free channels (see `DiscordSettings`), or if it mentions
+    the bot or replies to it. The author's roles and the location are not set.
+
+    Args:
+        bot: the bot's own user.
+    """
     guild, channel = guild_id_of(message), message.channel
     is_for_bot = guild is None or is_mention(message, bot) or _is_reply_to(message, bot)
     is_free = not is_for_bot and _is_in_free_channel(message, bot, settings.free_channels)
@@ -61,20 +68,20 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
 
 
 def is_mention(message: discord.Message, bot: discord.abc.User) -> bool:
-    """Return whether a message mentions the bot or the bot's own role."""
+    """Return whether a message mentions the bot or the role that Discord made for it."""
     role = _get_bot_role(message)
     return bot in message.mentions or (role is not None and role in message.role_mentions)
 
 
 def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
-    """Return the text of a message, with names for ids, without the mention of the bot."""
+    """Return the text of a message, with names for ids, without mentions of the bot."""
     role = _get_bot_role(message)
     own = [bot.id] if role is None else [bot.id, role.id]
     return storable_text(get_message_text(message, get_mention_names(message), remove_mentions(message.content, *own)))
 
 
 def _parse_references(message: discord.Message) -> Iterator[dict[str, Any]]:
-    """Yield the message that a message replies to, and the messages that it forwards."""
+    """Yield entries for `InboxMessage.brings`: the replied-to and forwarded messages."""
     to = message.reference
     if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
         yield {"channel": str(to.channel_id), "message": str(to.message_id)}
@@ -82,43 +89,54 @@ def _parse_references(message: discord.Message) -> Iterator[dict[str, Any]]:
 
 
 def _get_bot_role(message: discord.Message) -> discord.Role | None:
-    """Return the role that Discord creates for the bot."""
+    """Return the role that Discord made for the bot in the server; None without one."""
     return message.guild.self_role if message.guild else None
 
 
 def _is_reply_to(message: discord.Message, user: discord.abc.User) -> bool:
-    """Return whether a message replies to a message of the user."""
+    """Return whether a message replies to a message of a user."""
     quoted = message.reference.resolved if message.reference else None
     return isinstance(quoted, discord.Message) and quoted.author == user
 
 
 def _is_in_free_channel(message: discord.Message, bot: discord.abc.User, channels: frozenset[int]) -> bool:
-    """Return whether a message needs no mention, and is not for others."""
+    """Return whether a message is in a free channel, and not for other people.
+
+    Args:
+        channels: the ids of the free channels, whose threads count too.
+    """
     channel = message.channel
     parent = channel.parent_id if isinstance(channel, discord.Thread) else None
     return (channel.id in channels or parent in channels) and not is_for_others(message, bot)
 
 
 def is_for_others(message: discord.Message, bot: discord.abc.User) -> bool:
-    """Return whether a message mentions somebody, or replies to somebody, other than the bot."""
+    """Return whether a message mentions or replies to anybody but the bot."""
     quoted = message.reference.resolved if message.reference else None
     is_reply = isinstance(quoted, discord.Message) and quoted.author != bot
     return is_reply or bool(message.role_mentions) or any(one != bot for one in message.mentions)
 
 
 def parse_attachments(message: discord.Message) -> tuple[Attachment, ...]:
+    """Return the files of a message as attachments."""
     return tuple(_parse_attachment(file, message) for file in message.attachments)
 
 
 def _get_guild_locale(guild: discord.Guild | None) -> str:
-    """Return the language of a server. Discord: only a community server has chosen one."""
+    """Return a server's locale, such as `ko`; empty if it has chosen none.
+
+    Discord: only a community server has chosen one.
+    """
     return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
 
 
 def move_to_thread(call: IncomingMessage) -> IncomingMessage | None:
-    """Return a message as the first one of a thread on it; None if it cannot have a thread.
+    """Return a message with the thread that is to be started on it as its session.
 
     Discord: the thread has the id of the message.
+
+    Returns:
+        None if the message is private or in a thread already.
     """
     inbound = call.inbound
     is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{EPHEMERAL}:"))

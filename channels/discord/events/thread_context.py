@@ -1,4 +1,4 @@
-"""Context of a question: its thread, the message that it replies to, and the messages that it forwards.
+"""Context of a turn: its thread, and replied-to and forwarded messages.
 
 Discord returns the history of a thread newest first. The message that a thread was started on is in the channel; the
 first message of a forum post is in the post. Both have the id of the thread.
@@ -45,14 +45,17 @@ MessageKey = tuple[int, int]
 
 
 class DiscordContextFetcher:
-    """Fetcher of the context of a question."""
+    """Fetches the context messages of turns."""
 
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
         self._mentions = DiscordMentionResolver(api)
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
-        """Return the context of a question: see `Channel.around`.
+        """Return the context of a turn's messages: see `Channel.fetch_context`.
+
+        Args:
+            messages: the messages of the turn, oldest first.
 
         Raises:
             SurfaceError: Discord cannot be reached, or does not let the bot read the channel.
@@ -87,7 +90,10 @@ class DiscordContextFetcher:
         )
 
     def _quote(self, message: discord.Message, names: MentionNames, event_key: str) -> ContextMessage:
-        """Return a message that the one with `event_key` replies to."""
+        """Return a message to which the one with `event_key` replies, as context.
+
+        A message of the bot is truncated, since the history has its whole text.
+        """
         quoted = _to_context_message(message, names)
         text = shorten(quoted.text, MAX_OWN_CHARACTERS) if message.author == self._api.bot_user else quoted.text
         return replace(quoted, text=text, kind="quoted", event_key=event_key)
@@ -95,7 +101,11 @@ class DiscordContextFetcher:
     async def _fetch_thread(
         self, thread: int, messages: Sequence[InboxMessage], history: HistoryState
     ) -> dict[MessageKey, discord.Message]:
-        """Return the messages in a thread since the newest one in the history, by channel and id."""
+        """Return the messages of a thread that the stored history does not cover.
+
+        Returns:
+            The messages by channel id and message id.
+        """
         if not history.since and any(int(message.address["message"]) == thread for message in messages):
             return {}  # the thread was started for the question
         after = time_snowflake(history.since) if history.since else 0
@@ -109,7 +119,7 @@ class DiscordContextFetcher:
         return {key: one for key, one in found.items() if snowflake_time(one.id) > history.since}
 
     async def _fetch_message(self, channel: int, message: int) -> discord.Message | None:
-        """Return a message if it exists and the bot may read it."""
+        """Fetch a message; None if it does not exist or the bot may not read it."""
         try:
             return await self._api.fetch_message(channel, message)
         except RefusedError:
@@ -117,7 +127,7 @@ class DiscordContextFetcher:
 
 
 def _get_reply_reference(inbound: InboxMessage) -> MessageKey | None:
-    """Return the message that an inbox message replies to."""
+    """Return the channel id and id of the message that a message replies to, if any."""
     found = ((int(to["channel"]), int(to["message"])) for to in inbound.brings if "message" in to)
     return next(found, None)
 
@@ -128,7 +138,10 @@ def _get_guild_id(inbound: InboxMessage) -> int | None:
 
 
 def _resolve_starter(message: discord.Message) -> discord.Message:
-    """Return the message that a thread was started on in place of its copy in the thread."""
+    """Return the first message of a thread for the system message that refers to it.
+
+    Other messages are returned as they are.
+    """
     if message.type is not discord.MessageType.thread_starter_message:
         return message
     resolved = message.reference.resolved if message.reference else None

@@ -1,1 +1,1 @@
-"""Interactions of Discord: application commands, buttons, modals, ephemeral replies."""
+"""Discord's interactions: commands, buttons, modals, ephemeral replies."""

@@ -1,4 +1,4 @@
-"""Application commands of the bot."""
+"""Application commands of the bot: slash commands and menu entries."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,10 @@ Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
 
 
 def make_commands(handler: DiscordInteractionHandler) -> list[Command]:
-    """Return all commands, for servers, direct messages, and users who installed the app for themselves."""
+    """Return all application commands, whose callbacks call `handler`.
+
+    They work in servers, in direct messages, and for users who installed the app for themselves.
+    """
     commands: list[Command] = [
         *(_make_command(name, handler) for name in COMMANDS),
         _make_ask(handler),
@@ -102,7 +105,10 @@ def _capitalize(sentence: str) -> str:
 
 
 class CommandTranslator(app_commands.Translator):
-    """Translator of the descriptions of commands. The names of slash commands have no translation."""
+    """Translates the descriptions of commands and the names of menu entries.
+
+    The names of slash commands have no translation.
+    """
 
     async def translate(
         self, string: app_commands.locale_str, locale: discord.Locale, context: app_commands.TranslationContextTypes

@@ -1,4 +1,4 @@
-"""Reply surface of ephemeral messages, where the bot has only the token of an interaction."""
+"""Surface of ephemeral replies, for which the bot has only an interaction's token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,14 @@ MAX_MESSAGES = 6
 
 
 class EphemeralSurface(DiscordMessageSurface):
-    """Surface of one reply: its first message is the answer to the interaction, and the others follow it."""
+    """Surface of a reply that only the author of an interaction sees.
+
+    Its first message is the response to the interaction, and the others follow it.
+
+    Args:
+        address: the `application` and `token` of the interaction; with a `side_name`, all messages follow the
+            response.
+    """
 
     def __init__(self, token: InteractionToken, queued_reactions: QueuedReactions, address: Mapping[str, Any]) -> None:
         super().__init__(queued_reactions, address)
@@ -41,7 +48,7 @@ class EphemeralSurface(DiscordMessageSurface):
         return self._token.edit_limiter
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        """Return the recorded_ids ids: Discord lists no ephemeral message."""
+        """Return the recorded ids: Discord lists no ephemeral messages."""
         self._to_rewrite.update(recorded_ids if is_contested else ())
         return list(recorded_ids)
 
@@ -50,7 +57,7 @@ class EphemeralSurface(DiscordMessageSurface):
         raise SurfaceError("a slash command has no message to react to")
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """Show the plan. If it has too many messages, the last one has the whole text as a file."""
+        """See `Surface.show`. A text of too many messages is also attached as a file."""
         if len(plan.chunks) > MAX_MESSAGES:
             plan = self._limit_messages(plan)
         return await super().show(plan, known_ids, record)

@@ -1,4 +1,4 @@
-"""Forms of questions as Discord modals.
+"""Forms of an agent's questions as Discord modals.
 
 Discord: docs.discord.com/developers/components/reference. A modal has at most five fields; longer forms have pages.
 """
@@ -32,10 +32,13 @@ _MAX_TITLE, _MAX_LABEL, _MAX_DESCRIPTION, _MAX_OPTION = 45, 45, 100, 100
 
 
 def create_modal(question: Question, page: int, entries: Entries, say: MessageCatalog) -> discord.ui.Modal:
-    """Return the modal with a page of the form of a question. It does not wait: the dispatcher receives it.
+    """Return the modal with one page of the form of an agent's question.
+
+    The modal is stopped: the dispatcher, and not the modal, receives the submitted form.
 
     Args:
-        entries: what the user has entered before.
+        page: from 0.
+        entries: the user's draft, by field.
     """
     fields = question.form.fields
     pages = -(-len(fields) // FORM_PAGE_SIZE)
@@ -49,7 +52,11 @@ def create_modal(question: Question, page: int, entries: Entries, say: MessageCa
 
 
 def parse_form(data: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """Return the question's id, the page and the entries of a submitted modal, by the position of the field."""
+    """Parse the data of a submitted `create_modal`.
+
+    Returns:
+        The question's id, the page, and the entries by the index of the field (as text).
+    """
     page, _, question_id = str(data["custom_id"]).removeprefix(MODAL_PREFIX).partition(":")
     entries = dict[str, Any]()
     for row in data.get("components") or ():

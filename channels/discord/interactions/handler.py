@@ -1,4 +1,4 @@
-"""Handler of the interactions of Discord.
+"""Handler of Discord's interactions: commands, menu entries, presses, modals.
 
 Discord: docs.discord.com/developers/interactions/receiving-and-responding.
 """
@@ -56,15 +56,15 @@ _MAX_QUESTION_CHARACTERS, _MAX_QUOTE_CHARACTERS = 1500, 200
 
 
 class DiscordInteractionHandler(InteractionHandler):
-    """Handler of commands, menu entries and button presses of Discord.
+    """Parses and answers commands, menu entries, button presses and submitted modals.
 
     Discord shows a failure for a command that gets no answer.
 
     Args:
-        work: the tasks of the gateway connections.
-        cipher: encrypts the tokens of interactions too.
+        work: tracks the handlers that are running, for the shutdown.
+        cipher: encrypts the stored interactions and their tokens.
         get_surface: returns the reply surface of an address.
-        get_token: see `InteractionToken`.
+        get_token: returns the token of the `application` and encrypted `token` in an address.
     """
 
     channel = NAME
@@ -93,16 +93,22 @@ class DiscordInteractionHandler(InteractionHandler):
         self._get_token = get_token
 
     async def handle_command(self, interaction: discord.Interaction, name: CommandName, argument: str) -> None:
-        """Run a command."""
+        """Run a command, and show its result to the author only where possible."""
         await self._receive(interaction, "command", {"name": name, "argument": argument})
 
     async def handle_question(self, interaction: discord.Interaction, question: str) -> None:
-        """Answer a question, for all to see where the bot may write, else for the author alone."""
+        """Answer a question that a user asked by a command.
+
+        Everyone in the channel sees it where the bot may post, else only the author.
+        """
         text = storable_text(question).strip()
         await self._receive_question(interaction, text, quote=quote_lines(shorten(text, _MAX_QUESTION_CHARACTERS)))
 
     async def handle_question_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
-        """Answer a question about a message. Discord sends its whole text, whatever the bot may read."""
+        """Answer a question about a message, which the user chose in its menu.
+
+        Discord sends the message with its text, even without the message content intent.
+        """
         content, files = parse_text(message, self._api.bot_user), parse_attachments(message)
         question = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if content or files else ""
         quote = quote_lines(shorten(content or files[0].name, _MAX_QUOTE_CHARACTERS)) if question else ""
@@ -123,12 +129,20 @@ class DiscordInteractionHandler(InteractionHandler):
         await self._receive(interaction, "question", values)
 
     async def handle_menu(self, interaction: discord.Interaction, message: discord.Message, action: MenuAction) -> None:
-        """Show the report of an answer, or rate it: it is found by one of its messages or by its question."""
+        """Show the report of an answer, or rate it.
+
+        Args:
+            message: a message of the answer, or the user's message that it answers.
+        """
         key = event_key(message.channel.id, message.id)
         await self._receive(interaction, "menu", {"action": action, "message": str(message.id), "key": key})
 
     async def handle_press(self, interaction: discord.Interaction, button: str) -> None:
-        """Execute a button press, or open the form of a question."""
+        """Handle a button press, or open the form of an agent's question.
+
+        Args:
+            button: the id of the button or of the chosen option.
+        """
         press = parse_button(button)
         if press is not None and press.action == "form":
             await self._open_form(interaction, press)
@@ -136,14 +150,18 @@ class DiscordInteractionHandler(InteractionHandler):
         await self._receive(interaction, "press", {"button": button})
 
     async def handle_form(self, interaction: discord.Interaction, data: Mapping[str, Any]) -> None:
-        """Take a submitted form."""
+        """Submit the answer in a modal; other modals are ignored.
+
+        Args:
+            data: the `data` of the interaction.
+        """
         if not str(data.get("custom_id")).startswith(MODAL_PREFIX):
             return
         question, page, entries = parse_form(data)
         await self._receive(interaction, "answer", {"question": question, "page": page, "entries": entries})
 
     async def _open_form(self, interaction: discord.Interaction, press: Press) -> None:
-        """Open the form of a question, which is the acknowledgement of the press, or say why it is not opened."""
+        """Respond to a press with the form of a question, or with the reason against it."""
         if self._work.is_stopping:
             return
         with self._work.track_current():
@@ -167,7 +185,7 @@ class DiscordInteractionHandler(InteractionHandler):
     async def _create_form(
         self, interaction: discord.Interaction, press: Press, say: MessageCatalog
     ) -> discord.ui.Modal | str:
-        """Return the modal of an open question, or the message to the user who cannot answer it."""
+        """Return the modal of an open question, or why the user cannot answer it."""
         authorized = await self.authorize(partial(self._identify, interaction, self._parse(interaction, "form", {})))
         if isinstance(authorized, str):
             return authorized
@@ -178,7 +196,15 @@ class DiscordInteractionHandler(InteractionHandler):
         return create_modal(question, press.page, question.drafts.get(user.id, {}), say)
 
     async def complete_name(self, interaction: discord.Interaction, name: CommandName, typed: str) -> Sequence[str]:
-        """Return the agents or models that contain the typed text, first those that start with it."""
+        """Return the names of agents or models for an autocompletion.
+
+        Args:
+            name: `model` for models, any other for agents.
+            typed: the names contain this text; those that start with it come first.
+
+        Returns:
+            None of them if the user has no access, or the database does not answer in time.
+        """
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
             async with asyncio.timeout(AUTOCOMPLETE_TIMEOUT):
@@ -234,7 +260,10 @@ class DiscordInteractionHandler(InteractionHandler):
         return Interaction(kind, context, values, surface, user.display_name)
 
     async def _identify(self, interaction: discord.Interaction, parsed: Interaction) -> Interaction | str:
-        """Return the interaction with its author's roles and its place, or why it is refused."""
+        """Return the interaction with its author's roles and its location.
+
+        If it is refused, this is the message to show.
+        """
         say, channel = words.messages_for(interaction.locale.value), interaction.channel
         try:
             visitor, spot = await self._identities.resolve_interaction(interaction)
@@ -251,7 +280,10 @@ class DiscordInteractionHandler(InteractionHandler):
         return replace(parsed, context=replace(parsed.context, visitor=visitor, spot=spot))
 
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
-        """Answer by the token, or in the conversation if Discord refuses the answer to a command."""
+        """Respond to the interaction; see `InteractionHandler.answer`.
+
+        If Discord refuses that for a command, the result is posted in the channel, without what is private.
+        """
         token = self._get_token(interaction.surface)
         if interaction.kind in ("press", "answer"):
             await token.send_ephemeral(result.text, result.buttons)
@@ -282,7 +314,10 @@ class DiscordInteractionHandler(InteractionHandler):
             await token.send_ephemeral(text)
 
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
-        """Post the question as the answer to the interaction, if everyone may see it. The reply refers to that post."""
+        """Post the question as the response to the interaction, if others may see it.
+
+        The reply then refers to that message. See `InteractionHandler.show_question`.
+        """
         context, values = interaction.context, interaction.values
         assert context.session_id is not None, "Discord tells the channel of an interaction"
         address = dict(context.address)
@@ -299,9 +334,9 @@ class DiscordInteractionHandler(InteractionHandler):
         return inbound, partial(self.refuse, interaction)
 
     async def _post_question(self, interaction: Interaction) -> str:
-        """Post a question and return the id of the message.
+        """Post a question, and return the id of the message.
 
-        If Discord refuses it as the answer to the interaction, it is a separate message.
+        If Discord refuses it as the response to the interaction, it is a separate message.
         """
         quote = interaction.values["quote"]
         with suppress(RefusedError):
@@ -311,11 +346,11 @@ class DiscordInteractionHandler(InteractionHandler):
 
 
 async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) -> bool:
-    """Acknowledge an interaction: a press and a form without a visible answer, all others with an answer to come.
+    """Acknowledge an interaction; those with an answer show that the bot is thinking.
 
     Returns:
-        False if Discord refuses it, and has shown that the application did not respond. An acknowledgement whose
-        answer was lost may have arrived.
+        False if Discord refuses it, and has shown that the application did not respond. True also if the outcome is
+        unknown.
     """
     try:
         if parsed.kind in ("press", "answer"):
@@ -330,7 +365,7 @@ async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) ->
 
 
 def _must_answer_ephemerally(interaction: discord.Interaction) -> bool:
-    """Return whether the bot cannot post in the channel, and can only answer the interaction."""
+    """Return whether the bot cannot post in the channel, but only respond."""
     if interaction.guild_id is None:
         return interaction.context.private_channel is True
     channel = interaction.channel

@@ -1,7 +1,7 @@
-"""Answers to interactions by their tokens.
+"""Responses to interactions by their tokens.
 
 Discord: docs.discord.com/developers/interactions/receiving-and-responding. An interaction must be acknowledged within
-3 seconds; its token expires after 15 minutes. Answers do not count in the global limit of the bot.
+3 seconds; its token expires after 15 minutes. Responses do not count in the global limit of the bot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,12 @@ _EPHEMERAL_FLAGS = discord.MessageFlags(ephemeral=True, suppress_embeds=True)
 
 
 class InteractionToken:
-    """Token of one interaction: for 15 minutes, it allows an answer and 5 more messages, visible to the user alone.
+    """Token of one interaction, with which the bot responds for 15 minutes.
+
+    It allows the response (answer) and 5 more messages.
 
     Args:
-        address: the `application` and the `token`.
+        address: the `application` id and the decrypted `token`.
     """
 
     def __init__(self, api: DiscordApi, client: discord.Client, address: Mapping[str, Any]) -> None:
@@ -50,30 +52,52 @@ class InteractionToken:
     async def post_message(
         self, text: str, controls: Sequence[Button] = (), *, priority: Priority, has_slot: bool = False
     ) -> SentMessage | None:
-        """Post another message; return None for a stream update that was dropped."""
+        """Post a follow-up message that only the user sees.
+
+        Args:
+            has_slot: whether `post_limiter` has a slot for the call already.
+
+        Returns:
+            None if the rate limits dropped a stream update.
+        """
         content = {"content": text, "view": make_view(controls), "flags": _EPHEMERAL_FLAGS}
         return await self._send("follow-up", "", content, priority, has_slot=has_slot)
 
     async def edit_message(
         self, message: str, text: str, controls: Sequence[Button], *, priority: Priority, has_slot: bool
     ) -> SentMessage | None:
-        """Edit a message or the answer; return None for a stream update that was dropped."""
+        """Replace the text and the buttons of the response or of a follow-up message.
+
+        Args:
+            message: the id of the message; `ORIGINAL` for the response.
+            has_slot: whether `edit_limiter` has a slot for the call already.
+
+        Returns:
+            None if the rate limits dropped a stream update.
+        """
         content = {"content": text, "view": make_view(controls)}
         return await self._send("answer", message, content, priority, has_slot=has_slot)
 
     async def answer(self, text: str, file: File | None = None) -> int:
-        """Set the text and the file of the answer, any number of times, and return its id."""
+        """Set the text and the file of the response, and return its message id.
+
+        The call can be repeated.
+        """
         files = [file] if file else []
         message = await self._send("answer", ORIGINAL, {"content": text}, Priority.FINAL, files=files)
         assert message is not None, "only a stream update may be dropped"
         return message.id
 
     async def set_files(self, message: str, files: Sequence[File]) -> None:
-        """Attach these files to a message, and remove all others."""
+        """Make these the attachments of a message; all others are removed.
+
+        Args:
+            message: the id of the message; `ORIGINAL` for the response.
+        """
         await self._send("attach", message, {}, Priority.FINAL, files=files)
 
     async def send_ephemeral(self, text: str, buttons: Sequence[Button] = ()) -> None:
-        """Send another message to the user alone."""
+        """Send a follow-up message that only the user sees."""
         await self.post_message(text, buttons, priority=Priority.FINAL)
 
     async def delete_message(self, message: str) -> None:
@@ -92,7 +116,13 @@ class InteractionToken:
         files: Sequence[File] | None = None,
         has_slot: bool = False,
     ) -> SentMessage | None:
-        """Edit a message, or post one if there is no `message`."""
+        """Edit a message, or post a follow-up message if `message` is empty.
+
+        Args:
+            name: the name of the call, for metrics and log.
+            content: arguments of discord.py's `handle_message_parameters`.
+            files: all attachments of the message; None leaves them as they are.
+        """
         limiter, method = (self.edit_limiter, "PATCH") if message else (self.post_limiter, "POST")
 
         async def send() -> SentMessage:

@@ -37,10 +37,14 @@ async def add_reaction(api: DiscordApi, emoji: str, address: Address) -> None:
 
 
 async def mark_denied(api: DiscordApi, address: Address) -> None:
-    """React to a message that the bot does not answer."""
+    """Add the reaction for "not answered" to a user's message.
+
+    Args:
+        address: the address of the reply to it.
+    """
     await api.add_reaction(_get_channel(address), int(address["message"]), DENIED_EMOJI)
 
 
 def _get_channel(address: Address) -> int:
-    """Return the channel of a message, which is not the thread that was started on it."""
+    """Return the id of the channel of the user's message, even if a thread is on it."""
     return int(address.get("root") or address["channel"])

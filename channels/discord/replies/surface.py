@@ -1,4 +1,4 @@
-"""Reply surface of a Discord channel, thread or direct message."""
+"""Surface of replies in a Discord channel, thread or direct message."""
 
 import asyncio
 import logging
@@ -58,19 +58,19 @@ _REFUSAL_MESSAGES = {"50001": words.CANNOT_WRITE, "50013": words.CANNOT_WRITE, T
 
 
 class DiscordMessageSurface(MessageSurface):
-    """Message surface whose files belong to its last message: an edit sets them, any number of times."""
+    """Base of Discord's surfaces, with the files attached to the last message."""
 
     limits = LIMITS
 
     @abstractmethod
     async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
-        """Attach these files to a message, and remove all others."""
+        """Make these the attachments of a message; all others are removed."""
 
     async def _file_limit(self, size: int) -> int:
-        """Return the most bytes that a file may have.
+        """Return the most bytes that a file may have here.
 
         Args:
-            size: of the largest file.
+            size: the bytes of the largest file to attach.
         """
         del size
         return MAX_FILE_BYTES
@@ -88,13 +88,15 @@ class DiscordMessageSurface(MessageSurface):
 
 
 class DiscordSurface(DiscordMessageSurface):
-    """Surface of one reply: its first message replies to the question, each other one to the message before it.
+    """Surface of a reply whose messages form a chain of Discord replies.
+
+    The first message replies to the user's message, each other one to the one before it.
 
     Args:
-        address: `channel` and `message` of the question, and its `author`. `root` is the channel of the question if a
-            thread was started for the reply. With `is_bot_message`, the question is a message of the bot. `guild` is
-            the server. A message with a `side_name` replies to nothing; the ids of its buttons end with the name.
-        ping_after: seconds after which the author is notified of the end of the reply; 0 for never.
+        address: the `channel`, the user's `message`, its `author`, and the server (`guild`). `root` is the channel of
+            the user's message if a thread was started for the reply. With `is_bot_message`, the bot posted the message
+            for the user. A message with a `side_name` replies to nothing; the ids of its buttons end with the name.
+        ping_after: the author is notified when a reply ends that took more seconds; 0 for never.
     """
 
     def __init__(
@@ -166,7 +168,10 @@ class DiscordSurface(DiscordMessageSurface):
         return PostedMessage(str(message.id), is_new=is_new)
 
     async def _explain_refusal(self, refusal: RefusedError) -> None:
-        """Explain to the author by direct message, once, why there is no reply, if someone can fix it."""
+        """Tell the author once, by direct message, why there is no reply.
+
+        Only missing permissions and a locked thread are explained.
+        """
         word = _REFUSAL_MESSAGES.get(refusal.code)
         if word is None or not self._author or self._is_refusal_explained:
             return
@@ -186,7 +191,7 @@ class DiscordSurface(DiscordMessageSurface):
                 self._typing.cancel()
 
     async def _show_typing_until_text(self, plan: Plan) -> None:
-        """Show that the bot types while the plan has no text, after the post that ended what was shown before."""
+        """Show in the background that the bot is typing, until a plan has text."""
         if plan.is_growing and not plan.chunks[-1].end and not self._side_name:
             if self._typing is None:
                 show = partial(self._api.show_typing, self._channel)
@@ -198,9 +203,10 @@ class DiscordSurface(DiscordMessageSurface):
             self._typing = None
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """Show the plan. Notify the author of the end of a long reply, and of a missing permission.
+        """See `Surface.show`. The author is notified when a long reply ends.
 
-        Ratings are in the menu of the message: Discord has no element for them that fits beside the other buttons.
+        Ratings are left out: Discord has no element for them, and they are in the menu of the message. If a permission
+        is missing, the author is told by direct message.
         """
         plan = replace(plan, buttons=[button for button in plan.buttons if not button.id.startswith(RATING_PREFIXES)])
         try:
@@ -232,7 +238,7 @@ class DiscordSurface(DiscordMessageSurface):
         await self._edit_unarchived(lambda: self._api.set_files(self._channel, int(message_id), files))
 
     async def _file_limit(self, size: int) -> int:
-        """Return the limit of the server, which is fetched only for a file that is too large elsewhere."""
+        """Return the server's limit, fetched only if `size` exceeds the common one."""
         if size <= MAX_FILE_BYTES or not self._guild:
             return MAX_FILE_BYTES
         try:
@@ -242,7 +248,11 @@ class DiscordSurface(DiscordMessageSurface):
             return MAX_FILE_BYTES
 
     async def _edit_unarchived(self, edit: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of an edit; an archived thread is unarchived for it."""
+        """Return the result of an edit; if the thread is archived, unarchive it first.
+
+        Raises:
+            RefusedError: the thread is locked (`THREAD_LOCKED`), or the edit is refused.
+        """
         try:
             return await edit()
         except RefusedError as refusal:
@@ -266,7 +276,10 @@ class DiscordSurface(DiscordMessageSurface):
         return await super().find_message_ids(recorded_ids, is_contested=is_contested)
 
     async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
-        """Return posts that took effect unknown; a side message is found by its buttons."""
+        """Return the ids of the reply's messages that are not `shown`.
+
+        There are none of a message beside a reply: it is found by its buttons.
+        """
         if self._side_name:
             return ()
         try:
@@ -285,13 +298,25 @@ class DiscordSurface(DiscordMessageSurface):
         return {position: str(message.id) for position, message in enumerate(own)}
 
     async def _fetch_reply(self, after: int, answered: int | None) -> list[discord.Message]:
-        """Return the messages of this reply after a message: those that reply to it, in a chain."""
+        """Fetch the messages of this reply.
+
+        Args:
+            after: only messages with a higher id.
+            answered: the id of the message that the first one replies to; None if it replies to nothing.
+        """
         own = await self._api.fetch_own_messages(self._channel, after)
         return find_by_button(own, self._side_name) if self._side_name else find_reply_chain(own, answered)
 
 
 async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
-    """Return the outcome of an edit, which returns None if its stream update was dropped."""
+    """Await an edit, and return its outcome.
+
+    Args:
+        edit: returns None if the rate limits dropped a stream update.
+
+    Raises:
+        RefusedError: Discord refuses the edit of a message that exists.
+    """
     try:
         return EditOutcome.DROPPED if await edit is None else EditOutcome.DONE
     except RefusedError as refusal:
@@ -303,7 +328,7 @@ async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
 
 
 async def ignore_deleted(call: Awaitable[object]) -> None:
-    """Await a call, and ignore that its message is deleted."""
+    """Await a call; it is no error if its message or channel is deleted."""
     try:
         await call
     except RefusedError as refusal:
@@ -312,10 +337,12 @@ async def ignore_deleted(call: Awaitable[object]) -> None:
 
 
 def find_reply_chain(own: Sequence[discord.Message], question: int | None) -> list[discord.Message]:
-    """Return the first reply to a message, the reply to that, and so on.
+    """Return the first reply to a message, the first reply to that, and so on.
 
     Args:
-        question: None in a thread that was started on it; the first message there replies to nothing.
+        own: the bot's messages, oldest first.
+        question: the id of the message; None in a thread that was started on it, where the first message replies to
+            nothing.
     """
     found, last = list[discord.Message](), question
     for message in own:
@@ -328,9 +355,14 @@ def find_reply_chain(own: Sequence[discord.Message], question: int | None) -> li
 def find_stray_replies(
     own: Sequence[discord.Message], question: int | None, known_ids: Collection[int]
 ) -> list[discord.Message]:
-    """Return the other replies to the question and to the messages of its reply.
+    """Return unknown replies of the bot to a message or to its known replies.
 
-    A message that replies to nothing may be anything, and is not returned.
+    A message that replies to nothing is not returned: its purpose is unknown.
+
+    Args:
+        own: the bot's messages, oldest first.
+        question: the id of the user's message; None in a thread that was started on it.
+        known_ids: the ids of the known messages of the reply.
     """
     answered = {question, *known_ids} - {None}
     return [
@@ -341,10 +373,13 @@ def find_stray_replies(
 
 
 def find_by_button(own: Sequence[discord.Message], button_suffix: str) -> list[discord.Message]:
-    """Return the first message that has a button whose id ends with this suffix, if there is one."""
+    """Return the first message with a button whose id ends with `:` and this suffix.
+
+    The list has one message or none.
+    """
     return [message for message in own if has_button(message, f":{button_suffix}")][:1]
 
 
 def _get_replied_id(message: discord.Message) -> int | None:
-    """Return the id of the message that a message replies to."""
+    """Return the id of the message that a message replies to; None if it is no reply."""
     return message.reference.message_id if message.reference else None
