@@ -1,4 +1,4 @@
-"""Answers to questions: chosen options, and submitted forms."""
+"""Answers to an agent's questions: chosen options and submitted forms."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,13 +17,13 @@ from core.tools.question_form import OPTION_PREFIX, Entries, EntryError, check_f
 
 @dataclass(frozen=True, slots=True)
 class FormResult:
-    """Result of a submitted form.
+    """Result of a submitted form page.
 
     Attributes:
-        text: the message to the person; empty if there is none.
-        question_id: the question whose form the person may open again; empty if there is no more to enter.
-        page: the page of the form that the person may open.
-        is_correction: whether entries of that page do not fit.
+        text: the message to the user; empty for none.
+        question_id: the question whose form the user is to open again; empty if nothing is left to enter.
+        page: the page of the form to open then, from 0.
+        is_correction: whether entries of that page are invalid.
     """
 
     text: str = ""
@@ -33,9 +33,10 @@ class FormResult:
 
 
 async def save_message(services: ChannelServices, request: HumanRequest) -> None:
-    """Save the ids of a request's message, if the worker that posted it died before.
+    """Make sure that the ids of a request's messages are stored before it is decided.
 
-    The reply after the decision refers to that message, and a message without buttons is not found again.
+    They are missing if the worker that posted the message died. The reply after the decision refers to that message,
+    and without its buttons it is not found again.
     """
     if request.verdict is None and not request.message_ids:
         with suppress(SurfaceError):  # the decision counts, wherever the reply is shown
@@ -43,10 +44,12 @@ async def save_message(services: ChannelServices, request: HumanRequest) -> None
 
 
 class AnswerHandler:
-    """Takes the answers to questions, for all platforms.
+    """Stores users' answers to an agent's questions.
+
+    An answer to the last open question of a turn continues its run.
 
     Args:
-        run_in_background: starts a background task.
+        run_in_background: starts a task that only a shutdown waits for.
     """
 
     def __init__(self, services: ChannelServices, run_in_background: RunInBackground) -> None:
@@ -54,7 +57,10 @@ class AnswerHandler:
         self._run_in_background = run_in_background
 
     async def find_open(self, id_: str, user: User, say: MessageCatalog) -> Question | str:
-        """Return an open question that a user may answer, or the message to the user.
+        """Return an open question that a user may answer, or the text that tells why not.
+
+        Args:
+            id_: the question's id.
 
         Raises:
             StoreError: the database cannot be read.
@@ -68,7 +74,14 @@ class AnswerHandler:
         return request if request.may_decide(user) else say(words.NOT_ALLOWED_TO_ANSWER)
 
     async def choose(self, id_: str, position: str, user: User, say: MessageCatalog) -> str:
-        """Answer a question with one of its options, and return the message to the user.
+        """Answer a question with one of its options.
+
+        Args:
+            id_: the question's id.
+            position: the index of the option, as text.
+
+        Returns:
+            The text to show the user; empty for none.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -83,7 +96,14 @@ class AnswerHandler:
         return say(words.UNKNOWN_BUTTON) if errors else await self._answer(question, user, value, say)
 
     async def show_page(self, id_: str, page: int, user: User, say: MessageCatalog) -> str:
-        """Show another page of the options of a question, and return the message to the user.
+        """Show another page of a question's options in its message, in the background.
+
+        Args:
+            id_: the question's id.
+            page: from 0.
+
+        Returns:
+            The text to show the user if it cannot be shown; else empty.
 
         Raises:
             StoreError: the database cannot be read.
@@ -95,10 +115,13 @@ class AnswerHandler:
         return ""
 
     def check(self, question: Question, positions: Entries, say: MessageCatalog) -> dict[str, str]:
-        """Return what is wrong with entered values, by the position of the field.
+        """Check the entries of a form, without storing them.
 
         Args:
-            positions: the entries, by the position of the field.
+            positions: the entries by the index of the field (as text).
+
+        Returns:
+            The errors as text, by the index of the field.
         """
         _, errors = check_form(question.form, _by_name(question, positions))
         return {
@@ -110,13 +133,15 @@ class AnswerHandler:
     async def submit(
         self, id_: str, positions: Entries, user: User, say: MessageCatalog, *, page: int = 0, page_size: int = 0
     ) -> FormResult:
-        """Take what a user has entered on a page of a form; the last page answers the question.
+        """Store the entries of a form page; the last page answers the question.
 
-        Entries that do not fit are saved, so that the user can correct them.
+        Invalid entries are stored as a draft, so that the user can correct them.
 
         Args:
-            positions: the entries, by the position of the field.
-            page_size: fields of a page; 0 for all.
+            id_: the question's id.
+            positions: the entries by the index of the field (as text).
+            page: the submitted page, from 0.
+            page_size: the fields on a page; 0 if the form has one page.
 
         Raises:
             StoreError: the database cannot be reached.

@@ -83,12 +83,12 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CommandSyntax:
-    """Ways to give commands on a platform, besides messages.
+    """Commands of a platform besides messages, for the help text.
 
     Attributes:
-        slash_commands: the slash command of each, where there is one.
+        slash_commands: the slash command (with the slash) of each command that has one.
         ask_command: the slash command that asks a question; empty if there is none.
-        list_menu_entries: returns the entries in the menu of a message.
+        list_menu_entries: returns the bot's entries in the menu of a message.
     """
 
     slash_commands: Mapping[CommandName, str]
@@ -102,12 +102,16 @@ class CommandContext:
 
     Attributes:
         session_id: None if the session is not known.
-        event_key: the same for each delivery of the command: see `InboxMessage`.
+        place: the id of the channel with its threads: see `InboxMessage.place`.
+        author: the platform's id of the author.
+        channel: the name of the adapter.
+        address: the address of replies: see `InboxMessage.address`.
+        event_key: the same for each delivery of the command.
         locale: the author's locale as the platform names it; empty if it is not known.
         sent_at: seconds since the epoch.
-        until: a command does not stop or reset messages that were sent later (seconds since the epoch).
-        visitor: the author, for the access policy.
-        spot: the place, for the access policy.
+        until: `stop` and `reset` do not affect messages that were sent later (seconds since the epoch).
+        visitor: the author for the access policy; None until they are identified.
+        spot: the location for the access policy.
         is_private: whether only the author sees the result.
     """
 
@@ -126,12 +130,16 @@ class CommandContext:
 
     @property
     def spots(self) -> tuple[str, ...]:
-        """Return the names of the place in access rules: see `Location.names`."""
+        """The location's names in access rules: see `Location.get_names`."""
         return self.spot.get_names(self.channel)
 
     @classmethod
     def from_message(cls, inbound: InboxMessage, locale: str) -> "CommandContext":
-        """Return the context of a command in a message."""
+        """Return the context of a command that is a message.
+
+        Args:
+            locale: the author's locale; empty if it is not known.
+        """
         return cls(
             session_id=inbound.session_id,
             place=inbound.place,
@@ -147,7 +155,11 @@ class CommandContext:
         )
 
     def to_message(self, session: str, text: str) -> InboxMessage:
-        """Return an inbox message of the author in a session."""
+        """Return an inbox message of the command's author, with its event key and time.
+
+        Args:
+            session: the session id.
+        """
         return InboxMessage(
             event_key=self.event_key,
             session_id=session,
@@ -161,7 +173,7 @@ class CommandContext:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "CommandContext":
-        """Return the context from the JSON of `asdict`."""
+        """Parse the JSON of `dataclasses.asdict`."""
         visitor = data["visitor"] and Actor.from_json(data["visitor"])
         return cls(**{**data, "visitor": visitor, "spot": Location.from_json(data["spot"])})
 
@@ -171,7 +183,9 @@ class CommandResult:
     """Result of a command.
 
     Attributes:
-        is_visible: whether the reply in the session shows the effect, so that the text need not be posted.
+        text: the answer to the author.
+        file: a file to send with it.
+        is_visible: whether a reply in the session shows the effect, so that a platform need not show the text.
         buttons: the buttons under the text.
     """
 
@@ -182,15 +196,16 @@ class CommandResult:
 
 
 class RunInBackground(Protocol):
-    """Type of `MessageHandler.run_in_background`."""
+    """Signature of `MessageHandler.run_in_background`."""
 
     def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> None: ...
 
 
 class CommandHandler:
-    """Runs commands from messages, slash commands and shortcuts.
+    """Runs commands, whether they come as messages, slash commands or shortcuts.
 
     Args:
+        syntax: the commands of the platform, for the help text.
         run_in_background: starts a task that only a shutdown waits for.
     """
 
@@ -208,11 +223,21 @@ class CommandHandler:
         self._limiter = CommandLimiter()
 
     def count_command(self, context: CommandContext) -> RateLimited | None:
-        """Count a command of a user, and return the rate limit that refuses it."""
+        """Count a command of its author.
+
+        Returns:
+            The rate limit that the author exceeds; None if the command may run.
+        """
         return self._limiter.count(f"{context.channel}:{context.author}")
 
     async def explain_message(self, message_id: str, event_key: str, context: CommandContext) -> CommandResult:
-        """Return the report of the turn that posted or answers a message.
+        """Return the report of the turn that a message belongs to.
+
+        The message is of the turn's reply, or is answered by the turn.
+
+        Args:
+            message_id: the platform's id of the message.
+            event_key: the event key of the message.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -225,7 +250,11 @@ class CommandHandler:
     async def rate_message(
         self, message_id: str, event_key: str, rating: Rating, context: CommandContext
     ) -> CommandResult:
-        """Store a reader's rating of the answer that a message belongs to or asks for.
+        """Store a user's rating of an answer.
+
+        Args:
+            message_id: the platform's id of a message of the answer, or of the user's message.
+            event_key: the event key of that message.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -238,10 +267,15 @@ class CommandHandler:
         return CommandResult(say(words.FEEDBACK_THANKS if is_stored else words.ANSWER_NOT_STORED))
 
     async def run(self, name: CommandName, argument: str, context: CommandContext) -> CommandResult:
-        """Run a command.
+        """Run a command, and return its result to show the author.
+
+        A bad argument, or a session that does not exist, is told in the result.
+
+        Args:
+            argument: at most `MAX_ARGUMENT` characters of it are read.
 
         Raises:
-            StoreError: the database cannot be reached, and nothing is changed.
+            StoreError: the database cannot be reached; nothing is changed.
         """
         say, argument = words.messages_for(context.locale), argument.strip()[:MAX_ARGUMENT]
         match name:
@@ -361,7 +395,7 @@ class CommandHandler:
         )
 
     async def _agent(self, session: str, agent: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
-        """Return the agent of a session and the others, or choose another one."""
+        """Show the agents of a session, or choose the one with the name `agent`."""
         conversations = self._services.conversations
         offered = conversations.agents.list_selectable(context.spots)
         if agent in offered:
@@ -404,19 +438,23 @@ class CommandHandler:
         return "\n".join([say(words.HELP_COMMANDS), "", *ask_lines, *commands, "", menu])
 
     def _list_inputs(self, name: CommandName, say: MessageCatalog) -> list[str]:
-        """Return the ways to type a command."""
+        """Return the texts that give a command, each as inline code, for the help."""
         argument = f" [{say(ARGUMENTS[name])}]" if name in ARGUMENTS else ""
         word, slash_command = None if name in PRIVATE_COMMANDS else name, self._syntax.slash_commands.get(name)
         return [f"`{text}{argument}`" for text in (word, slash_command) if text]
 
     def _remove_reactions(self, dropped: Sequence[InboxMessage]) -> None:
-        """Remove the reactions from messages that are not answered any more."""
+        """Remove the "queued" reactions from messages that are dropped."""
         for message in dropped:
             self._queued_reactions.remove(message.address)
 
 
 def parse_command(text: str) -> tuple[CommandName, str] | None:
-    """Return the command of a message and its argument; None if the message is something else."""
+    """Return the command that a message consists of, and its argument.
+
+    Returns:
+        None if the message is no command, such as a sentence that begins with one.
+    """
     match_ = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if match_ and name == match_["name"].lower()), None)
     argument = (match_["argument"] or "").rstrip(".!") if match_ else ""
@@ -429,12 +467,12 @@ def parse_command(text: str) -> tuple[CommandName, str] | None:
 
 
 def command_limit_message(limited: RateLimited, say: MessageCatalog) -> str:
-    """Return the message to a user who gave too many commands."""
+    """Return the text for a user who exceeds the rate limit of commands."""
     return say(words.COMMAND_LIMIT_REACHED, minutes=limited.minutes)
 
 
 def question_limit_message(limited: RateLimited, say: MessageCatalog) -> str:
-    """Return the message to a user who asked too many questions."""
+    """Return the text for a user who exceeds the rate limit of messages."""
     return say(words.MESSAGE_LIMIT_REACHED, minutes=limited.minutes)
 
 
@@ -443,5 +481,5 @@ def _agent_line(name: str, description: str) -> str:
 
 
 def _quote_name(name: str) -> str:
-    """Return an unknown name as plain text."""
+    """Return a name that a user typed, truncated and without markup."""
     return plain_text(name, _MAX_NAME)

@@ -1,4 +1,4 @@
-"""Button presses: stop, retry, regenerate, ratings, decisions on approvals, and answers to questions."""
+"""Button presses: stop, retry, regenerate, ratings, approvals and answers."""
 
 import logging
 from collections.abc import Mapping
@@ -31,13 +31,13 @@ _RERUN_REFUSALS: Mapping[RerunDenied, str] = {
 
 
 class PressHandler:
-    """Executes button presses, for all platforms.
+    """Carries out button presses.
 
     Args:
-        run: starts a background task.
+        run_in_background: starts a task that only a shutdown waits for.
 
     Attributes:
-        answers: takes the answers to questions.
+        answers: stores the answers to an agent's questions.
     """
 
     def __init__(
@@ -49,14 +49,17 @@ class PressHandler:
         self.answers = AnswerHandler(services, run_in_background)
 
     async def handle(self, button: str, *, visitor: Actor, locale: str, name: str = "") -> str:
-        """Execute a press of a user who has access.
+        """Carry out the press of a button, if this user may press it.
+
+        The caller has checked that the user has access to the bot.
 
         Args:
             button: the id of the button.
-            name: the user's display name.
+            visitor: the user who pressed it.
+            name: their display name.
 
         Returns:
-            The message to the user; empty if there is none.
+            The text to show the user; empty for none.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -112,7 +115,13 @@ class PressHandler:
                 return say(words.UNKNOWN_BUTTON)
 
     async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
-        """Decide on an approval and update its message; a late press updates it too, if the decider's process died."""
+        """Store a decision on an approval, and update its message in the background.
+
+        A late press updates the message too: the process of the decider may have died before.
+
+        Returns:
+            The text to show the user; empty for none.
+        """
         if (approval := await self._services.human_requests.get(approval_id)) is not None:
             await save_message(self._services, approval)
         decided = await self._services.human_requests.decide(approval_id, user, verdict)

@@ -14,9 +14,14 @@ MAX_USERS = 20
 async def render_usage(
     spending: SpendingStore, *, platform: str, author: str, place: str, is_admin: bool, say: MessageCatalog
 ) -> str:
-    """Render the spending of a user and at a place, today and this month (UTC).
+    """Return a report of a user's and a place's spending, by day and month (UTC).
 
-    An admin also gets the sum, and the spending of each user.
+    An admin also gets the total and the spending of up to `MAX_USERS` users.
+
+    Args:
+        platform: the name of the adapter.
+        author: the platform's id of the user.
+        place: the place id: see `InboxMessage.place`.
 
     Raises:
         StoreError: the spending cannot be read.
@@ -63,5 +68,5 @@ def _line(sentence: str, day: SpendingSum, month: SpendingSum, say: MessageCatal
 
 
 def _code(name: str) -> str:
-    """Return a name as inline code."""
+    """Return a name as inline code, on one line of at most 80 characters."""
     return f"`{' '.join(name.replace('`', '').split())[:80]}`"

@@ -1,4 +1,4 @@
-"""Turn reports in the chat ("Why?"), for the authors of the messages and for admins."""
+"""Turn reports in the chat ("Why this answer?"), for authors and admins."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,10 @@ _MIN_WAIT_SECONDS = 1.0
 
 
 def find_turn_id(text: str) -> str:
-    """Return the turn id in an argument, which may be a pasted error message."""
+    """Return the turn id in a command's argument: its last word, in lower case.
+
+    So the argument may be a pasted error message. It is empty for an empty one.
+    """
     found = _WORD.findall(text.lower())
     return found[-1] if found else text
 
@@ -33,7 +36,13 @@ def find_turn_id(text: str) -> str:
 async def render_report(
     reports: TurnReports, turn_id: str | None, author: str, say: MessageCatalog, *, is_admin: bool = False
 ) -> str:
-    """Render the report of a turn for one of its authors or an admin. Others get the text for an unknown turn.
+    """Return the report of a turn as text, for an author of its messages or an admin.
+
+    For others, and for an unknown turn, the text says that they cannot see it.
+
+    Args:
+        turn_id: None if the turn is not known.
+        author: the platform's id of the user who asks for the report.
 
     Raises:
         StoreError: the database cannot be read.
@@ -45,7 +54,10 @@ async def render_report(
 
 
 def render_report_text(report: TurnReport, say: MessageCatalog) -> str:
-    """Render a turn report for a chat; no text in it is markup."""
+    """Return a turn report as Markdown of at most `MAX_REPORT_SIZE`.
+
+    Markup in its data has no effect.
+    """
     lines = [say(words.WHY_TITLE, id=report.id), *(f"- {line}" for line in _lines(report, say))]
     while len("\n".join(lines).encode("utf-16-le")) // 2 > MAX_REPORT_SIZE:
         lines[-2:] = ["- …"]
@@ -91,7 +103,7 @@ def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
 
 
 def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
-    """Yield the models, each with the sums of its calls."""
+    """Yield a line per model with the sums of its calls, then cache, cost and tokens."""
     asked = dict[tuple[str, str, bool, bool], list[ModelCall]]()
     for call in report.calls:
         asked.setdefault((call.model, call.instead_of, bool(call.error), call.is_summary), []).append(call)
@@ -155,7 +167,7 @@ def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
 
 
 def _inputs(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> Iterator[str]:
-    """Yield what the model read: history, context messages and files."""
+    """Yield lines on what the model read: history, context messages, files, sources."""
     if (history := receipt.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
         if history.summarized_id:
@@ -188,11 +200,17 @@ def _time(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> str:
 
 
 def _code(text: str, most: int = MAX_ARGUMENTS) -> str:
-    """Return a text for inline code on one line, in which nothing ends the code, mentions anybody or is a link."""
+    """Return a text for use within backticks: on one line, truncated.
+
+    It cannot end the code, mention anybody or contain a link.
+    """
     line = " ".join(text.replace("`", "'").split())
     return _inert(line if len(line) <= most else f"{line[: most - 1].rstrip()}…")
 
 
 def _inert(text: str) -> str:
-    """Return a text without mentions and links: both platforms read `<...>` even in inline code."""
+    """Return a text whose mentions and `<...>` links have no effect.
+
+    Both platforms parse them even in inline code.
+    """
     return text.replace("<", "<\u200b").replace("@", "@\u200b")

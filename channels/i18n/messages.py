@@ -1,7 +1,7 @@
 """Message catalogue: the bot's own messages in each of its languages.
 
-The constants below are the English messages and the keys of the catalogue in `locales`, like the messages of
-`core.errors` and `core.models.finish_reasons`. `make words` updates the catalogue.
+The constants below are the English messages. They are the keys of the gettext catalogue in `locales`, like the
+messages of `core.errors` and `core.models.finish_reasons`. `make words` updates the catalogue.
 """
 
 import asyncio
@@ -227,7 +227,11 @@ LANGUAGES = (_ENGLISH, *sorted(path.name for path in _LOCALES.iterdir() if path.
 
 
 class MessageCatalog:
-    """Messages of one language; a call translates a message and fills in its placeholders."""
+    """Messages of one language.
+
+    Attributes:
+        language: one of `LANGUAGES`.
+    """
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -235,14 +239,25 @@ class MessageCatalog:
         self._translations = gettext.translation(_DOMAIN, _LOCALES, languages, fallback=language == _ENGLISH)
 
     def __call__(self, sentence: str, **facts: object) -> str:
+        """Translate a message, and fill in its placeholders.
+
+        Args:
+            sentence: the English message; without a translation, it is used itself.
+            facts: the values of the placeholders in braces.
+        """
         said = self._translations.gettext(sentence)
         return said.format(**facts) if facts else said
 
     def format_error(self, sentence: str) -> str:
+        """Return an English message translated and marked as an error."""
         return f"⚠️ {self(sentence)}"
 
     def format_error_with_id(self, sentence: str, turn_id: str) -> str:
-        """Return an error message with the id by which an operator finds the cause."""
+        """Return an error message, with the turn's id for the operator.
+
+        Args:
+            sentence: the English message.
+        """
         return f"{self.format_error(sentence)} {self(TURN_ID, id=turn_id)}"
 
     def format_elapsed(self, seconds: int | str) -> str:
@@ -252,7 +267,10 @@ class MessageCatalog:
         return self(USING_TOOL, tool=tool.replace("_", " "))
 
     def translate_ending(self, text: str) -> str:
-        """Translate the notes of an answer that broke off or lacks a file, and return the answer."""
+        """Return an answer with the notes of the core in it translated.
+
+        They say that the answer was cut off or withheld, or that a file was too large.
+        """
         for sentence in (CUT_OFF, WITHHELD, FILE_TOO_LARGE):
             text = text.replace(sentence, self(sentence))
         return text
@@ -262,21 +280,25 @@ _default = ContextVar("language", default=_ENGLISH)
 
 
 def set_default(language: str) -> None:
-    """Set the language for users whose locale is not known, one of `LANGUAGES`."""
+    """Set the language for users whose locale is unknown or not supported.
+
+    Args:
+        language: one of `LANGUAGES`.
+    """
     _default.set(language)
 
 
 def messages_for(locale: str) -> MessageCatalog:
-    """Return the messages of a language.
+    """Return the messages in a user's language, or else in the default language.
 
     Args:
-        locale: a user's locale as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if it is not known.
+        locale: as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if it is not known.
     """
     return _load_catalog(find_language(locale) or _default.get())
 
 
 async def resolve_locale(locale: Awaitable[str]) -> str:
-    """Return a locale that is looked up; empty if that takes longer than `LOCALE_SECONDS`."""
+    """Await a lookup of a locale; empty if it takes longer than `LOCALE_SECONDS`."""
     try:
         async with asyncio.timeout(LOCALE_SECONDS):
             return await locale
@@ -285,7 +307,11 @@ async def resolve_locale(locale: Awaitable[str]) -> str:
 
 
 def find_language(locale: str) -> str:
-    """Return the first supported language of a locale or a list of them (`ko:en`); empty if none is."""
+    """Return the first supported language of a locale; empty if there is none.
+
+    Args:
+        locale: such as `ko-KR`, or a list of several (`ko:en`).
+    """
     names = (re.split("[-_.@]", name)[0].lower() for name in locale.split(":"))
     return next((name for name in names if name in LANGUAGES), "")
 

@@ -1,1 +1,1 @@
-"""Markdown: parsing, rendering in a platform dialect, and splitting into chunks."""
+"""Markdown: parsing, rendering in a platform's dialect, splitting into chunks."""

@@ -1,6 +1,7 @@
-"""Block structure of Markdown: the kind of each line, and the blocks that it leaves open.
+"""Block structure of Markdown: the kind of each line, and the open blocks.
 
-It knows as much of CommonMark (spec.commonmark.org) and of GitHub's tables as splitting a text into messages takes.
+It implements as much of CommonMark (spec.commonmark.org) and of GitHub's tables as splitting a text into messages
+needs.
 """
 
 import re
@@ -28,7 +29,15 @@ _RULE = re.compile(r" {0,3}(?:(?:-[ \t]*+){3,}|(?:\*[ \t]*+){3,}|(?:_[ \t]*+){3,
 
 
 class LineKind(Enum):
-    """Kind of a line."""
+    """Kind of a line, by the block that it belongs to.
+
+    Attributes:
+        TEXT: of a paragraph, list item or block quote.
+        RULE: a thematic break.
+        FENCE, FENCE_END: the opening and the closing fence of a code block.
+        CODE: within a code block.
+        TABLE_HEAD, DELIMITER, ROW: the header, delimiter and other rows of a table.
+    """
 
     BLANK = auto()
     TEXT = auto()
@@ -47,9 +56,11 @@ class CodeFence:
     """Opening fence of a code block.
 
     Attributes:
+        marks: the backticks or tildes.
+        info: the info string, such as the language.
         quote: the block quote markers at the start of each line of the block.
-        indent: columns before the fence.
-        content_indent: column in which the content of the enclosing list item starts.
+        indent: the columns before the fence.
+        content_indent: the column in which the content of the enclosing list item starts; 0 outside lists.
     """
 
     marks: str
@@ -59,7 +70,11 @@ class CodeFence:
     content_indent: int = 0
 
     def is_closed_by(self, line: str) -> bool:
-        """Return whether a line is the closing fence."""
+        """Return whether a line is the closing fence of this code block.
+
+        Args:
+            line: without the block quote markers.
+        """
         found = _FENCE.fullmatch(line.lstrip(" \t"))
         return (
             found is not None
@@ -82,9 +97,11 @@ class BlockContext:
     """Blocks and emphasis that are open at a position of the text.
 
     Attributes:
+        fence: the open code block.
+        table: the open table.
         item_indents: the columns in which the contents of the open list items start, the outermost first.
         quote: the block quote markers of the line that the position is in.
-        marks: the open emphasis and code marks of the paragraph, the outermost first.
+        marks: the open emphasis and code marks of the paragraph (such as `**`), the outermost first.
     """
 
     fence: CodeFence | None = None
@@ -99,7 +116,11 @@ TableFits = Callable[[str, str, str], bool]
 
 
 class BlockParser:
-    """Parser of a text line by line.
+    """Parses a text line by line, and keeps track of the open blocks.
+
+    Args:
+        context: the blocks that are open before the first line.
+        fits: returns whether a table fits into a message; a table that does not is parsed as text.
 
     Attributes:
         context: the blocks that are open after the last line.
@@ -114,11 +135,17 @@ class BlockParser:
 
     @property
     def may_be_table_head(self) -> bool:
-        """True if a delimiter row would make the last line a header row."""
+        """True if a delimiter row after it would make the last line a header row."""
         return self.is_in_paragraph and self._last_line.lstrip().startswith("|")
 
     def parse_line(self, line: str) -> LineKind:
-        """Return the kind of a line, given without its end. After `DELIMITER`, the line before is a `TABLE_HEAD`."""
+        """Parse the next line, and return its kind.
+
+        After `DELIMITER`, the kind of the line before changes to `TABLE_HEAD`.
+
+        Args:
+            line: without its line end.
+        """
         kind = self._parse_in_fence(line) if self.context.fence else None
         kind = kind or self._parse_outside_fence(line)
         self.is_in_paragraph = kind is LineKind.TEXT
@@ -172,7 +199,12 @@ class BlockParser:
         return None
 
     def _parse_list_markers(self, line: str) -> tuple[tuple[int, ...], str, int, bool]:
-        """Return the open list items of a line, its content, its indent, and whether it has a list marker."""
+        """Parse the indent and the list markers of a line.
+
+        Returns:
+            The columns of the open list items' contents, the line's content, its indent in columns, and whether it has
+            a list marker.
+        """
         indent, is_item = _indent_columns(line), False
         item_indents = tuple(content_indent for content_indent in self.context.item_indents if content_indent <= indent)
         rest = line.lstrip(" \t")
@@ -187,38 +219,52 @@ class BlockParser:
 
 
 def split_quote(line: str) -> tuple[str, str]:
-    """Split a line into its block quote markers and the rest."""
+    """Split a line into its block quote markers (`> `) and the rest."""
     found = _QUOTE.match(line)
     end = found.end() if found else 0
     return line[:end], line[end:]
 
 
 def starts_block(line: str) -> bool:
-    """Return whether a text line starts a list item or a block quote."""
+    """Return whether a line starts a list item or a block quote."""
     return bool(_ITEM.match(line.lstrip(" \t"))) or line.lstrip(" ").startswith(">")
 
 
 def _ends_table(line: str) -> bool:
-    """Return whether a line starts a block that ends a table (GitHub Flavored Markdown, section 4.10)."""
+    """Return whether a line starts a block that ends a table.
+
+    GitHub Flavored Markdown, section 4.10.
+    """
     return starts_block(line) or bool(_HEADING.match(line)) or bool(_FENCE.fullmatch(line.lstrip(" ")))
 
 
 def dedent(line: str, max_spaces: int) -> str:
-    """Remove up to `max_spaces` spaces from the start of a line."""
+    """Return a line without up to `max_spaces` spaces at its start."""
     return line[min(max_spaces, len(line) - len(line.lstrip(" "))) :]
 
 
 def missing_indent(fence: CodeFence, line: str) -> int:
-    """Return the columns that a line of code lacks to belong to the list item of its block.
+    """Return the columns that a line of code lacks to stay in its list item.
 
-    In CommonMark such a line ends the list, and the rest of the block is prose.
+    In CommonMark a line with less indent ends the list, and the rest of the block is prose.
+
+    Args:
+        fence: the opening fence of the code block.
+        line: a line of it.
     """
     rest = split_quote(line)[1] if fence.quote else line
     return max(0, fence.content_indent - _indent_columns(rest)) if rest.strip() else 0
 
 
 def _parse_fence(rest: str, quote: str, indent: int, item_indents: tuple[int, ...]) -> CodeFence | None:
-    """Return the fence that a line opens, if it opens one."""
+    """Return the opening fence that a line is; None for any other line.
+
+    Args:
+        rest: the line without markers and indent.
+        quote: its block quote markers.
+        indent: its indent in columns.
+        item_indents: see `BlockContext`.
+    """
     content_indent = item_indents[-1] if item_indents else 0
     found = _FENCE.fullmatch(rest)
     if not found or indent - content_indent > 3 or (found["marks"][0] == "`" and "`" in found["info"]):
@@ -227,6 +273,6 @@ def _parse_fence(rest: str, quote: str, indent: int, item_indents: tuple[int, ..
 
 
 def _indent_columns(line: str) -> int:
-    """Return the indent of a line in columns."""
+    """Return the indent of a line in columns, with tab stops of 4."""
     found = _INDENT.match(line)
     return len(found[0].expandtabs(4)) if found else 0

@@ -1,4 +1,4 @@
-"""Reader of the text of one chunk, which finds the position where the chunk is full."""
+"""Reader of the text of one chunk, which finds the end of the chunk."""
 
 import re
 from bisect import bisect_left
@@ -51,7 +51,7 @@ class ChunkBreak:
     """End of a full chunk.
 
     Attributes:
-        position: in the source of the chunk.
+        position: the index in the reader's `source`.
         text: the rendered text of the chunk.
         context: the blocks and marks that are open at the position.
     """
@@ -62,15 +62,15 @@ class ChunkBreak:
 
 
 class ChunkReader:
-    """Reader of the text of one chunk, and of the text after it.
+    """Reads the Markdown of one chunk, and the text after it, until the chunk is full.
 
-    Every decision depends only on the text before it, as if the text came character by character. So it does not matter
+    Each decision depends only on the text before it, as if the text came character by character. So it does not matter
     in which pieces the text comes.
 
     Args:
         context: the blocks and marks that are open at the start of the chunk.
         source: the known text from the start of the chunk.
-        hidden_size: the size of the text before it that is invisible and in no chunk.
+        hidden_size: the characters before it that are invisible and in no chunk.
     """
 
     def __init__(self, limits: MessageLimits, context: BlockContext, source: str = "", hidden_size: int = 0) -> None:
@@ -81,6 +81,7 @@ class ChunkReader:
         self._reset(context)
 
     def feed(self, text: str) -> None:
+        """Append text to `source`."""
         self.source += text
 
     def _reset(self, context: BlockContext) -> None:
@@ -99,7 +100,11 @@ class ChunkReader:
             self._open_table(context.table.head, context.table.delimiter)
 
     def find_break(self, *, is_final: bool = False) -> ChunkBreak | None:
-        """Return the end of the chunk if it is full. More text may follow unless `is_final`."""
+        """Return the end of the chunk if it is full, else None.
+
+        Args:
+            is_final: whether the text is complete, so that its last line is too.
+        """
         while self._position < len(self.source):
             line, end = self._next_line(is_final=is_final)
             stop = self._overflow_position(line)
@@ -117,7 +122,14 @@ class ChunkReader:
         return None
 
     def render(self, *, is_final: bool = False) -> ChunkWriter:
-        """Return the writer with the text so far; its text is empty if nothing is visible."""
+        """Render the text so far, which is shorter than a full chunk.
+
+        Args:
+            is_final: whether the text is complete; if not, a line that may become another kind of block is left out.
+
+        Returns:
+            The writer with the rendered text; empty if nothing is visible.
+        """
         *settled, lines = group_lines(self._lines[self._written_lines :]) or [[]]
         for block in settled:
             self._writer.write(block)
@@ -132,9 +144,9 @@ class ChunkReader:
         return writer
 
     def _next_line(self, *, is_final: bool) -> tuple[str, str | None]:
-        """Return the next line and its end, which is None if the line is incomplete.
+        """Return the next line and its line end; None for the end of an incomplete line.
 
-        Consecutive blank lines are returned at once.
+        Consecutive blank lines are returned as one.
         """
         found = LINE_END.search(self.source, self._position)
         if found is None:
@@ -151,7 +163,7 @@ class ChunkReader:
         return line, end
 
     def _overflow_position(self, line: str) -> int | None:
-        """Return the position in a line at which the chunk overflows, if it does."""
+        """Return the index in a line at which the chunk overflows; None if it does not."""
         room = self._capacity - self._size - self._gap_size
         least = max(room, 0) + (len(line) - len(line.lstrip()) if self._is_blank else 0)
         ink = _VISIBLE.search(line, least)  # every platform counts at least one unit per character
@@ -162,7 +174,11 @@ class ChunkReader:
         return max(stop, len(head) - len(head.lstrip()) + 1)
 
     def _max_size(self, line: str, kind: LineKind | None = None) -> int:
-        """Return the most that a rendered line measures without its end."""
+        """Return the most that a line can measure when rendered, without its line end.
+
+        Args:
+            kind: the kind of the line; None if it is not known yet.
+        """
         if self._is_blank:
             line = remove_deep_indent(line)
         size = self._limits.measure(line) + self._limits.dialect.max_growth(line)
@@ -176,7 +192,11 @@ class ChunkReader:
         return size
 
     def _append_line(self, line: SourceLine) -> bool:
-        """Append a complete line and return whether it fits."""
+        """Append a complete line if it fits into the chunk.
+
+        Returns:
+            Whether it fits.
+        """
         size, gap, is_blank = self._size, self._gap_size, self._is_blank
         match line.kind:
             case LineKind.BLANK:
@@ -204,7 +224,7 @@ class ChunkReader:
         return True
 
     def _kind_of_partial_line(self, line: str) -> LineKind:
-        """Return the largest kind that the start of a line may have."""
+        """Return the kind that the start of a line may have and that measures most."""
         place = self._parser.context
         if place.fence:
             return LineKind.CODE
@@ -213,7 +233,11 @@ class ChunkReader:
         return LineKind.ROW if place.table and "|" in line else LineKind.TEXT
 
     def _make_break(self, last: SourceLine) -> ChunkBreak:
-        """Return the break of a chunk that is full within `last` or at its end."""
+        """Split the chunk at the best point, and render the part before it.
+
+        Args:
+            last: the line in which, or at the end of which, the chunk is full.
+        """
         known = self.source[: last.start + len(last.text)]
         at = find_split([*self._lines, last], known, self.context.marks)
         lines = [line for line in self._lines if line.stop <= at]
@@ -236,14 +260,14 @@ class ChunkReader:
         return ChunkWriter(self.context, self._limits.dialect, self._limits.measure)
 
     def _is_undecided(self, rest: str) -> bool:
-        """Return whether an incomplete line may become another kind and is not rendered yet."""
+        """Return whether an incomplete line may become another kind of block."""
         place = self._parser.context
         if place.fence:
             return bool(_UNDECIDED_CODE.fullmatch(rest))
         return bool(_UNDECIDED.fullmatch(rest)) or bool(place.table and not place.table.head.lstrip().startswith("|"))
 
     def _growing_line_kind(self, rest: str) -> LineKind:
-        """Return the kind that an incomplete line is rendered as."""
+        """Return the kind as which an incomplete line is rendered."""
         kind = copy(self._parser).parse_line(rest)
         return kind if kind in (LineKind.CODE, LineKind.HEADING) else LineKind.TEXT
 
@@ -256,7 +280,7 @@ class ChunkReader:
         return TextTable(head, delimiter, render_cell=inline.plain_text, measure=self._limits.measure)
 
     def _table_size(self, head: str, delimiter: str, row: str = "") -> int:
-        """Return the most that a table with this one row measures."""
+        """Return the most that a table with this one row can measure when rendered."""
         measure, growth = self._limits.measure, self._limits.dialect.max_growth
         if self._limits.dialect.has_tables:
             lines = [line for line in (head, delimiter, row) if line]
@@ -272,6 +296,6 @@ class ChunkReader:
 
 
 def _continues_paragraph(lines: Sequence[SourceLine], rest: str) -> bool:
-    """Return whether `rest` continues the paragraph at the end of the lines."""
+    """Return whether `rest` continues the paragraph with which the lines end."""
     line = LINE_END.split(rest, maxsplit=1)[0]
     return bool(lines) and lines[-1].kind is LineKind.TEXT and bool(line.strip()) and not starts_block(line)

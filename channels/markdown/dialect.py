@@ -9,14 +9,14 @@ from channels.markdown.links import Link
 class Dialect:
     """Markdown dialect of a platform; this one renders standard Markdown unchanged.
 
-    No method returns a text that is longer than its input by more than `max_growth`.
+    A rendered text is longer than its source by at most `max_growth`.
 
     Attributes:
         has_tables: whether the platform renders tables; if not, they become code with aligned columns.
         nests_code: whether a code block may be part of a list; if not, it starts in the first column.
-        empty_code_line: the line that an empty code block needs.
+        empty_code_line: the line that an empty code block needs; empty for none.
         link_openers: the characters that may follow a bracketed label in a link or a link definition. Text that looks
-            like a link and is not parsed as one is broken before them.
+            like a link and is not parsed as one gets a backslash before them.
     """
 
     has_tables = True
@@ -25,16 +25,16 @@ class Dialect:
     link_openers = ""
 
     def max_growth(self, source: str) -> int:
-        """Return the most by which rendering makes `source` longer, in the platform's unit of size."""
+        """Return the most by which `source` grows when rendered, in units of `measure`."""
         del source
         return 0
 
     def render_prose(self, text: str) -> str:
-        """Render prose, with inert mentions."""
+        """Render prose (a text without code), with inert mentions."""
         return text
 
     def render_code(self, text: str) -> str:
-        """Render inline code, with inert mentions."""
+        """Render inline code with its backticks, with inert mentions."""
         return text
 
     def render_code_line(self, line: str) -> str:
@@ -42,16 +42,29 @@ class Dialect:
         return self.render_code(line)
 
     def render_fence(self, marks: str, info: str) -> tuple[str, str]:
-        """Return the opening and the closing fence of a code block."""
+        """Return the opening and the closing fence of a code block.
+
+        Args:
+            marks: the backticks or tildes of the source.
+            info: the info string, such as the language.
+        """
         space = " " if info.startswith("~") else ""  # without it, `~~~ ~` would be four marks
         return f"{marks}{space}{self.render_code(info)}", marks
 
     def render_heading(self, marks: str, text: str) -> str:
-        """Render a heading; `marks` includes the space after them."""
+        """Render a heading.
+
+        Args:
+            marks: the number signs with the space after them.
+            text: the rendered inline content.
+        """
         return marks + text
 
     def render_line(self, line: str) -> str:
-        """Render the start of a line of a paragraph, a list or a block quote; its inline content is still Markdown."""
+        """Render the markers at the start of a line of a paragraph, list or block quote.
+
+        The rest of the line is still Markdown.
+        """
         return line
 
     def render_rule(self, line: str) -> str:

@@ -1,4 +1,4 @@
-"""Inline structure of Markdown: code, links, tokens and emphasis, and their rendering."""
+"""Inline structure of Markdown (code, links, tokens, emphasis), and its rendering."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,7 +60,14 @@ _MAX_CARRIED_MARKS = 12
 
 @dataclass(frozen=True, slots=True)
 class InlineSpan:
-    """Code, link, token or address in a paragraph."""
+    """Code, link, platform token or URL in a paragraph, which must not be split.
+
+    Attributes:
+        start, end: the span in the paragraph.
+        ticks: the opening backticks of code; empty for others.
+        link: the link or image, if it is one.
+        is_closed: whether the code has closing backticks.
+    """
 
     start: int
     end: int
@@ -71,24 +78,24 @@ class InlineSpan:
 
 @dataclass(frozen=True, slots=True)
 class RenderedInline:
-    """Rendered part of a paragraph, and the marks that are open at its end."""
+    """Rendered paragraph, and the emphasis and code marks that are open at its end."""
 
     text: str
     marks: tuple[str, ...]
 
 
 class InlineParser:
-    """Parser of the inline content of a paragraph.
+    """Parses the inline content of a paragraph.
 
     Args:
         text: the paragraph, or its part after a split.
-        marks: the marks that were open at the split.
-        is_growing: whether text may follow, so that unclosed marks are open.
+        marks: the emphasis and code marks (such as `**`) that were open at the split, the outermost first.
+        is_growing: whether text may follow, so that unclosed marks are open and not literal.
 
     Attributes:
-        spans: code, links, tokens and addresses, in order.
+        spans: code, links, tokens and URLs, in order.
         marks: the marks that are open at the end.
-        unfinished: the position of an incomplete link or token, and its readable part.
+        unfinished: the start of an incomplete link or token at the end, and its readable part; None without one.
     """
 
     def __init__(self, text: str, marks: Sequence[str] = (), *, is_growing: bool = False) -> None:
@@ -105,7 +112,7 @@ class InlineParser:
 
     @property
     def unsplittable_spans(self) -> Iterator[tuple[int, int]]:
-        """Start and end of each part that must not be split."""
+        """Start and end of each part that must not be split, in order."""
         for span in self.spans:
             yield span.start, span.end
         if self.unfinished:
@@ -133,7 +140,7 @@ class InlineParser:
         return None
 
     def _parse_token(self, found: re.Match[str]) -> int:
-        """Parse a token and return the position after it."""
+        """Parse a token that was found, and return the position after it."""
         start, end = found.span()
         match found.lastgroup:
             case "ticks":
@@ -205,7 +212,13 @@ class InlineParser:
         return next((index for index in indexes if self._open_marks[index][0] == sign), None)
 
     def _flanks(self, start: int, end: int) -> tuple[bool, bool]:
-        """Return whether a delimiter run may open and may close emphasis (CommonMark, section 6.2)."""
+        """Return whether a delimiter run may open, and may close, emphasis.
+
+        CommonMark, section 6.2.
+
+        Args:
+            start, end: the span of the run of `*`, `_` or `~`.
+        """
         before = self._text[start - 1] if start else " "
         after = self._text[end] if end < len(self._text) else " "
         follows_sign, precedes_sign = _is_punctuation(before), _is_punctuation(after)
@@ -221,7 +234,7 @@ def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_
 
     Args:
         marks: the marks that were open at a split before `text`; they are opened again.
-        is_cut: whether `text` may continue, so that open marks are closed.
+        is_cut: whether `text` may continue, so that open marks are closed at its end.
     """
     if not text.strip():
         return RenderedInline("", tuple(marks))
@@ -243,10 +256,10 @@ def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_
 
 
 def break_unknown_links(text: str, dialect: Dialect) -> str:
-    """Break everything that a platform might take for a link and that is not parsed as an undisguised `Link`.
+    """Break, by a backslash, what only a platform would take for a link.
 
-    Platforms differ in their rules for links. A backslash before the target breaks `[label](target)`, and
-    `[name]: target` below `[label][name]`.
+    Disguised links are broken, too. Platforms differ in their rules for links: the backslash breaks `[label](target)`,
+    and `[name]: target` below `[label][name]`.
     """
     if not any(f"]{sign}" in text for sign in dialect.link_openers):
         return text
@@ -270,7 +283,13 @@ def break_unknown_links(text: str, dialect: Dialect) -> str:
 
 
 def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
-    """Return a growing text without its end that cannot be rendered yet."""
+    """Return a growing text without the end that cannot be rendered yet.
+
+    Such an end is an incomplete link or token, or marks that more marks may follow.
+
+    Args:
+        marks: the marks that are open at the start of the text.
+    """
     parser = InlineParser(text, marks, is_growing=True)
     if parser.unfinished:
         start, label = parser.unfinished
@@ -285,13 +304,17 @@ def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
 
 
 def stable_part(text: str, marks: Sequence[str] = ()) -> str:
-    """Return the part of a growing text whose rendering no longer changes."""
+    """Return the start of a growing text whose rendering will not change.
+
+    Args:
+        marks: the marks that are open at the start of the text.
+    """
     unfinished = InlineParser(text, marks, is_growing=True).unfinished
     return remove_unfinished(text[: unfinished[0]] if unfinished else text, marks)
 
 
 def plain_text(text: str) -> str:
-    """Return a text without Markdown marks, for a table cell."""
+    """Return a text without Markdown marks, with the targets of links in parentheses."""
     parser = InlineParser(text)
     result, at = "", 0
     for span in parser.spans:
@@ -317,7 +340,11 @@ def _mark_parts(marks: Sequence[str]) -> Iterator[tuple[bool, str]]:
 
 
 def _render_parts(text: str, spans: Sequence[InlineSpan], dialect: Dialect) -> Iterator[tuple[bool, str]]:
-    """Yield the rendered pieces of a text, each with whether it is code."""
+    """Yield the rendered parts of a text, each with whether it is code.
+
+    Args:
+        spans: the spans of the text: see `InlineParser`.
+    """
     at = 0
     for span in spans:
         end = min(span.end, len(text))
@@ -337,7 +364,11 @@ def _render_parts(text: str, spans: Sequence[InlineSpan], dialect: Dialect) -> I
 
 
 def _join_parts(parts: Iterable[tuple[bool, str]], dialect: Dialect) -> str:
-    """Join pieces and render their prose as one text, with placeholders for the code."""
+    """Render the prose of all parts at once, with the code in its place.
+
+    Args:
+        parts: each with whether it is code.
+    """
     prose, codes = "", list[str]()
     for is_code, part in parts:
         prose += f"{_SURROGATE}{len(codes)}{_SURROGATE}" if is_code else part
@@ -347,7 +378,7 @@ def _join_parts(parts: Iterable[tuple[bool, str]], dialect: Dialect) -> str:
 
 
 def _count_common_marks(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many of the outermost marks are equal."""
+    """Return the number of outermost marks of the same kind."""
     return sum(1 for _ in takewhile(lambda pair: pair[0][0] == pair[1][0], zip(one, other, strict=False)))
 
 

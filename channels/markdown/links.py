@@ -1,4 +1,4 @@
-"""Links of Markdown, and the detection of labels that disguise the target."""
+"""Links of Markdown, and labels that hide the target."""
 
 import re
 import unicodedata
@@ -10,7 +10,11 @@ _LABEL = r"!?\[(?P<label>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,200}+\](?:\([^()\s]{0,2000
 
 
 def _balanced_pattern(depth: int) -> str:
-    """Return the pattern of text without white space whose parentheses are balanced, nested up to this depth."""
+    """Return a pattern for text without white space and with balanced parentheses.
+
+    Args:
+        depth: the deepest nesting.
+    """
     plain = r"(?:[^\s()\\]|\\\S)*+"
     return rf"{plain}(?:\({_balanced_pattern(depth - 1)}\){plain})*+" if depth else plain
 
@@ -53,7 +57,7 @@ class Link:
 
     Attributes:
         label: the Markdown between the brackets.
-        target: the address.
+        target: the URL.
         source: the Markdown of the whole link.
     """
 
@@ -64,7 +68,7 @@ class Link:
 
     @property
     def is_disguised(self) -> bool:
-        """True if the label looks like an address other than the target."""
+        """True if the label looks like a URL or host other than the target."""
         target = _normalize_address(self.target)
         if _normalize_address(self.label) == target:
             return False
@@ -74,12 +78,15 @@ class Link:
 
 
 def show_target(link: Link) -> tuple[str, str]:
-    """Return the text before and after the label that makes the target visible."""
+    """Return texts before and after the label that show the target as text."""
     return "", f" ({link.target})" if link.label.strip() else link.target
 
 
 def _visible_label(label: str) -> str:
-    """Return a label as a reader sees it: without marks, invisible characters and lookalike letters."""
+    """Return a label as a reader sees it.
+
+    It has no marks and invisible characters, and compatibility characters are normalized (NFKC).
+    """
     text = unicodedata.normalize("NFKC", unescape(_MARKUP.sub("", label))).replace("\u3002", ".")
     return "".join(
         character
@@ -101,5 +108,5 @@ def _normalize_address(address: str) -> str:
 
 
 def _is_prefix_of_target(target: str, address: str) -> bool:
-    """Return whether an address is the target or a parent path of it."""
+    """Return whether a URL is the target or a parent path of it."""
     return target == address or (target.startswith(address) and target[len(address)] in "/?#")

@@ -1,4 +1,4 @@
-"""Rendering of a range of lines as one message in a dialect."""
+"""Renders lines of Markdown as one message in a platform's dialect."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -43,11 +43,11 @@ TABLE_MARKS = "```"
 
 
 class TextEnding(Enum):
-    """End of a text.
+    """End of a range of lines.
 
     Attributes:
-        WHOLE: nothing follows.
-        CUT: the next message continues the paragraph.
+        WHOLE: at the end of a block; nothing is left open.
+        CUT: in a paragraph, which the next message continues.
         GROWING: more text may follow.
     """
 
@@ -58,12 +58,12 @@ class TextEnding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """Line of the text of a message.
+    """Line of the Markdown of a message.
 
     Attributes:
-        start: position in the source of the message.
-        text: the line without its end.
-        end: the line end; empty in the last line.
+        start: the index in the source of the message.
+        text: the line without its line end.
+        end: the line end; empty in an incomplete line.
         context: the blocks that are open after the line.
     """
 
@@ -75,11 +75,15 @@ class SourceLine:
 
     @property
     def stop(self) -> int:
+        """The index after the line and its line end."""
         return self.start + len(self.text) + len(self.end)
 
 
 def group_lines(lines: Sequence[SourceLine]) -> list[Sequence[SourceLine]]:
-    """Group the lines of paragraphs, list items and tables; every other line is its own group."""
+    """Group the lines of each paragraph, list item and table.
+
+    Every other line is its own group.
+    """
     groups, at = list[Sequence[SourceLine]](), 0
     while at < len(lines):
         stop = at + 1
@@ -95,10 +99,10 @@ def group_lines(lines: Sequence[SourceLine]) -> list[Sequence[SourceLine]]:
 
 
 class ChunkWriter:
-    """Writer of the text of one chunk.
+    """Renders the lines of one chunk; reopens and closes its blocks and marks.
 
     Args:
-        context: the blocks that are open at the start.
+        context: the blocks and marks that are open at the start.
         measure: returns the size of a text in the platform's unit.
 
     Attributes:
@@ -121,27 +125,31 @@ class ChunkWriter:
 
     @property
     def settled_size(self) -> int:
-        """The size of the prefix that stays the same when more text follows."""
+        """The characters at the start of `text` that more text is not expected to change."""
         text = "".join(self._out)
         return min(len(text) - self._unsettled_size, len(text.rstrip()))
 
     @property
     def text(self) -> str:
-        """The rendered text with all blocks closed; empty if nothing of it is visible."""
+        """The rendered text with all blocks closed; empty if nothing is visible."""
         text = "".join(self._out).rstrip()
         if self._fence:
             text += f"\n{self._closing_line()}"
         return text if text.strip() else ""
 
     def fork(self) -> "ChunkWriter":
-        """Return a copy that can be written to independently."""
+        """Return a copy to which other lines can be written."""
         self._out = ["".join(self._out)]
         fork = copy(self)
         fork._out = [*self._out]
         return fork
 
     def write(self, lines: Sequence[SourceLine], ending: TextEnding = TextEnding.WHOLE) -> None:
-        """Append lines; `ending` applies to the last group of lines."""
+        """Render lines and append them.
+
+        Args:
+            ending: the end of the last group of lines (see `group_lines`).
+        """
         groups = group_lines(lines)
         for number, group in enumerate(groups, 1):
             is_first = self._is_blank
@@ -153,7 +161,7 @@ class ChunkWriter:
             self._write_group(group, ending if number == len(groups) else TextEnding.WHOLE, is_first=is_first)
 
     def _open_chunk(self, first: SourceLine) -> None:
-        """Reopen the code block or the list that the chunk starts in."""
+        """Reopen the code block, or remove the list's indent, in which the chunk starts."""
         fence = self._context.fence
         indent = len(first.text) - len(first.text.lstrip(" "))
         if fence and first.kind in (LineKind.CODE, LineKind.FENCE_END):
@@ -206,7 +214,10 @@ class ChunkWriter:
         self._write_inline(text, marks, ending)
 
     def _dedent_line(self, line: str) -> str:
-        """Remove the indent of the list item that the chunk starts in, as far as the line has it."""
+        """Remove the indent of the list item that the chunk starts in.
+
+        A line with less indent reduces it for all later lines.
+        """
         self._dedent = min(self._dedent, len(line) - len(line.lstrip(" ")))
         return line[self._dedent :]
 
@@ -247,7 +258,7 @@ class ChunkWriter:
         self._out += [f"{TABLE_MARKS}\n{body}\n{TABLE_MARKS}", lines[-1].end]
 
     def _render_row(self, line: str) -> str:
-        """Render a row; no code continues from one cell to the next."""
+        """Render a table row, cell by cell: no code continues into the next cell."""
         return "|".join(inline.render_inline(cell, self._dialect).text or cell for cell in CELL_SEPARATOR.split(line))
 
     def _open_fence(self, fence: CodeFence, before: str, info: str) -> None:
@@ -256,7 +267,7 @@ class ChunkWriter:
         self._out.append(before + opening)
 
     def _closing_line(self) -> str:
-        """Return the closing fence, with the line that an empty code block needs."""
+        """Return the closing fence, after the line that an empty code block needs."""
         fence = self._fence
         assert fence is not None
         before = fence.quote + " " * (fence.indent - self._removed_indent(fence))
@@ -264,7 +275,7 @@ class ChunkWriter:
         return f"{empty}{before}{self._closing_marks}"
 
     def _indent_in_item(self, line: str) -> str:
-        """Indent a line of code as far as its list item, which it would end otherwise."""
+        """Indent a line of code to its list item, which it would otherwise end."""
         assert self._fence is not None
         if not self._dialect.nests_code or not (lack := missing_indent(self._fence, line) - self._dedent) > 0:
             return line
@@ -272,22 +283,30 @@ class ChunkWriter:
         return quote + " " * lack + rest
 
     def _removed_indent(self, fence: CodeFence | None) -> int:
-        """Return how much of the indent of a code block is removed."""
+        """Return the columns of indent to remove from the lines of a code block."""
         return self._dedent if self._dialect.nests_code or fence is None else max(self._dedent, fence.indent)
 
 
 def remove_deep_indent(text: str) -> str:
-    """Remove an indent of more than `MAX_INDENT` from the start of a message."""
+    """Return a text without its indent if that is longer than `MAX_INDENT`."""
     return text.lstrip(" \t") if len(text) - len(text.lstrip(" \t")) > MAX_INDENT else text
 
 
 def repeated_info(fence: CodeFence) -> str:
-    """Return the info string for a code block that continues in another message."""
+    """Return the info string for a code block that continues in another message.
+
+    It is empty if the original is longer than `_MAX_REPEATED_INFO`.
+    """
     return fence.info if len(fence.info) <= _MAX_REPEATED_INFO else ""
 
 
 def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str], int]) -> int:
-    """Return the most that the blocks and marks that are open at the start of a message measure."""
+    """Return the most that reopening and closing the open blocks and marks measures.
+
+    Args:
+        context: the blocks and marks that are open at the start of a message.
+        measure: returns the size of a text in the platform's unit.
+    """
     size = measure(context.quote) + 2 * measure("".join(context.marks))
     if context.fence:
         size += closing_size(context.fence, dialect, measure)
@@ -298,5 +317,5 @@ def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str
 
 
 def closing_size(fence: CodeFence, dialect: Dialect, measure: Callable[[str], int]) -> int:
-    """Return the most that closing a code block measures."""
+    """Return the most that closing a code block measures, in units of `measure`."""
     return measure(f"\n{fence.quote}{fence.marks}{dialect.empty_code_line}\n") + fence.indent

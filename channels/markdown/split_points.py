@@ -1,4 +1,7 @@
-"""Split points of a text: between paragraphs, lines, words or grapheme clusters (Unicode UAX #29)."""
+"""Split points of a text: between paragraphs, lines, words or grapheme clusters.
+
+Grapheme clusters: Unicode UAX #29.
+"""
 
 import re
 from bisect import bisect_left
@@ -23,11 +26,13 @@ _CLUSTER = regex.compile(r"\X")
 
 
 def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> int:
-    """Return the position at which to split a text that is just too long for a message.
+    """Return the index at which to split a text that is just too long for a message.
+
+    The best one in the second half is chosen: between paragraphs, then lines, then words.
 
     Args:
         lines: the lines of `text`; the last one may be incomplete.
-        marks: the emphasis that is open at the start of `text`.
+        marks: the emphasis and code marks that are open at the start of `text`.
     """
     first = len(text) - len(text.lstrip())
     middle = first + (len(text) - first) // 2
@@ -47,7 +52,7 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
 
 
 def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:
-    """Yield the rank and the position of each line start."""
+    """Yield the rank (see `_rank_split`) and the index of each line at which to split."""
     for index, line in enumerate(lines):
         rank = _rank_split(lines, index) if index and line.text.strip() else None
         if rank is not None:
@@ -55,7 +60,10 @@ def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:
 
 
 def _word_starts(lines: Sequence[SourceLine], text: str, start: int) -> Iterator[int]:
-    """Yield the positions of words after `start`, the last one first."""
+    """Yield the indexes of words after `start`, the last one first.
+
+    Words that would look like the start of a block are left out.
+    """
     for line in reversed(lines):
         stop = line.start + len(line.text)
         if stop > start and line.kind in (LineKind.TEXT, LineKind.HEADING, LineKind.CODE):
@@ -65,7 +73,10 @@ def _word_starts(lines: Sequence[SourceLine], text: str, start: int) -> Iterator
 
 
 def _rank_split(lines: Sequence[SourceLine], index: int) -> int | None:
-    """Return how good a split before a line is; None if there must be none."""
+    """Return the rank of a split before a line: a lower one is better.
+
+    None if there must be no split.
+    """
     line = lines[index]
     blanks = index
     while blanks and not lines[blanks - 1].text.strip():
@@ -86,7 +97,7 @@ def _rank_split(lines: Sequence[SourceLine], index: int) -> int | None:
 
 
 def _unsplittable_spans(lines: Sequence[SourceLine], marks: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the spans of links, code, tokens and table rows, in order."""
+    """Return the start and end of each link, code span, token and table row, in order."""
     unsplittable = list[tuple[int, int]]()
     groups = group_lines(lines)
     for group in groups:
@@ -104,17 +115,21 @@ def _unsplittable_spans(lines: Sequence[SourceLine], marks: Sequence[str]) -> li
 
 
 def _is_within(at: int, unsplittable: Sequence[tuple[int, int]]) -> bool:
-    """Return whether a position is inside of one of the sorted spans."""
+    """Return whether an index is inside of one of the spans, which are in order."""
     before = bisect_left(unsplittable, (at, 0))
     return before > 0 and at < unsplittable[before - 1][1]
 
 
 def cluster_starts(text: str, start: int, stop: int) -> Iterator[int]:
-    """Yield the starts of the grapheme clusters between `start`, which is one, and `stop`."""
+    """Yield the starts of the grapheme clusters in `text[start:stop]`.
+
+    Args:
+        start: the start of a grapheme cluster.
+    """
     for found in _CLUSTER.finditer(text, start, stop):
         yield found.start()
 
 
 def is_cluster_start(text: str, at: int) -> bool:
-    """Return whether a grapheme cluster starts at a position that follows white space."""
+    """Return whether a grapheme cluster starts at an index after white space."""
     return at == 0 or len(_CLUSTER.match(text, at - 1, at + 1)[0]) == 1

@@ -1,4 +1,4 @@
-"""Tables of GitHub Flavored Markdown, and their rendering as text in columns."""
+"""Tables of GitHub Flavored Markdown, and their rendering as aligned text."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ _GAP = " | "
 
 
 def split_cells(line: str) -> list[str]:
-    """Return the cells of a row."""
+    """Return the cells of a row, without outer white space and escapes of `|`."""
     row = line.strip().removeprefix("|")
     if row.endswith("|") and not row.endswith("\\|"):
         row = row[:-1]
@@ -24,16 +24,16 @@ def has_cell_separator(line: str) -> bool:
 
 
 def is_delimiter(line: str, head: str) -> bool:
-    """Return whether a line is the delimiter row of a table with this header row."""
+    """Return whether a line is the delimiter row (`|---|`) for a header row."""
     return "|" in line and bool(_DELIMITER.fullmatch(line)) and len(split_cells(line)) == len(split_cells(head))
 
 
 class TextTable:
-    """Table as text in columns of equal width, for a fixed-width font.
+    """Table as text with aligned columns, for a fixed-width font.
 
     Args:
-        head: the header row.
-        delimiter: the delimiter row.
+        head: the header row in Markdown.
+        delimiter: the delimiter row, which sets the alignments.
         render_cell: converts the Markdown of a cell to plain text.
         measure: returns the size of a text in the platform's unit.
     """
@@ -50,6 +50,7 @@ class TextTable:
         self.add_row(head)
 
     def add_row(self, line: str) -> None:
+        """Add a row in Markdown; surplus cells go into the last column."""
         row, columns = [self._render_cell(cell) for cell in split_cells(line)], len(self._widths)
         row += [""] * (columns - len(row))
         row = [*row[: columns - 1], _GAP.join(row[columns - 1 :])]
@@ -61,13 +62,14 @@ class TextTable:
 
     @property
     def size(self) -> int:
-        """The most that the rendered lines and their ends measure; it never shrinks."""
+        """The most that the rendered lines with line ends measure; it never shrinks."""
         padded = sum(width for column, width in enumerate(self._widths) if not self._is_ragged(column))
         line = padded + len(_GAP) * (len(self._widths) - 1) + 1
         rule = sum(self._widths) + len(_GAP) * (len(self._widths) - 1) + 1
         return self._size_beyond_width + len(self._rows) * line + rule
 
     def render_lines(self) -> list[str]:
+        """Return the header, a rule and the rows as text, one line each."""
         head, *rows = self._rows
         ragged = self._is_ragged(len(self._widths) - 1)
         widths = [*self._widths[:-1], max(3, cell_len(head[-1]))] if ragged else self._widths
@@ -75,7 +77,7 @@ class TextTable:
         return [self._render_row(head), rule, *map(self._render_row, rows)]
 
     def _is_ragged(self, column: int) -> bool:
-        """Return whether the cells of a column need no trailing spaces."""
+        """Return whether a column needs no padding: it is last and left-aligned."""
         return column == len(self._widths) - 1 and self._alignments[column] == "left"
 
     def _render_row(self, row: Sequence[str]) -> str:

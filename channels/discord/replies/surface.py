@@ -94,8 +94,9 @@ class DiscordSurface(DiscordMessageSurface):
 
     Args:
         address: the `channel`, the user's `message`, its `author`, and the server (`guild`). `root` is the channel of
-            the user's message if a thread was started for the reply. With `is_bot_message`, the bot posted the message
-            for the user. A message with a `side_name` replies to nothing; the ids of its buttons end with the name.
+            the user's message if a thread was started for the reply. With `is_bot_message`, the bot posted
+            `message` itself. A message with a `side_name` replies to nothing; the ids of its buttons end with the
+            name.
         ping_after: the author is notified when a reply ends that took more seconds; 0 for never.
     """
 
