@@ -1,10 +1,12 @@
 """Files that models and tools return: saved as artifacts, which the reply shows."""
 
+import asyncio
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from mimetypes import guess_extension
 
+import aiohttp
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events.event import Event
 from google.adk.plugins import BasePlugin
@@ -13,12 +15,18 @@ from google.genai import types
 from core.models.finish_reasons import FILE_TOO_LARGE
 from core.models.media import UNKNOWN_TYPE, format_size
 from core.models.selection import AgentRunConfig
+from core.secret_redaction import format_error
 from core.sessions.artifacts import FROM_EVENT
+from core.tools.public_web import Address, UrlRefusedError, is_public, open_url
 
 log = logging.getLogger(__name__)
 
 #: Maximum size of a file of a model or a tool. The database holds it twice, and no vendor takes more back.
 MAX_FILE_BYTES = 20 * 2**20
+
+#: Limits of the addresses of an event that are fetched: their number, and seconds for all of them.
+_MAX_FETCHES = 9
+_FETCH_SECONDS = 20.0
 
 _MAX_NAME_CHARACTERS = 80
 
@@ -35,16 +43,21 @@ class MediaPlugin(BasePlugin):
 
     The name of a file depends on its position in the run alone. So an attempt after a crash saves the next version of
     the same artifact, and the reply shows the newest version of each name.
+
+    Args:
+        is_allowed: returns whether a file at an address may be fetched.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_allowed: Callable[[Address], bool] = is_public) -> None:
         super().__init__(name="parley_media")
+        self._is_allowed = is_allowed
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
         """Save the files of an agent's event; a sentence replaces large ones."""
         service = invocation_context.artifact_service
         if event.partial or event.author == "user" or event.content is None or service is None:
             return
+        await self._fetch_files(event)
         _replace_large_files(event)
         for blob in _list_blobs(event):
             name = _choose_name(blob, invocation_context)
@@ -59,6 +72,59 @@ class MediaPlugin(BasePlugin):
             )
             blob.display_name = name
             event.actions.artifact_delta[name] = version
+
+    async def _fetch_files(self, event: Event) -> None:
+        """Fetch the files at http(s) addresses in an event; an address that cannot be fetched stays."""
+        parts = [part for part in _list_addresses(event) if _get_uri(part).startswith(("http://", "https://"))]
+        async with asyncio.TaskGroup() as fetches:
+            for part in parts[:_MAX_FETCHES]:
+                fetches.create_task(self._fetch(part))
+
+    async def _fetch(self, part: types.Part | types.FunctionResponsePart) -> None:
+        file = part.file_data
+        assert file is not None, "the part has an address"
+        try:
+            async with (
+                asyncio.timeout(_FETCH_SECONDS),
+                open_url(file.file_uri or "", self._is_allowed) as (_, response),
+            ):
+                kind = _choose_type(file.mime_type or "", response.content_type)
+                data = await response.content.read(MAX_FILE_BYTES + 1) if response.status == 200 and kind else b""
+                while data and len(data) <= MAX_FILE_BYTES and (more := await response.content.read(1 << 20)):
+                    data += more
+        except (UrlRefusedError, TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            log.warning("a file of an agent cannot be fetched, so its address is shown: %s", format_error(error))
+            return
+        if not data:
+            log.warning("a file of an agent is not at its address, so the address is shown")
+            return
+        part.file_data = None
+        if isinstance(part, types.Part):
+            part.inline_data = types.Blob(data=data, mime_type=kind, display_name=file.display_name)
+        else:
+            part.inline_data = types.FunctionResponseBlob(data=data, mime_type=kind, display_name=file.display_name)
+
+
+def _list_addresses(event: Event) -> Iterator[types.Part | types.FunctionResponsePart]:
+    """Yield the parts of an event that have an address, except those of thoughts."""
+    for part in (event.content and event.content.parts) or ():
+        if part.file_data is not None and not part.thought:
+            yield part
+        for item in (part.function_response and part.function_response.parts) or ():
+            if item.file_data is not None:
+                yield item
+
+
+def _get_uri(part: types.Part | types.FunctionResponsePart) -> str:
+    return (part.file_data and part.file_data.file_uri) or ""
+
+
+def _choose_type(declared: str, served: str) -> str:
+    """Return the type of a file; empty if the server serves something else, such as a page about the file."""
+    if served in ("application/octet-stream", declared):
+        return declared
+    main_type = served.partition("/")[0]
+    return served if main_type in _NAMED_TYPES and main_type in ("", declared.partition("/")[0]) else ""
 
 
 def _list_blobs(event: Event) -> Iterator[_Blob]:

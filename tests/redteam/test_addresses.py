@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 from aiohttp.resolver import DefaultResolver
 
-from core.tools.builtin.read_page import PageReader, is_public
+from core.tools.builtin.read_page import PageReader
+from core.tools.public_web import is_public
 
 LOCAL = {
     "localhost by its name": "http://localhost:{port}/",

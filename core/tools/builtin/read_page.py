@@ -1,109 +1,25 @@
 """Built-in tool that reads public web pages. Needs the extra `web`."""
 
 import asyncio
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import DefaultResolver
-from yarl import URL
 
 from core.tools.builtin import page_text
+from core.tools.public_web import Address, UrlRefusedError, is_public, open_url
 from core.tools.tool import Tool
-
-Address = IPv4Address | IPv6Address
 
 #: Limits of a page: bytes read, characters of text returned, and seconds in total.
 MAX_BYTES = 2_000_000
 MAX_CHARACTERS = 40_000
 TIMEOUT_SECONDS = 20.0
 
-_MAX_REDIRECTS = 5
-_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/xhtml")
 _HTML_TYPES = ("text/html", "application/xhtml")
-
-#: IPv6 prefixes with an IPv4 address in them, and the bits behind it: NAT64 (RFC 6052) and 6to4 (RFC 3056).
-_NETWORKS_WITH_IPV4 = ((IPv6Network("64:ff9b::/96"), 0), (IPv6Network("2002::/16"), 80))
-
-#: IPv4 networks that are not public: IANA's special-purpose registry, multicast, and Azure's virtual public address.
-#: The tables of `ipaddress` differ between versions of Python.
-_NOT_PUBLIC_V4 = tuple(
-    map(
-        IPv4Network,
-        (
-            "0.0.0.0/8",
-            "10.0.0.0/8",
-            "100.64.0.0/10",
-            "127.0.0.0/8",
-            "168.63.129.16/32",
-            "169.254.0.0/16",
-            "172.16.0.0/12",
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "192.88.99.0/24",
-            "192.168.0.0/16",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "224.0.0.0/3",
-        ),
-    )
-)
-
-#: IANA assigns public IPv6 addresses from this network alone. Within it: protocol assignments and Teredo, and the two
-#: networks of documentation.
-_GLOBAL_V6 = IPv6Network("2000::/3")
-_NOT_PUBLIC_V6 = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
-
-
-class _PageRefusedError(Exception):
-    """The page must not or cannot be read; the model gets the text."""
-
-
-def is_public(address: Address) -> bool:
-    """Return whether an address is on the public internet.
-
-    The addresses of this machine, its network and its cloud are not.
-    """
-    if isinstance(address, IPv4Address):
-        return not any(address in network for network in _NOT_PUBLIC_V4)
-    if address.ipv4_mapped is not None:
-        return is_public(address.ipv4_mapped)
-    for network, shift in _NETWORKS_WITH_IPV4:
-        if address in network:
-            return is_public(IPv4Address(int(address) >> shift & 0xFFFFFFFF))
-    return address in _GLOBAL_V6 and not any(address in network for network in _NOT_PUBLIC_V6)
-
-
-class _PublicResolver(AbstractResolver):
-    """Resolver of host names that refuses addresses that are not public.
-
-    It raises `_PageRefusedError` for them.
-
-    aiohttp connects to the addresses that it returns, so that a name cannot change between check and connection.
-    """
-
-    def __init__(self, is_allowed: Callable[[Address], bool]) -> None:
-        self._is_allowed = is_allowed
-        self._resolver = DefaultResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        results = await self._resolver.resolve(host, port, family)
-        if not all(self._is_allowed(ip_address(each["host"].partition("%")[0])) for each in results):
-            raise _PageRefusedError("this address is not public")
-        return results
-
-    async def close(self) -> None:
-        await self._resolver.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,48 +43,19 @@ class PageReader:
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 return await self._read(str(arguments.get("url", "")))
-        except _PageRefusedError as error:
+        except UrlRefusedError as error:
             return {"error": str(error)}
         except TimeoutError:
             return {"error": f"the page has not come within {self.timeout_seconds:g} seconds"}
         except ImportError:
             return {"error": "web pages cannot be read here: the operator has to install the extra `web`"}
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            refused = error.__cause__ if isinstance(error.__cause__, _PageRefusedError) else None
+            refused = error.__cause__ if isinstance(error.__cause__, UrlRefusedError) else None
             return {"error": str(refused) if refused else f"the page cannot be read ({type(error).__name__})"}
 
     async def _read(self, asked: str) -> dict[str, Any]:
-        url = URL(asked)
-        connector = aiohttp.TCPConnector(resolver=_PublicResolver(self.is_allowed), use_dns_cache=False)
-        async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
-            for _ in range(_MAX_REDIRECTS + 1):
-                self._check_url(url)
-                async with session.get(url, allow_redirects=False, headers={"User-Agent": "Parley"}) as response:
-                    if response.status not in _REDIRECT_STATUSES or "Location" not in response.headers:
-                        return await _read_response(str(url), response)
-                    url = url.join(URL(response.headers["Location"]))
-        raise _PageRefusedError(f"the page leads on more than {_MAX_REDIRECTS} times")
-
-    def _check_url(self, url: URL) -> None:
-        """Check that the text of a URL names no address that is not public.
-
-        Host names are checked when they are resolved. The client takes hosts of digits and dots as addresses and does
-        not resolve them: `127.1` is this machine.
-
-        Raises:
-            _PageRefusedError: the URL is not allowed.
-        """
-        if url.scheme not in ("http", "https") or not url.host or url.user is not None:
-            raise _PageRefusedError("the url must begin with http:// or https:// and a host, with no user before it")
-        host = url.host.partition("%")[0]
-        if ":" not in host and not host.replace(".", "").isdigit():
-            return
-        try:
-            is_allowed = self.is_allowed(ip_address(host))
-        except ValueError:
-            is_allowed = False
-        if not is_allowed:
-            raise _PageRefusedError("this address is not public")
+        async with open_url(asked, self.is_allowed) as (url, response):
+            return await _read_response(url, response)
 
 
 async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str, Any]:
@@ -192,7 +79,7 @@ async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
 
     Raises:
         ImportError: the extra `web` is not installed.
-        _PageRefusedError: the page cannot be converted.
+        UrlRefusedError: the page cannot be converted.
     """
     if is_html and find_spec("html_to_markdown") is None:
         raise ImportError("html_to_markdown")
@@ -210,7 +97,7 @@ async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
             process.kill()
             await process.wait()
     if process.returncode:
-        raise _PageRefusedError("the page cannot be converted to text")
+        raise UrlRefusedError("the page cannot be converted to text")
     return text.decode()
 
 

@@ -15,7 +15,8 @@ from aiohttp import web
 from core.tools.builtin import page_text
 from core.tools.builtin import read_page as tool
 from core.tools.builtin.page_text import decode
-from core.tools.builtin.read_page import MAX_CHARACTERS, PageReader, is_public
+from core.tools.builtin.read_page import MAX_CHARACTERS, PageReader
+from core.tools.public_web import is_public
 
 PAGE = (
     "<html><head><title>T</title><style>p{}</style></head>"
@@ -183,7 +184,7 @@ async def test_what_is_too_long_too_slow_no_text_or_goes_round_is_an_error_or_cu
         never.set()
     assert [(told[name]["cut"], len(told[name]["text"])) for name in ("long", "bomb")] == [(True, MAX_CHARACTERS)] * 2
     assert told["picture"]["error"] == "it is no page but image/png"
-    assert told["round_"]["error"].startswith("the page leads on more than")
+    assert told["round_"]["error"].startswith("the address redirects more than")
     assert told["odd"]["text"] == "caf\ufffd"
     assert told["gone"]["error"] == "the page answers with status 404"
     assert told["slow"]["error"] == "the page has not come within 3 seconds"

@@ -1,0 +1,146 @@
+"""Requests to addresses on the public internet that a model or a tool chose.
+
+Addresses of this machine, its network and its cloud are refused, also behind names and redirects.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import DefaultResolver
+from yarl import URL
+
+Address = IPv4Address | IPv6Address
+
+_MAX_REDIRECTS = 5
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+
+#: IPv6 prefixes with an IPv4 address in them, and the bits behind it: NAT64 (RFC 6052) and 6to4 (RFC 3056).
+_NETWORKS_WITH_IPV4 = ((IPv6Network("64:ff9b::/96"), 0), (IPv6Network("2002::/16"), 80))
+
+#: IPv4 networks that are not public: IANA's special-purpose registry, multicast, and Azure's virtual public address.
+#: The tables of `ipaddress` differ between versions of Python.
+_NOT_PUBLIC_V4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "168.63.129.16/32",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/3",
+        ),
+    )
+)
+
+#: IANA assigns public IPv6 addresses from this network alone. Within it: protocol assignments and Teredo, and the two
+#: networks of documentation.
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_V6 = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
+
+
+class UrlRefusedError(Exception):
+    """The address must not be read; the text says why."""
+
+
+def is_public(address: Address) -> bool:
+    """Return whether an address is on the public internet.
+
+    The addresses of this machine, its network and its cloud are not.
+    """
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_V4)
+    if address.ipv4_mapped is not None:
+        return is_public(address.ipv4_mapped)
+    for network, shift in _NETWORKS_WITH_IPV4:
+        if address in network:
+            return is_public(IPv4Address(int(address) >> shift & 0xFFFFFFFF))
+    return address in _GLOBAL_V6 and not any(address in network for network in _NOT_PUBLIC_V6)
+
+
+class _PublicResolver(AbstractResolver):
+    """Resolver of host names that refuses addresses that are not public.
+
+    It raises `UrlRefusedError` for them.
+
+    aiohttp connects to the addresses that it returns, so that a name cannot change between check and connection.
+    """
+
+    def __init__(self, is_allowed: Callable[[Address], bool]) -> None:
+        self._is_allowed = is_allowed
+        self._resolver = DefaultResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        results = await self._resolver.resolve(host, port, family)
+        if not all(self._is_allowed(ip_address(each["host"].partition("%")[0])) for each in results):
+            raise UrlRefusedError("this address is not public")
+        return results
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+@asynccontextmanager
+async def open_url(
+    asked: str, is_allowed: Callable[[Address], bool] = is_public
+) -> AsyncIterator[tuple[str, aiohttp.ClientResponse]]:
+    """Request a URL, and follow its redirects. The caller sets the time limit.
+
+    Args:
+        is_allowed: returns whether an address may be requested.
+
+    Yields:
+        The URL of the last redirect, and the response to it.
+
+    Raises:
+        UrlRefusedError: the URL is not allowed. Of names, it is the cause of an `aiohttp.ClientError`.
+        aiohttp.ClientError, OSError, ValueError: the URL cannot be requested.
+    """
+    url = URL(asked)
+    connector = aiohttp.TCPConnector(resolver=_PublicResolver(is_allowed), use_dns_cache=False)
+    async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
+        for _ in range(_MAX_REDIRECTS + 1):
+            _check_url(url, is_allowed)
+            async with session.get(url, allow_redirects=False, headers={"User-Agent": "Parley"}) as response:
+                if response.status not in _REDIRECT_STATUSES or "Location" not in response.headers:
+                    yield str(url), response
+                    return
+                url = url.join(URL(response.headers["Location"]))
+    raise UrlRefusedError(f"the address redirects more than {_MAX_REDIRECTS} times")
+
+
+def _check_url(url: URL, is_allowed: Callable[[Address], bool]) -> None:
+    """Check that the text of a URL names no address that is not public.
+
+    Host names are checked when they are resolved. The client takes hosts of digits and dots as addresses and does
+    not resolve them: `127.1` is this machine.
+
+    Raises:
+        UrlRefusedError: the URL is not allowed.
+    """
+    if url.scheme not in ("http", "https") or not url.host or url.user is not None:
+        raise UrlRefusedError("the url must begin with http:// or https:// and a host, with no user before it")
+    host = url.host.partition("%")[0]
+    if ":" not in host and not host.replace(".", "").isdigit():
+        return
+    try:
+        is_ok = is_allowed(ip_address(host))
+    except ValueError:
+        is_ok = False
+    if not is_ok:
+        raise UrlRefusedError("this address is not public")
