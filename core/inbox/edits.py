@@ -1,4 +1,4 @@
-"""Edits and deletions of messages, in every state of their turn."""
+"""Edits and deletions of received messages, whatever the state of their turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ class EditResult(Enum):
     """Result of an edit of a message that no turn has claimed.
 
     Attributes:
-        NOT_RECEIVED: the inbox lacks the message, which may be for the bot by now.
-        UNKNOWN: it was deleted, or is not for the bot.
+        NOT_RECEIVED: the inbox lacks the message, whose new text mentions the bot: it can be accepted now.
+        UNKNOWN: the message was deleted, answered before a reset, or is not for the bot; nothing is stored.
         UNCHANGED: its text is the same.
-        WAITING: it waits, and is answered as edited.
+        WAITING: it waits for a turn, and is answered as edited.
     """
 
     NOT_RECEIVED = auto()
@@ -37,8 +37,8 @@ class DeleteResult(Enum):
     """Result of a deletion of a message that no turn has claimed.
 
     Attributes:
-        UNKNOWN: the inbox lacks the message, or its text.
-        DROPPED: it waited, and is not answered.
+        UNKNOWN: the inbox lacks the message, or its text; nothing changes.
+        DROPPED: it waited for a turn, and is not answered.
     """
 
     UNKNOWN = auto()
@@ -51,10 +51,10 @@ class ClaimedMessage:
 
     Attributes:
         turn_id: the newest turn that answers it.
-        state: of that turn.
-        has_unseen_edit: whether the message differs from the text that the turn has.
-        is_only_message: whether the turn answers no other message.
-        is_turn_cancelled: whether the turn is cancelled for the deletion.
+        state: the state of that turn.
+        has_unseen_edit: whether the message now differs from the text that the turn has.
+        is_only_message: whether the turn answers no other message that is left.
+        is_turn_cancelled: whether the deletion has cancelled the running turn.
     """
 
     turn_id: str
@@ -67,10 +67,16 @@ class ClaimedMessage:
 async def edit_message(
     connection: AsyncConnection, event_key: str, text: str, *, is_mention: bool = False
 ) -> EditResult | ClaimedMessage:
-    """Store the new text of a message: in its place while it waits, beside it once a turn has claimed it.
+    """Store the new text of a message, in the caller's transaction.
+
+    The text is replaced while the message waits. Once a turn has claimed it, the new text is stored beside the old
+    one, for a rerun of the kind `revise`.
 
     Args:
-        is_mention: whether the new text mentions the bot: the message is then no longer for other people.
+        event_key: the key of the message, not of the edit.
+        text: as `InboxMessage.text`.
+        is_mention: whether the new text mentions the bot. A message that was stored as one to other people is then
+            forgotten, so that it can be accepted.
     """
     if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED
@@ -98,9 +104,13 @@ async def edit_message(
 async def delete_message(
     connection: AsyncConnection, event_key: str, turns_: TurnStore
 ) -> DeleteResult | ClaimedMessage:
-    """Delete the text of a message, and cancel a turn that answers this message only.
+    """Delete the text of a message, in the caller's transaction.
 
-    A message that waits is not answered. A second call returns the same.
+    A message that waits is not answered. A turn that answers this message only is cancelled, and what it asks people
+    for is deleted. A second call returns the same.
+
+    Args:
+        event_key: the key of the message, not of the deletion.
     """
     row = await _lock_message(connection, event_key)
     if row is None or parse_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
@@ -129,13 +139,17 @@ async def delete_message(
 
 
 async def _delete_unaddressed(connection: AsyncConnection, event_key: str) -> bool:
+    """Delete the row of a message to other people; return whether no row is left."""
     this = inbox.c.event_key == event_key
     await connection.execute(sa.delete(inbox).where(this, inbox.c.outcome == InboxOutcome.UNADDRESSED))
     return (await connection.execute(sa.select(inbox.c.id).where(this))).first() is None
 
 
 async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:
-    """Return the row of a message of the current generation, with its session locked."""
+    """Return the row of a message, with its session locked.
+
+    None if it is not stored, or was stored before the last reset.
+    """
     this = inbox.c.event_key == event_key
     session = (await connection.execute(sa.select(inbox.c.session).where(this))).scalar_one_or_none()
     generation = await lock_session_row(connection, session)
@@ -144,7 +158,7 @@ async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[A
 
 
 async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
-    """Return the newest turn that answers a message."""
+    """Return id and state of the newest turn that answers a message, if there is one."""
     query = sa.select(turns.c.id, turns.c.state).where(turns.c.session == row.session, turns.c.origin == row.turn)
     return (await connection.execute(query.order_by(turns.c.created_at.desc()).limit(1))).one_or_none()
 
@@ -156,13 +170,16 @@ async def _list_other_messages(connection: AsyncConnection, row: sa.Row[Any]) ->
 
 
 async def _list_reruns(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
-    """Return the rows of requests to answer a message again, which copy its text."""
+    """Return the inbox rows of reruns of a message; each has a copy of its text."""
     of_it = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
     query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(of_it))
     return (await connection.execute(query)).all()
 
 
 def _without_text(row: sa.Row[Any]) -> dict[str, Any] | None:
-    """Return a message without text and files: the end of its turn still needs its address."""
+    """Return a message as JSON without text and files.
+
+    The end of its turn still needs its address.
+    """
     said = parse_message(row.message)
     return replace(said, text="", attachments=()).to_json() if said else None

@@ -1,6 +1,7 @@
-"""Queue of interactions: commands, button presses and submitted forms, stored until they are processed.
+"""Queue of interactions: commands, button presses and submitted forms.
 
-A platform delivers an interaction once. The interactions of a worker that died are processed by another worker.
+A platform delivers an interaction once, so each is stored until it is processed. The interactions of a worker that
+died are processed by another worker.
 """
 
 import logging
@@ -27,7 +28,7 @@ MAX_AGE_SECONDS = 1_800.0
 
 
 class InteractionQueue:
-    """Queue of accepted interactions, in the `interactions` table.
+    """Queue of accepted interactions, in the table `interactions`.
 
     A row is an interaction that a worker has accepted and not processed yet.
     """
@@ -37,15 +38,18 @@ class InteractionQueue:
         self._lease = lease
 
     async def add(self, channel: str, key: str, payload: str) -> bool:
-        """Store an interaction for this worker, and return whether it is new.
+        """Store an interaction for this worker.
 
-        This takes as long as the database does. A database that fails returns True: this worker, and no other, then
-        processes the interaction.
+        This takes as long as the database does. If the database fails, a warning is logged, and the interaction is
+        lost if this process ends before it is processed.
 
         Args:
             channel: the name of the adapter.
             key: the same for each delivery of the interaction.
-            payload: what the adapter needs to process it.
+            payload: what the adapter needs to process it, in its own format.
+
+        Returns:
+            Whether this worker has to process the interaction: it is new, or the database failed.
         """
         row = {
             "key": key,
@@ -64,7 +68,10 @@ class InteractionQueue:
 
     @asynccontextmanager
     async def processing(self, key: str) -> AsyncIterator[None]:
-        """Delete the interaction after the block. If the block is cancelled, another worker processes it."""
+        """Delete the interaction after the block, also after an error.
+
+        If the block is cancelled, the row stays, and another worker processes it.
+        """
         try:
             yield
         except Exception:
@@ -73,7 +80,10 @@ class InteractionQueue:
         await self.remove(key)
 
     async def remove(self, key: str) -> None:
-        """Delete an interaction. If the database fails, another worker may process it again."""
+        """Delete an interaction; a failure of the database is logged.
+
+        Another worker may then process it again.
+        """
         try:
             async with self._database.write() as connection:
                 await connection.execute(sa.delete(interactions).where(interactions.c.key == key))
@@ -81,10 +91,13 @@ class InteractionQueue:
             log.warning("a processed interaction cannot be deleted: %s", format_error(error))
 
     async def run_orphaned(self, channel: str, run: Callable[[str, str], Awaitable[None]]) -> None:
-        """Process the interactions of dead workers until cancelled.
+        """Process the interactions of dead workers every `POLL_SECONDS`, until cancelled.
+
+        Those that are older than `MAX_AGE_SECONDS` are dropped.
 
         Args:
-            run: called with the key and the payload of each.
+            channel: the name of the adapter.
+            run: called with the key and the payload of each; it has to use `processing`.
         """
 
         async def run_all() -> None:

@@ -1,4 +1,4 @@
-"""The inbox: messages that are stored before the platform gets its acknowledgement."""
+"""The inbox: each message is stored before the platform gets its acknowledgement."""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -33,9 +33,9 @@ class AcceptResult(Enum):
     """Result of accepting a message.
 
     Attributes:
-        NEXT: a turn begins as soon as a worker is free.
-        WAITING: other messages of the session come first.
-        DUPLICATE: it was stored before.
+        NEXT: stored; a turn begins as soon as a worker is free.
+        WAITING: stored; other messages of the session come first.
+        DUPLICATE: it was stored before, and nothing changes.
     """
 
     NEXT = auto()
@@ -48,10 +48,14 @@ RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | RateLimited
 
 
 class InboxStore:
-    """The `inbox` table: each message once, on whatever path and however often it comes.
+    """Store of accepted messages, in the table `inbox`, each once by its event key.
 
     `accept` and `reset_session` raise at once while the database is unavailable: Slack waits 3 s for its
     acknowledgement, and delivers again. A button press comes once, after its acknowledgement: `request_rerun` retries.
+
+    Args:
+        worker: is woken when a message is stored.
+        rates: limits of messages per person and place.
     """
 
     def __init__(
@@ -69,7 +73,9 @@ class InboxStore:
         self._rates = rates
 
     async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimited:
-        """Store a message once; of one that exceeds a user rate limit, store the key alone.
+        """Store a message once, and wake the worker.
+
+        Of one that exceeds a user rate limit, the key is stored without the text.
 
         Raises:
             StoreError: it is not stored: the platform must not get its acknowledgement.
@@ -100,7 +106,13 @@ class InboxStore:
         return None if until is None else RateLimited(until)
 
     async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> RateLimited | None:
-        """Return the user rate limit that a new message would exceed now.
+        """Return the user rate limit that a new message would exceed now, if there is one.
+
+        A message that is stored already exceeds none.
+
+        Args:
+            author: the platform's id of the author.
+            place: as `InboxMessage.place`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -111,7 +123,7 @@ class InboxStore:
             return await self._find_rate_limit(connection, event_key, author, place)
 
     async def has_message(self, event_key: str) -> bool:
-        """Return whether a message is stored.
+        """Return whether the inbox has a row with this event key, whatever its outcome.
 
         Raises:
             StoreError: the database cannot be read.
@@ -120,16 +132,16 @@ class InboxStore:
             return await has_message(connection, event_key)
 
     async def request_rerun(self, turn_id: str, *, author: str | None, kind: RerunKind) -> RerunResult:
-        """Store a request to answer the messages of a turn again, once per turn.
+        """Store a request to answer the messages of a turn again, at most once per turn.
 
-        A `retry` comes after all messages that wait in the session; the others need that nothing follows. `revise` also
-        stops a turn that still answers the old text.
+        A `retry` comes after all messages that wait in the session; the others are denied if a message follows.
+        `revise` also stops a turn that still answers the old text.
 
         Args:
-            author: an author of the messages, or None for an operator.
+            author: the platform's id of the person who asks, an author of the messages; None for an operator.
 
         Returns:
-            The result with the message that is answered again, or the reason of the denial.
+            The result with the message that is answered again; or the reason why the request is denied.
 
         Raises:
             StoreError: it could not be stored, after all retries.
@@ -154,16 +166,15 @@ class InboxStore:
         return accepted
 
     async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
+        """Return when a person's rate limit at a turn's place ends; None without one."""
         place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         where = (await connection.execute(place)).scalar_one_or_none() or ""
         return await self._rates.limited_until(connection, author=author, place=where)
 
     async def edit_message(self, event_key: str, text: str, *, is_mention: bool = False) -> EditResult | ClaimedMessage:
-        """Store the new text of an edited message: see `core.inbox.edits`.
+        """Store the new text of an edited message, and wake the worker.
 
-        Args:
-            text: as `InboxMessage.text`.
-            is_mention: whether the new text mentions the bot.
+        See `core.inbox.edits.edit_message` for the arguments.
 
         Raises:
             StoreError: nothing was changed.
@@ -179,7 +190,9 @@ class InboxStore:
         return revised
 
     async def delete_message(self, event_key: str) -> DeleteResult | ClaimedMessage:
-        """Delete the text of a message that its author deleted: see `core.inbox.edits`.
+        """Delete the text of a message that its author deleted.
+
+        A running turn that answers no other message is cancelled.
 
         Raises:
             StoreError: nothing was changed.
@@ -198,19 +211,22 @@ class InboxStore:
     async def record_command(
         self, inbound: InboxMessage, name: str, *, outcome: InboxOutcome = InboxOutcome.COMMAND
     ) -> bool:
-        """Store that a message was a command of this name, without its text.
+        """Store that a message was a command, without its text.
+
+        Args:
+            name: the name of the command.
 
         Returns:
             Whether the message is new.
 
         Raises:
-            StoreError: it could not be kept.
+            StoreError: it could not be stored.
         """
         async with self._database.write() as connection:
             return await record_message(connection, inbound, outcome, kind=name)
 
     async def has_newer_command(self, inbound: InboxMessage, *, names: Collection[str]) -> bool:
-        """Return whether one of these commands came after a message in its session.
+        """Return whether one of these commands came after a message, in its session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -223,12 +239,14 @@ class InboxStore:
     async def reset_session(
         self, inbound: InboxMessage, *, until: float = inf
     ) -> list[InboxMessage] | RerunDenied | None:
-        """Store a reset and delete the history of its session.
+        """Store a reset and begin a new generation of its session, without history.
 
         Messages that wait are dropped, and the active turn is cancelled.
 
         Args:
-            until: spare later messages (seconds since the epoch); if a turn has one of them, nothing is reset.
+            inbound: the message that asks for the reset.
+            until: seconds since the epoch; messages that were sent later stay. If a turn has one of them, nothing is
+                reset.
 
         Returns:
             The dropped messages; None for a duplicate; `SUPERSEDED` if the reset comes too late.
@@ -274,7 +292,13 @@ class InboxStore:
         parent: str | None = None,
         outcome: InboxOutcome | None = None,
     ) -> AcceptResult:
-        """Insert a message into the inbox, within the caller's transaction."""
+        """Insert a message and its session, in the caller's transaction.
+
+        Args:
+            kind: `message`, or the kind of a rerun.
+            parent: the turn that a rerun repeats.
+            outcome: the reason why no turn answers the message; None if one will.
+        """
         values = {**self._values(inbound), "kind": kind, "parent": parent, "outcome": outcome}
         first, *more = _inserts(connection.dialect.name)
         rows = (await connection.execute(first, values)).all()
@@ -283,7 +307,7 @@ class InboxStore:
         return _to_result(rows)
 
     def _values(self, inbound: InboxMessage) -> dict[str, Any]:
-        """Return the parameters of the statement of `_inserts` for a message."""
+        """Return the parameters of the statements of `_inserts` for a message."""
         return {
             "event_key": inbound.event_key,
             "session": inbound.session_id,
@@ -300,10 +324,12 @@ class InboxStore:
         }
 
     async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
-        """Begin a new generation, with the messages that wait and came after `until`, but without reruns.
+        """Begin a new generation of a session, and delete the texts of its ended turns.
+
+        Messages that wait and were sent after `until` belong to the new generation, except reruns.
 
         Returns:
-            The other messages that waited.
+            The other messages that waited; they are dropped.
         """
         over = (turns.c.session == session_id) & ~is_active(turns)  # what is not is forgotten when it ends
         await connection.execute(sa.update(turns).where(over).values(text=None, run_record=None))
@@ -323,7 +349,7 @@ class InboxStore:
 
 
 def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
-    """Return the result of accepting a message, from the rows of `_inserts`."""
+    """Return the result of accepting a message, from the rows that `_inserts` returns."""
     if not rows:
         return AcceptResult.DUPLICATE
     return AcceptResult.WAITING if rows[0][0] else AcceptResult.NEXT
@@ -331,9 +357,9 @@ def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
 
 @cache
 def _inserts(dialect: str) -> tuple[sa.Insert, ...]:
-    """Insert a message, unless its event key is stored, and its session, unless that is stored.
+    """Return the statements that insert a message and its session, each once.
 
-    The first statement returns a row for a new message: whether others of its session come before it. PostgreSQL: one
+    The first one returns a row for a new message: whether others of its session come before it. PostgreSQL: one
     statement, which waits for whoever has locked the session, so that the message gets the generation after a reset.
     """
     is_postgres = dialect == "postgresql"
@@ -380,7 +406,7 @@ _INSERT = Statement(_inserts)
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
-    """Return whether a turn has a message that came after a reset."""
+    """Return whether a turn of the session has a message that was sent after `until`."""
     later = inbox.c.turn.is_not(None) & inbox.c.parent.is_(None) & (inbox.c.sent_at > until)
     query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
     return bool((await connection.execute(query)).scalar_one())

@@ -1,4 +1,7 @@
-"""Watermarks: until when all messages of a channel are stored, and where the bot is active."""
+"""Watermarks: the time until which all messages of a channel are stored.
+
+After a disconnection, the backfill fetches the messages since then, at the places where people talk to the bot.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -20,9 +23,9 @@ class ActivePlace:
     """A channel with its threads, or direct messages, where people talk to the bot.
 
     Attributes:
-        id: ADK's `user_id`.
-        begun_at: when the first session began there (seconds since the epoch).
-        sessions: the active sessions, newest message first.
+        id: as `InboxMessage.place`: ADK's `user_id`.
+        begun_at: the creation of its first session, in seconds since the epoch.
+        sessions: the ids of its active sessions, newest message first.
     """
 
     id: str
@@ -31,15 +34,18 @@ class ActivePlace:
 
 
 class Watermarks:
-    """The watermarks in the `channels` table, and queries of the inbox for the backfill."""
+    """Watermarks in the table `channels`, and queries of the inbox for the backfill.
+
+    A channel is here an adapter (`slack`), or one of its gateway shards (`discord:0/2`).
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def get_watermark(self, channel: str) -> float | None:
-        """Return a channel's watermark (seconds since the epoch); None for a new channel.
+        """Return a channel's watermark in seconds since the epoch; None for a new channel.
 
-        A shard of another division (`NAME:PART/COUNT`) gets the watermark of the shards that were there before.
+        A shard of another division (`NAME:PART/COUNT`) gets the earliest watermark of the division that was used last.
 
         Raises:
             StoreError: the database cannot be read.
@@ -59,7 +65,10 @@ class Watermarks:
         return min(max(divided.values(), key=max))
 
     async def save_watermark(self, channel: str, at: float) -> None:
-        """Store the time until which all messages of a channel are stored.
+        """Store a channel's watermark.
+
+        Args:
+            at: all messages until this time are stored, in seconds since the epoch.
 
         Raises:
             StoreError: it could not be stored.
@@ -68,10 +77,11 @@ class Watermarks:
             await insert_or_update(connection, channels, {"name": channel, "watermark": at})
 
     async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
-        """Return the places of a channel, newest message first.
+        """Return the places where people talk to the bot, newest message first.
 
         Args:
-            since: the oldest newest message of an active session (seconds since the epoch).
+            channel: the name of the adapter.
+            since: a session is active if its newest message is at least as new (seconds since the epoch).
             limit: the most places, and the most sessions of all of them.
 
         Raises:
@@ -97,7 +107,7 @@ class Watermarks:
         return [ActivePlace(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 
     async def find_known_keys(self, event_keys: Iterable[str]) -> set[str]:
-        """Return the event keys under which a message is stored.
+        """Return those of the event keys under which a message is stored.
 
         Raises:
             StoreError: the database cannot be read.
@@ -113,7 +123,12 @@ class Watermarks:
     async def get_cancellation_times(
         self, session_ids: Collection[str]
     ) -> tuple[Mapping[str, float], Mapping[tuple[str, str], float]]:
-        """Return the last reset by session, and the last `stop` by session and author.
+        """Return when sessions were last reset, and stopped by whom.
+
+        Returns:
+            The last reset by session id, and the last command `stop` by session id and author; both in seconds since
+            the
+            epoch.
 
         Raises:
             StoreError: the database cannot be read.

@@ -1,4 +1,4 @@
-"""Fencing tokens: only the worker that owns a turn, by its newest claim, writes what belongs to it.
+"""Fencing tokens: a turn is written only by the worker that claimed it last.
 
 A write outside of the turn's row locks that row in the same statement, after the session's row if it needs both.
 """
@@ -27,12 +27,12 @@ OWNS_TURN = _is(
 
 @dataclass(frozen=True, slots=True)
 class FencingToken:
-    """Claim of a turn by a worker; writes with its token fail after another claim.
+    """Claim of a turn by a worker; writes with this token fail after another claim.
 
     Attributes:
-        turn: its id.
+        turn: the id of the turn.
         worker: the id of the worker.
-        claim_number: how often the turn was claimed.
+        claim_number: the number of the claim, counted up by each claim of the turn.
     """
 
     turn: str
@@ -41,17 +41,17 @@ class FencingToken:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Bind parameters of `OWNS_TURN`."""
+        """The bind parameters of `OWNS_TURN` for this token."""
         return {"owned_turn": self.turn, "owner_worker": self.worker, "owner_claim": self.claim_number}
 
     @property
     def owns_turn(self) -> sa.ColumnElement[bool]:
-        """`OWNS_TURN` with the values of this token."""
+        """SQL condition on `turns`: `OWNS_TURN` with the values of this token."""
         return _is(self.turn, self.worker, self.claim_number)
 
     @property
     def lost_error(self) -> TurnLostError:
-        """The error of a write that the token prevented."""
+        """The error to raise when a write with this token changes no row."""
         return TurnLostError(f"turn {self.turn} is another worker's")
 
     async def check(self, connection: AsyncConnection) -> None:
@@ -65,17 +65,28 @@ class FencingToken:
 
 
 def join_owned_turn(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Return the query of `sessions`, joined with an owned turn, which is locked after the session."""
+    """Return a query of `sessions` joined with the owned turn, for locking both.
+
+    The session is locked first.
+
+    Args:
+        life: the query of `sessions`.
+        is_own: the condition that this worker owns the turn.
+    """
     return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
 
 async def lock_session(
     connection: AsyncConnection, session: str, generation: int, fence: FencingToken | None, **how: Any
 ) -> None:
-    """Lock a session against a reset, and its turn against a claim, until the transaction ends.
+    """Lock a session against a reset, and its turn against a claim.
+
+    The locks last until the transaction ends.
 
     Args:
-        how: the arguments of `with_for_update`.
+        generation: the expected session generation.
+        fence: token of the turn; None without a turn.
+        how: the arguments of SQLAlchemy's `with_for_update`.
 
     Raises:
         SessionResetError: the session has another generation.

@@ -1,4 +1,4 @@
-"""A worker's lease: a time-limited claim to work, renewed while the process lives."""
+"""Leases: a worker's time-limited right to its turns, renewed while it lives."""
 
 import asyncio
 import logging
@@ -28,9 +28,10 @@ RENEWALS_PER_LEASE = 4
 
 
 class Lease:
-    """This process's row in `workers`.
+    """This process's row in `workers`: the sign that the worker is alive.
 
-    On SQLite there is one process at a time, which holds the file: its lease does not end.
+    When it ends, other workers may claim the turns of this one. On SQLite there is one process at a time, which holds
+    the file: its lease does not end.
 
     Args:
         seconds: how long a lease lasts without renewal.
@@ -48,11 +49,11 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """True if the lease has certainly not ended."""
+        """Whether the lease has certainly not ended."""
         return event_loop.now() < self._until
 
     async def acquire(self) -> None:
-        """Insert the row of this worker.
+        """Insert the row of this worker; on SQLite delete those of former processes.
 
         Raises:
             StoreError: the database cannot be used.
@@ -64,7 +65,7 @@ class Lease:
         self._extend(began)
 
     async def keep_renewed(self) -> None:
-        """Renew the lease until cancelled."""
+        """Renew the lease several times in its duration, until cancelled."""
         if not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
             await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, what="the lease cannot be renewed")
 
@@ -78,7 +79,10 @@ class Lease:
         self._extend(began)
 
     async def release(self) -> None:
-        """Delete the row: other workers may claim all turns that were not handed back."""
+        """Delete the row, so that other workers may claim this one's turns at once.
+
+        A failure is logged; the lease then ends by itself.
+        """
         try:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.delete(workers).where(workers.c.id == self.worker_id))
@@ -87,28 +91,36 @@ class Lease:
 
     @property
     def is_trustworthy(self) -> bool:
-        """True if this worker may take over turns of workers whose leases ended.
+        """Whether this worker may take over turns of workers whose leases ended.
 
         After its own lease ended, or a renewal failed, the cause may have stopped all workers: they get time to renew.
         """
         return self.is_valid and event_loop.now() >= self._sure_from
 
     def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-        """Return the condition that a row has no owner, or one whose lease has ended.
+        """Return the SQL condition that a row has no owner, or one whose lease has ended.
 
         While `is_trustworthy` is false, no lease counts as ended.
+
+        Args:
+            owner: the column with the id of a worker.
         """
         live = sa.select(workers.c.id).where(workers.c.lease_expires_at > self._database.now)
         return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
     def _distrust_leases(self) -> None:
-        """Take over no turns for two leases: all workers may have failed to renew."""
+        """Take over no turns for the time of two leases.
+
+        All workers may have failed to renew.
+        """
         self._sure_from = event_loop.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> float:
-        """Renew this worker's row, and return the loop's time at which that began.
+        """Renew or insert this worker's row.
 
-        The lease counts from then, once the caller has committed.
+        Returns:
+            The time of the event loop's clock at which that began: the lease counts from then, once the caller has
+                committed.
         """
         began = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds

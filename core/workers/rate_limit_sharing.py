@@ -1,4 +1,4 @@
-"""Exchange of rate limit usage among workers, which divide the platforms' limits by it."""
+"""Exchange of rate limit usage among workers, which share the platforms' limits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -15,11 +15,11 @@ EXCHANGE_SECONDS = 1.0
 
 
 class LimitUsage(NamedTuple):
-    """Use of a rate limit by one worker.
+    """Usage of a platform's rate limit by one worker.
 
     Attributes:
-        live: how many replies share the limit.
-        used: how many of the calls that it has made still count.
+        live: the number of its replies that are in progress under the limit.
+        used: the number of its calls that still count against the limit.
     """
 
     live: int = 0
@@ -38,11 +38,11 @@ async def exchange_usage(
 ) -> None:
     """Exchange rate limit usage with the other workers, every second until cancelled.
 
-    On SQLite there are no other workers.
+    On SQLite there are no other workers, and it returns at once.
 
     Args:
-        announce: returns what this worker uses.
-        share: called with what each of the others uses.
+        announce: returns what this worker uses, by the name of the limit.
+        share: called with what each of the other live workers uses.
     """
     announced: LimitUsages = {}
     own = workers.c.id == lease.worker_id

@@ -1,4 +1,7 @@
-"""Shard assignment: one row per shard, which one live worker holds; the shards are divided evenly."""
+"""Shard assignment: divides the gateway shards of a channel evenly among workers.
+
+Each shard has a row in `channels`, with the worker that connects it as its owner.
+"""
 
 import asyncio
 import logging
@@ -29,13 +32,13 @@ class ShardAssignment:
     A worker holds a shard from when it writes itself into the row until it releases it, or its lease ends. A worker
     that holds more than its quota disconnects the rest, and then releases it. So no shard has two connections, but for
     one case: a worker that cannot reach the database stays connected, while another one takes over when its lease has
-    ended. What both hear is stored once.
+    ended. A message that both receive is stored once.
 
     Args:
-        name: the channel's.
+        name: the name of the channel (adapter).
 
     Attributes:
-        is_vacant: whether nobody held one of the shards at the last look.
+        has_free_shard: whether a shard had no live owner when this worker last looked.
     """
 
     def __init__(self, database: Database, lease: Lease, name: str) -> None:
@@ -46,11 +49,13 @@ class ShardAssignment:
         self.has_free_shard = False
 
     def row_name(self, shard: int, count: int) -> str:
-        """Return the name of a shard's row."""
+        """Return the name of a shard's row: `NAME:SHARD/COUNT`, or `NAME` if it is alone."""
         return self._name if count == 1 else f"{self._name}:{shard}/{count}"
 
     async def get_shard_count(self) -> int | None:
-        """Return the number of shards among which live workers divide the channel; None if none holds a shard.
+        """Return the number of shards into which live workers divide the channel.
+
+        None if no live worker holds a shard.
 
         Raises:
             StoreError: the database cannot be read.
@@ -64,10 +69,11 @@ class ShardAssignment:
     async def watch(self, count: int = 1) -> AsyncGenerator[frozenset[int], None]:
         """Yield the numbers of this worker's shards: now, and after each change.
 
-        Asking for the next change releases the shards that this one lacks: they have to be disconnected by then.
+        Asking for the next change releases the shards that this one lacks: they have to be disconnected by then. A
+        failure of the database is logged and changes nothing.
 
         Args:
-            count: how many shards there are.
+            count: the number of shards of the channel.
         """
         self._assigned = None
         while True:
@@ -85,18 +91,27 @@ class ShardAssignment:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def release(self) -> None:
-        """Release all shards."""
+        """Release all shards of this worker, so that others may connect them."""
         await self._release(self._is_ours())
 
     async def report_failure(self, shards: Collection[int], count: int) -> None:
-        """Release shards that cannot be connected, and take none for `UNFIT_SECONDS`."""
+        """Release shards that cannot be connected, and take no shard for `UNFIT_SECONDS`.
+
+        Args:
+            count: the number of shards of the channel.
+        """
         self._assigned = (self._assigned or frozenset()).difference(shards)  # one that comes back is tried anew
         await self._release(self._are(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
 
     async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
-        """Take the slot of a part for `seconds`, shared by all workers, once it is free.
+        """Wait until a slot for identifying is free over all workers, and take it.
 
-        A database error ends the wait.
+        In Discord, the shards of one group identify one after another. A database error is logged and ends the wait.
+
+        Args:
+            part: the group: a shard's number modulo `max_concurrency`.
+            count: the number of shards of the channel.
+            seconds: how long the slot is taken.
         """
         this = channels.c.name == self.row_name(part, count)
         try:
@@ -112,7 +127,7 @@ class ShardAssignment:
             log.warning("%s: it cannot be seen whose turn it is: %s", self._name, format_error(error))
 
     async def _assign(self, count: int) -> frozenset[int]:
-        """Take free shards up to this worker's quota, and return those that it holds."""
+        """Take free shards up to this worker's quota, and return those that it may keep."""
         me = self._lease.worker_id
         leaders, candidates = await self._read(count)
         held = Counter(leaders)
@@ -125,7 +140,10 @@ class ShardAssignment:
         return frozenset(mine[:quota]) | await self._take(free[: max(0, quota - len(mine))], count)
 
     async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
-        """Return the holder of each shard, and the live workers that may hold shards."""
+        """Return the owner of each shard, and the live workers that may hold shards.
+
+        The owner is None for a shard without a live one.
+        """
         me, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
         # nobody has taken over this worker's own: its lease may have been lengthened late
@@ -146,7 +164,7 @@ class ShardAssignment:
         return [leaders.get(name) for name in names], fit or [worker for worker, _ in fitness]
 
     async def _take(self, shards: Collection[int], count: int) -> frozenset[int]:
-        """Take shards without a holder, and return those that this worker holds now."""
+        """Take shards without a live owner, and return those that this worker has got."""
         taken = set[int]()
         if shards:
             async with self._database.write() as connection:
@@ -159,7 +177,11 @@ class ShardAssignment:
         return frozenset(taken)
 
     async def _release(self, rows: sa.ColumnElement[bool], **values: sa.ColumnElement[float]) -> None:
-        """Release this worker's rows among the given ones, and write values to its own."""
+        """Release those of the rows that this worker owns; a failure is logged.
+
+        Args:
+            values: columns of this worker's own row in `workers` to write.
+        """
         me = self._lease.worker_id
         try:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
