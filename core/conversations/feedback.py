@@ -1,4 +1,4 @@
-"""Readers' ratings of answers."""
+"""Ratings of answers by the people who read them."""
 
 import time
 from typing import Literal
@@ -13,16 +13,19 @@ Rating = Literal["good", "bad"]
 
 
 class FeedbackStore:
-    """The `feedback` table."""
+    """Store of ratings, in the table `feedback`: the last one of each person per turn."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def save_feedback(self, turn_id: str, author: str, rating: Rating) -> bool:
-        """Store a reader's rating of the answer of a turn, in place of an earlier one.
+        """Store a person's rating of the answer of a turn, in place of an earlier one.
+
+        Args:
+            author: the platform's id of the person who rates.
 
         Returns:
-            Whether it is stored: not if the turn is deleted or reset.
+            Whether it is stored; False if the turn is deleted or its session was reset.
 
         Raises:
             StoreError: it could not be stored.

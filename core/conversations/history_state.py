@@ -1,4 +1,4 @@
-"""State of the stored history of a session, for a turn that is about to run."""
+"""End of the stored history of a session, for the prompt of its next turn."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +19,13 @@ MAX_OTHERS = 50
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """The messages that the history of a session covers.
+    """What the history of a session covers before a turn runs.
 
     Attributes:
         since: when its newest message, or the last reset, was sent (seconds since the epoch); 0 if there is none.
-        others: the newest message of each other author in the session.
-        is_quiet: whether no message for other people was received since.
+            Messages of other people after it are new to the agent.
+        others: the newest message of each other author in the session, at most `MAX_OTHERS`.
+        is_quiet: whether no message to other people was received after `since`.
     """
 
     since: float = 0.0
@@ -33,7 +34,14 @@ class HistoryState:
 
 
 async def get_history_state(database: Database, turn: Turn) -> HistoryState | None:
-    """Return the history state before a turn; None if its run has stored its prompt already."""
+    """Return the history state before a turn.
+
+    Returns:
+        The state; None if the run of the turn has stored its prompt already.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
     async with database.read() as connection:
         if (
             await connection.execute(sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin)))
@@ -46,7 +54,7 @@ async def get_history_state(database: Database, turn: Turn) -> HistoryState | No
 
 
 def _select_history_end(turn: Turn) -> sa.Select[Any]:
-    """Select when the history ends, when the last message for other people came, and whether the bot is muted.
+    """Select when the history ends, when a message to others last came, and the mute.
 
     Retention deletes old inbox messages; the time of their stored event replaces them.
     """
@@ -78,6 +86,7 @@ def _select_history_end(turn: Turn) -> sa.Select[Any]:
 
 
 def _others(turn: Turn) -> sa.Select[tuple[object]]:
+    """Select the newest message of each other author in the session of a turn."""
     authors = {message.author for message in turn.messages}
     newest = (
         sa.select(sa.func.max(inbox.c.id).label("id"))

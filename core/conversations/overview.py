@@ -16,10 +16,10 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOverview:
-    """A process.
+    """A worker process.
 
     Attributes:
-        lease_seconds: until its lease ends, negative after that; None where leases do not end (SQLite).
+        lease_seconds: seconds until its lease ends, negative after that; None where leases do not end (SQLite).
         turns: the number of its active turns.
     """
 
@@ -33,12 +33,13 @@ class SessionOverview:
     """A session, for a line of a table.
 
     Attributes:
-        spoken_at: the time of the newest message.
+        spoken_at: when its newest message was sent, in seconds since the epoch.
         people: the number of authors.
-        messages: the number of stored inbox messages.
-        model: the chosen model; None for the default.
-        running: the id of the active turn.
-        queued: the number of messages that wait.
+        messages: the number of rows in the inbox.
+        model: the full name of the chosen model; None for the default.
+        is_muted: whether only mentions are answered.
+        running: the id of the active turn; None if there is none.
+        queued: the number of messages that wait for a turn.
     """
 
     id: str
@@ -54,10 +55,13 @@ class SessionOverview:
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """The messages that wait, their sessions, and the seconds for which the oldest waits.
+    """The messages that wait for a turn.
 
     Attributes:
-        free: the same seconds for sessions without an active turn.
+        messages: their number.
+        sessions: the number of sessions in which they wait.
+        oldest: seconds for which the oldest one waits; 0 if none waits.
+        free: the same of sessions without an active turn, where a worker could begin.
     """
 
     messages: int = 0
@@ -68,7 +72,12 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOverview:
-    """The adapter of a platform; `heard` is the age of its watermark in seconds, None if there is none."""
+    """Adapter of a platform, or one of its gateway shards.
+
+    Attributes:
+        leader: the id of the worker that is connected, where only one may be; else None.
+        heard: age of its watermark in seconds: all older messages are stored. None if there is none.
+    """
 
     name: str
     leader: str | None
@@ -77,7 +86,7 @@ class ChannelOverview:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failed turns with the same cause, and the id of the newest."""
+    """Failed turns with the same cause, their number, and the id of the newest one."""
 
     cause: str
     count: int
@@ -86,7 +95,14 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Workers, turns, queue, channels and failures at one moment."""
+    """Workers, turns, queue, channels and failures at one moment.
+
+    Attributes:
+        at: seconds since the epoch, by the database's clock.
+        running: the active turns, the newest first.
+        undecided: the number of approvals and questions that wait for people.
+        failures: the failed turns of the last hour, the most frequent cause first.
+    """
 
     at: float
     workers: tuple[WorkerOverview, ...]
@@ -122,7 +138,7 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
 
 
 async def get_queue_overview(database: Database) -> QueueOverview:
-    """Return the messages that wait.
+    """Return how many messages wait for a turn, and for how long.
 
     Raises:
         StoreError: the database cannot be read.
@@ -134,11 +150,11 @@ async def get_queue_overview(database: Database) -> QueueOverview:
 async def list_sessions(
     database: Database, *, limit: int, beginning: str = "", person: str | None = None
 ) -> tuple[SessionOverview, ...]:
-    """Return up to `limit` sessions, those with the newest messages first.
+    """Return at most `limit` sessions, those with the newest messages first.
 
     Args:
         beginning: prefix of the session ids.
-        person: the id of an author in the session.
+        person: the platform's id of somebody who wrote in the session; None for anybody.
 
     Raises:
         StoreError: the database cannot be read.

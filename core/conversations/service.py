@@ -1,4 +1,4 @@
-"""Sessions as their users see them: status, agent, model, mute, stop, recent sessions, export."""
+"""Sessions as their users see them: status, agent, model, mute, stop, export."""
 
 import time
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class AnsweringAgent:
     """The agent that answers in a session.
 
     Attributes:
-        unavailable_choice: the chosen agent, if it may not be chosen any more.
+        unavailable_choice: the name of the agent that people chose, if it may not answer any more; else empty.
     """
 
     name: str
@@ -44,11 +44,11 @@ class AnsweringAgent:
 
 @dataclass(frozen=True, slots=True)
 class RecentSession:
-    """A session of a person.
+    """Session in which a person has written.
 
     Attributes:
         at: when the person last wrote in it (seconds since the epoch).
-        first: its first stored message.
+        first: its first stored message since the last reset, by whichever author.
     """
 
     session_id: str
@@ -57,21 +57,21 @@ class RecentSession:
 
     @property
     def words(self) -> str:
-        """The beginning of the first message, on one line."""
+        """The beginning of the first message, on one line, to recognize the session by."""
         said = " ".join(self.first.text.split())
         return said if len(said) <= _WORDS else f"{said[: _WORDS - 1].rstrip()}…"
 
 
 @dataclass(frozen=True, slots=True)
 class LatestTurn:
-    """The newest turn of a reply, with what it takes to render the reply again.
+    """The newest turn of a reply, with all that is needed to render the reply again.
 
     Attributes:
         origin: the id by which the reply's messages are found.
         text: the final text; None if there is none.
-        chunks: the platform's ids of the reply's messages.
-        inbound: the newest message that it answers.
-        is_revised: whether a message that it answers was edited since.
+        chunks: the platform's ids of the messages that show the reply.
+        inbound: the newest message that the turn answers.
+        is_revised: whether a message that it answers was edited after the claim.
     """
 
     turn_id: str
@@ -85,13 +85,14 @@ class LatestTurn:
 
 
 class ConversationService:
-    """Queries and settings of sessions; resets are in `InboxStore`.
+    """Service for queries and settings of sessions; resets are in `InboxStore`.
 
     Args:
-        budget: the most tokens of history that are sent.
+        worker: is woken when a session's turn may begin.
+        budget: the most tokens of history that are sent to the model.
 
     Attributes:
-        agents: the agents of the bot.
+        agents: the agents, and the rules for which one answers.
     """
 
     def __init__(
@@ -111,15 +112,17 @@ class ConversationService:
     async def stop_session(
         self, session_id: str, *, author: str | None, until: float = inf, asked: InboxMessage | None = None
     ) -> StopResult | None:
-        """Cancel the running turn of a session, on whichever worker, and drop the messages that wait there.
+        """Cancel the running turn of a session, on any worker, and drop waiting messages.
+
+        See `core.turns.cancel.stop_session`.
 
         Args:
-            author: stop the work of this author alone; None for everybody's.
-            until: spare later messages (seconds since the epoch).
-            asked: the message of the command, which is stored.
+            author: the platform's id of the person whose work is stopped; None for everybody's.
+            until: seconds since the epoch; messages that were sent later go on.
+            asked: the message with the command, which is stored; None for a button or an operator.
 
         Returns:
-            What was cancelled; None if that message is a duplicate.
+            What was cancelled; None if `asked` was stored before.
 
         Raises:
             StoreError: nothing was changed.
@@ -133,7 +136,10 @@ class ConversationService:
         return halt
 
     async def stop_turn(self, turn_id: str, author: str | None) -> StopTurnResult:
-        """Cancel a running turn, on whichever worker, for its author or an operator (None).
+        """Cancel a running turn, on any worker.
+
+        Args:
+            author: the platform's id of the person who asks; None for an operator, who may stop any turn.
 
         Raises:
             StoreError: it could not be stored, after all retries.
@@ -148,7 +154,7 @@ class ConversationService:
         return stopped
 
     async def get_status(self, session_id: str, spots: Sequence[str] = ()) -> SessionStatus:
-        """Return the status of a session; an empty one if it does not exist.
+        """Return the status of a session; one without history if it does not exist.
 
         Args:
             spots: the names of its location: see `InboxMessage.spots`.
@@ -164,7 +170,10 @@ class ConversationService:
             return await get_status(connection, row, self._valid_model(row.model, agent), agent, budget=self._budget)
 
     async def get_agent(self, session_id: str, spots: Sequence[str]) -> AnsweringAgent:
-        """Return the agent that answers in a session.
+        """Return the agent that answers in a session, which may not exist yet.
+
+        Args:
+            spots: the names of its location: see `InboxMessage.spots`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -175,8 +184,12 @@ class ConversationService:
     async def choose_agent(self, session_id: str, agent: str, *, place: str, spots: Sequence[str]) -> bool:
         """Set the agent of a session, which may not exist yet, from its next turn on.
 
+        Args:
+            place: as `InboxMessage.place`, for a new session.
+            spots: the names of its location: see `InboxMessage.spots`.
+
         Returns:
-            Whether that agent may be chosen.
+            Whether that agent may be chosen; if not, nothing is stored.
 
         Raises:
             StoreError: it could not be stored.
@@ -188,7 +201,10 @@ class ConversationService:
         return True
 
     async def get_model(self, session_id: str, spots: Sequence[str] = ()) -> str:
-        """Return the full name of the model of a session.
+        """Return the full name of the model that answers in a session.
+
+        Args:
+            spots: the names of its location: see `InboxMessage.spots`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -198,7 +214,9 @@ class ConversationService:
         return self._valid_model(row.model if row is not None else None, self._answering_agent(row, spots).name)
 
     async def list_models(self, session_id: str, spots: Sequence[str]) -> tuple[str, ...]:
-        """Return the full names of the models of a session's agent, the default first.
+        """Return the full names of the models that may be chosen in a session.
+
+        They are those of its agent, the default first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -206,13 +224,15 @@ class ConversationService:
         return self.agents.profiles[(await self.get_agent(session_id, spots)).name].models
 
     async def choose_model(self, session_id: str, model: str | None, *, place: str, spots: Sequence[str] = ()) -> bool:
-        """Set the model of a session, which may not exist yet, from its next turn on; None for the default.
+        """Set the model of a session, which may not exist yet, from its next turn on.
 
         Args:
+            model: the full name; None for the default.
+            place: as `InboxMessage.place`, for a new session.
             spots: the names of its location: see `InboxMessage.spots`.
 
         Returns:
-            Whether that model may be chosen.
+            Whether that model may be chosen; if not, nothing is stored.
 
         Raises:
             StoreError: it could not be stored.
@@ -223,10 +243,10 @@ class ConversationService:
         return True
 
     async def set_muted(self, session_id: str, is_muted: bool) -> bool:
-        """Set whether only mentions are answered in a session.
+        """Set whether only messages that mention the bot are answered in a session.
 
         Returns:
-            Whether the session exists.
+            Whether the session exists; if not, nothing is stored.
 
         Raises:
             StoreError: it could not be stored.
@@ -234,7 +254,7 @@ class ConversationService:
         return await self._change(session_id, is_muted=is_muted)
 
     async def is_muted(self, session_id: str) -> bool:
-        """Return whether only mentions are answered in a session.
+        """Return whether only messages that mention the bot are answered in a session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -244,10 +264,14 @@ class ConversationService:
         return row is not None and bool(row.is_muted)
 
     async def list_recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[RecentSession]:
-        """Return the sessions at a place in which a person wrote since the last reset, the newest first.
+        """Return at most `limit` sessions at a place where a person wrote, newest first.
+
+        Sessions in which they wrote only before the last reset are left out.
 
         Args:
-            until: ignore later messages (seconds since the epoch).
+            place: as `InboxMessage.place`.
+            author: the platform's id of the person.
+            until: seconds since the epoch; messages that were sent later are ignored.
 
         Raises:
             StoreError: the database cannot be read.
@@ -281,12 +305,14 @@ class ConversationService:
         most: int | None = None,
         viewer: ExportViewer | None = None,
     ) -> str:
-        """Return the history of a session, as `core.privacy.export` writes it.
+        """Return the history of a session as a text of the given format.
+
+        See `core.privacy.export`.
 
         Args:
-            prices: of models.
-            most: the most bytes.
-            viewer: None if everything is shown.
+            prices: what models cost.
+            most: the most bytes; None for no limit.
+            viewer: the person who gets the text; None if everything is shown.
 
         Raises:
             StoreError: the database cannot be read.
@@ -299,14 +325,14 @@ class ConversationService:
     async def is_for_bot(
         self, inbound: InboxMessage, *, follow: ReplyWithoutMention, is_on_answer: bool = False
     ) -> bool:
-        """Return whether a message that does not call the bot is for it.
+        """Return whether a message without a mention of the bot is for it.
 
-        In a stored session that is not muted, `everyone` means all such messages, and `author` those of the last author
-        unless another person wrote in between. A message of another person is stored once, without its text.
+        In a stored session that is not muted, `everyone` means all such messages, and `author` those of the last
+        author unless another person wrote in between. A message of another person is stored once, without its text.
 
         Args:
-            is_on_answer: whether the message is in a thread that was opened on an answer of the bot. Then the first one
-                is for the bot.
+            is_on_answer: whether the message is in a thread that was opened on an answer of the bot. Then the first
+                one is for the bot.
 
         Raises:
             StoreError: the database cannot be used.
@@ -334,7 +360,9 @@ class ConversationService:
         return False
 
     async def count_newest_bot_messages(self, session_id: str, most: int) -> int:
-        """Return how many of the newest messages of a session are by bots, up to `most`.
+        """Return how many messages by bots came last in a session.
+
+        At most `most` are counted, back to the newest message of a person.
 
         Raises:
             StoreError: the database cannot be read.
@@ -346,7 +374,10 @@ class ConversationService:
         return next((n for n, author in enumerate(authors) if not author.startswith(BOT_PREFIX)), len(authors))
 
     async def get_latest_turn(self, turn_id: str) -> LatestTurn | None:
-        """Return the newest turn in the reply of a turn; None if it is deleted.
+        """Return the newest turn that answers the same messages as a turn.
+
+        Returns:
+            The turn; None if its session was reset or its rows are deleted.
 
         Raises:
             StoreError: the database cannot be read.
@@ -374,7 +405,14 @@ class ConversationService:
             )
 
     async def _change(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:
-        """Update the row of a session, which is inserted first if `new` is given."""
+        """Update columns of a session, and let all workers look for turns to claim.
+
+        Args:
+            new: the row to insert first if the session does not exist; None to insert none.
+
+        Returns:
+            Whether the session exists.
+        """
         async with self._database.write() as connection:
             if new is not None:
                 await insert_new(connection, sessions, new)
@@ -384,6 +422,7 @@ class ConversationService:
         return bool(changed.rowcount)
 
     def _new(self, session_id: str, place: str) -> dict[str, Any]:
+        """Return the row of a new session at a place."""
         now = time.time()
         return {"id": session_id, "app": self.agents.default, "user_id": place, "created_at": now, "updated_at": now}
 
@@ -393,6 +432,7 @@ class ConversationService:
         return AnsweringAgent(name, unavailable_choice=chosen if chosen is not None and chosen != name else "")
 
     def _valid_model(self, model: str | None, agent: str) -> str:
+        """Return the chosen model if the agent has it, else the agent's default."""
         models = self.agents.profiles[agent].models
         return model if model is not None and model in models else models[0]
 

@@ -1,4 +1,4 @@
-"""Status of a session: its history, usage and queue."""
+"""Status of a session: its history, its usage, and what waits there."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,17 +12,18 @@ from core.turns.queries import is_active, is_waiting
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """The status of a session.
+    """What a session's users see of its state.
 
     Attributes:
         model: the full name of the model that answers.
         agent: the name of the agent that answers.
-        is_muted: whether only mentions are answered.
+        is_muted: whether only messages that mention the bot are answered.
         since: the time of the oldest stored message (seconds since the epoch); None if there is none.
-        messages: the number of messages of people and agents.
-        history_tokens: the tokens of all messages; at most `budget` of them are sent.
-        used_tokens: the tokens that models read and wrote, as their providers count them.
-        waiting: the number of messages that wait.
+        messages: the number of messages of people and agents since the last reset.
+        history_tokens: the tokens of all messages; at most `budget` of them are sent to the model.
+        used_tokens: the tokens that models read and wrote, as their vendors count them.
+        is_running: whether a turn is active.
+        waiting: the number of messages that wait for a turn.
     """
 
     model: str
@@ -40,7 +41,14 @@ class SessionStatus:
 async def get_status(
     connection: AsyncConnection, row: sa.Row[Any], model: str, agent: str, *, budget: int
 ) -> SessionStatus:
-    """Return the status of the session of a row."""
+    """Return the status of a session since its last reset.
+
+    Args:
+        row: its row in `sessions`.
+        model: the full name of the model that answers.
+        agent: the name of the agent that answers.
+        budget: the most tokens of history that are sent to the model.
+    """
     said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
     stored = sa.select(
         sa.func.min(messages.c.created_at).label("since"),

@@ -1,6 +1,6 @@
-"""Turn reports: the messages, calls, tools and costs of a turn, from all tables that have rows of it.
+"""Turn reports: messages, calls, tools and costs of a turn, from all tables.
 
-The chat ("Why this answer?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector render it.
+The chat ("Why this answer?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector render them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,12 +32,13 @@ _TOKENS = ("input", "output", "thinking", "cached", "cache_write")
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """A tool call that waits, or waited, for a person's decision.
+    """Request of a turn to a person, and the decision on it.
 
     Attributes:
+        tool: the name of the call that waits.
         verdict: see `core.tools.human_requests.Verdict`; None while nobody has decided.
-        decider: the name of the person; empty if nobody decided in time.
-        decided_at: in seconds since the epoch.
+        decider: the name of the person; empty if nobody decided.
+        decided_at: in seconds since the epoch; None while nobody has decided.
     """
 
     tool: str
@@ -48,29 +49,29 @@ class ApprovalRecord:
 
 @dataclass(frozen=True, slots=True)
 class TurnReport:
-    """A turn, with all that is known of it.
+    """All that is known of a turn.
 
     Attributes:
         kind, parent, owner, attempt, model, cancel, error: see the table `turns`.
-        authors: the ids of the authors of the messages, each with the last known name, or an empty one.
+        authors: last known names of the messages' authors by the platform's id; empty if unknown.
         messages: how many messages the turn answers.
-        chunks: how many messages the reply has.
+        chunks: how many messages show the reply.
         waited: seconds between the message, or the request to rerun, and the start of the turn.
         took: seconds between start and end, over all attempts; None if the turn has not ended.
         tokens: tokens read, written and thought.
-        usage: tokens by kind.
+        usage: tokens by kind: `input`, `output`, `thinking`, `cached`, `cache_write`.
         calls: the model calls.
         cost: in trillionths of a dollar (`core.usage.spending`).
         unpriced: tokens of models without a known price; they are not in the cost.
         receipt: the run record; None if the turn has not ended, or the record is deleted.
         left_out: stored older messages that the model did not get, neither by themselves nor in a summary; None where
             they were not counted (`TurnReports.list`).
-        approvals: the approvals that the turn asked for.
-        led_by: the decided approvals that the turn goes on with.
+        approvals: the requests of the turn to people.
+        led_by: the requests whose decisions started the turn.
         reruns: the ids of later turns that answer the same messages.
         created_at, finished_at: in seconds since the epoch.
-        is_reset: whether the session was reset since.
-        app: the ADK app of the session.
+        is_reset: whether the session was reset or deleted since.
+        app: the ADK app of the session; empty if the session is deleted.
     """
 
     id: str
@@ -106,18 +107,18 @@ class TurnReport:
 
     @property
     def known_cost(self) -> int | None:
-        """The cost; None if there was no call, or no price is known for any."""
+        """The cost in trillionths of a dollar; None if it is unknown.
+
+        It is unknown without a model call, and if no call has a known price.
+        """
         return self.cost if self.cost or (self.calls and not self.unpriced) else None
 
 
 class TurnReports:
-    """The reports of the stored turns.
-
-    Args:
-        prices: what models cost.
+    """Queries for reports on stored turns.
 
     Attributes:
-        prices: the same.
+        prices: what models cost.
     """
 
     def __init__(self, database: Database, prices: Prices) -> None:
@@ -145,12 +146,13 @@ class TurnReports:
         person: str | None = None,
         since: float | None = None,
     ) -> list[TurnReport]:
-        """Return the reports of the newest turns, the newest first.
+        """Return reports of at most `limit` turns, the newest first.
 
         Args:
-            session: the beginning of a session id.
-            person: the id of an author.
-            since: seconds since the epoch.
+            state: only turns in this state.
+            session: only turns of sessions whose id begins so.
+            person: only turns that answer a message of this author, by the platform's id.
+            since: only turns that began at this time or later, in seconds since the epoch.
 
         Raises:
             StoreError: the database cannot be read.
@@ -168,7 +170,7 @@ class TurnReports:
             return await load_reports(connection, (await connection.execute(query)).all(), self.prices)
 
     async def find_turn_ids(self, beginning: str, limit: int) -> Sequence[str]:
-        """Return the ids of turns that begin so, the newest first.
+        """Return the ids of at most `limit` turns with a prefix, the newest first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -179,11 +181,15 @@ class TurnReports:
             return (await connection.execute(query)).scalars().all()
 
     async def find_newest_turn(self, *, session_id: str | None, place: str, author: str | None) -> str | None:
-        """Return the id of the newest turn of a session that answers a message of `author`.
+        """Return the id of the newest turn of a session or place since the last reset.
 
         Args:
             session_id: None for all sessions at `place`.
-            author: None for any author.
+            place: as `InboxMessage.place`; ignored if `session_id` is given.
+            author: only turns that answer a message of this author; None for any author.
+
+        Returns:
+            The id; None if there is no such turn.
 
         Raises:
             StoreError: the database cannot be read.
@@ -197,7 +203,16 @@ class TurnReports:
         return turn_id
 
     async def find_turn_of_message(self, session_id: str, message_id: str, event_key: str) -> str | None:
-        """Return the id of the newest turn that answers the message of that key, or whose reply has that message.
+        """Return the id of the newest turn to which a message belongs.
+
+        The turn answers the message, or shows it as a part of its reply.
+
+        Args:
+            message_id: the platform's id of the message, for a message of the bot.
+            event_key: the event key of the message, for a message to the bot.
+
+        Returns:
+            The id; None if there is no such turn among the newest of the session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -219,17 +234,18 @@ class TurnReports:
 
 
 def _is_by(author: str) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a turn answers a message of an author."""
     return sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == author)
 
 
 def _living() -> sa.Select[Any]:
-    """Select the turns of sessions since their last reset."""
+    """Select the ids of turns of sessions since their last reset."""
     lives = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
     return sa.select(turns.c.id).join(sessions, lives)
 
 
 async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], prices: Prices) -> list[TurnReport]:
-    """Return the reports of rows of `turns`, in their order, without `left_out`."""
+    """Return the reports of rows of `turns`, in their order; `left_out` is None."""
     if not rows:
         return []
     ids, origins = [row.id for row in rows], [row.origin for row in rows]
@@ -279,7 +295,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
 
 
 def _by_key(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
-    """Group rows by their first column."""
+    """Return rows in lists by the value of their first column."""
     found = dict[str, list[sa.Row[Any]]]()
     for row in rows:
         found.setdefault(row[0], []).append(row)
@@ -287,7 +303,7 @@ def _by_key(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
 
 
 def _person(session: str, author: str) -> str:
-    """Return the key of an author in the ledger: the platform's name, a colon and the platform's id."""
+    """Return the key of an author in the ledger, such as `slack:U1`."""
     return f"{session.partition(':')[0]}:{author}"
 
 
@@ -296,6 +312,7 @@ def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
 
 
 async def _count_left_out(connection: AsyncConnection, report: TurnReport) -> int:
+    """Return how many older messages with text the model did not get."""
     history = report.receipt.history if report.receipt is not None else None
     if history is None or not history.limit:
         return 0

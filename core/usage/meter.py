@@ -1,4 +1,4 @@
-"""Usage of models: every model call of a run with its tokens, however it ended.
+"""Meter of model usage: the model calls of a run with their tokens.
 
 Each run has one `UsageMeter`. A context variable gives it to all agents and tools of the run.
 """
@@ -34,7 +34,7 @@ LimitCheck = Callable[[str, Callable[[], int]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counts them, with the meanings that `ModelCall` gives."""
+    """Token counts as the vendor reports them; see `ModelCall` for their meanings."""
 
     input: int = 0
     output: int = 0
@@ -55,12 +55,12 @@ class ModelCall:
         input: input tokens, including `cached` and `cache_write`.
         output: output tokens without thinking.
         thinking: tokens of the model's thinking.
-        cached: input tokens read from the provider's cache.
-        cache_write: input tokens written to the provider's cache.
+        cached: input tokens read from the vendor's prompt cache.
+        cache_write: input tokens written to the vendor's prompt cache.
         seconds: duration; 0 if an earlier attempt of the turn made the call.
-        instead_of: full name of the model that this one replaced as a fallback.
-        error: class name of the error; empty on success.
-        is_summary: the call summarized the conversation after the turn.
+        instead_of: full name of the model that this one replaced as a fallback; empty if it replaced none.
+        error: class name of the error, or `CANCELLED`; empty on success.
+        is_summary: whether the call summarized the conversation after the turn.
     """
 
     model: str
@@ -80,7 +80,7 @@ class ModelCall:
         return self.input + self.output + self.thinking
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults."""
+        """Return the fields that differ from their defaults, by name."""
         return {name: value for name, value in asdict(self).items() if value}
 
     @classmethod
@@ -95,7 +95,7 @@ class RunningCall:
     """Token counts of a model call that has not ended.
 
     Attributes:
-        usage: the provider's latest count.
+        usage: the vendor's latest count.
         estimate: returns an estimate from the request and the answer so far.
     """
 
@@ -103,11 +103,11 @@ class RunningCall:
     estimate: Callable[[], Usage] = Usage
 
     def set_usage(self, usage: Usage) -> None:
-        """Replace the provider's count by a newer one."""
+        """Replace the vendor's count by a newer one."""
         self.usage = usage
 
     def estimate_missing(self) -> None:
-        """Estimate the missing counts of a cancelled call.
+        """Fill in the counts that the vendor has not sent, by the estimate.
 
         Vendors charge for a cancelled answer, and most send its count in the last chunk only.
         """
@@ -125,21 +125,21 @@ async def _no_limits(_model: str, _tokens: Callable[[], int]) -> None:
 
 
 class UsageMeter:
-    """Model calls of one run, in the order in which they ended.
+    """Collector of the model calls of one run, in the order in which they ended.
 
     Args:
         turn: id of the turn.
         stored: stored usage of an earlier attempt (`to_json`).
-        started_at: start of the turn (seconds since the epoch).
+        started_at: start of the turn, in seconds since the epoch; None for now.
 
     Attributes:
         turn: id of the turn.
-        day: day on which the turn began (UTC).
-        place: place of the turn's messages.
+        day: day on which the turn began (UTC), such as `2026-01-31`.
+        place: place of the turn's messages: `InboxMessage.place`.
         author: author of the newest message, as `platform:id`. The calls count against their spending limit.
         author_name: name of the author on the platform.
-        check_limits: called before each model call.
-        call_starts: start of each running model call, by its invocation context.
+        check_limits: called before each model call; raises an error if it must not be made.
+        call_starts: start of each running call of an external model (monotonic clock), by run, agent and branch.
     """
 
     def __init__(
@@ -159,6 +159,7 @@ class UsageMeter:
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
+        """All calls so far, with those of earlier attempts."""
         return tuple(self._calls)
 
     @property
@@ -173,7 +174,7 @@ class UsageMeter:
         )
 
     def answer_metadata(self, usage: Usage | None = None) -> dict[str, Any]:
-        """Return the custom metadata of an answer. A later attempt of the turn counts the answer by it.
+        """Return the custom metadata by which a later attempt counts an answer.
 
         Args:
             usage: usage of the answer. ADK's usage metadata has no field for writes to the cache.
@@ -182,18 +183,23 @@ class UsageMeter:
         return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **written}}
 
     def followup_meter(self) -> UsageMeter:
-        """Return a meter for calls after the end of the turn."""
+        """Return an empty meter, with the same turn and author, for calls after the turn."""
         meter = UsageMeter(self.turn, self.to_attribution())
         meter.day = self.day
         return meter
 
     def add(self, call: ModelCall) -> None:
+        """Add a call that has ended, and count it in the metrics."""
         tokens = {name: getattr(call, name) for name in _TOKEN_FIELDS}
         metrics.count_model_call(call.model, call.error, **tokens)
         self._calls.append(call)
 
     def add_stored_answers(self, events: Iterable[Event]) -> None:
-        """Count the answers that an earlier attempt of this turn stored before its process died."""
+        """Add the calls whose answers an earlier attempt of the turn has stored.
+
+        Args:
+            events: the stored events of the run.
+        """
         for event in events:
             mark = (event.custom_metadata or {}).get(_METADATA_KEY)
             if (
@@ -208,7 +214,7 @@ class UsageMeter:
                 self._calls.append(_to_model_call(event.model_version or "", event.usage_metadata, cache_write=written))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the usage to store with the turn: the sums and the calls; empty without a call."""
+        """Return the sums, author and calls to store with the turn; empty without a call."""
         if not self._calls:
             return {}
         calls = [call.to_json() for call in self._calls]
@@ -220,12 +226,19 @@ class UsageMeter:
         }
 
     def to_attribution(self) -> dict[str, Any]:
-        """Return the day, the place and the author of the calls."""
+        """Return the day, the place and the author to whom the calls are charged."""
         return {"day": self.day, "place": self.place, "author": self.author, "author_name": self.author_name}
 
     @contextmanager
     def measure_call(self, model: str, *, instead_of: str = "") -> Iterator[RunningCall]:
-        """Measure one model call and add it, however it ends."""
+        """Measure one model call in the block, and add it however it ends.
+
+        Yields the counts, which the block updates.
+
+        Args:
+            model: full name of the model.
+            instead_of: full name of the model that it replaces as a fallback.
+        """
         call, start, error = RunningCall(), monotonic(), ""
         try:
             yield call
@@ -241,7 +254,13 @@ class UsageMeter:
             self.add(ModelCall(model, **asdict(call.usage), seconds=seconds, instead_of=instead_of, error=error))
 
     def add_answer(self, response: LlmResponse, model: str, seconds: float) -> None:
-        """Add the answer of a model that has no `ModelAdapter`."""
+        """Add the call of an external model, and mark its answer for later attempts.
+
+        A response without usage changes nothing.
+
+        Args:
+            seconds: duration of the call.
+        """
         if response.usage_metadata is not None:
             self.add(
                 _to_model_call(
@@ -258,7 +277,7 @@ def utc_day(timestamp: float) -> str:
 
 
 def stored_calls(usage: Mapping[str, Any] | None) -> list[ModelCall]:
-    """Return the calls of a turn's stored usage (`UsageMeter.to_json`)."""
+    """Return the calls in the stored usage of a turn; empty for None."""
     return [ModelCall.from_json(call) for call in (usage or {}).get("calls", ())]
 
 
@@ -266,7 +285,7 @@ _current: ContextVar[UsageMeter | None] = ContextVar("meter", default=None)
 
 
 def current_meter() -> UsageMeter:
-    """Return the meter of the current run; outside of a run, a new one."""
+    """Return the meter of the current run; outside of a run a new one."""
     return _current.get() or UsageMeter()
 
 
@@ -287,7 +306,7 @@ def _to_model_call(model: str, metadata: types.GenerateContentResponseUsageMetad
 
 
 class ToolTimer:
-    """Durations of a run's tool calls, by call id."""
+    """Timer of a run's tool calls, by call id."""
 
     def __init__(self) -> None:
         self._starts: dict[str, float] = {}

@@ -33,6 +33,7 @@ class Price:
     cache_write: int
 
     def cost_of(self, call: ModelCall) -> int:
+        """Return the cost of a call, in trillionths of a dollar."""
         cached = min(call.cached, call.input)
         written = min(call.cache_write, call.input - cached)
         read = (call.input - cached - written) * self.input + cached * self.cached + written * self.cache_write
@@ -44,7 +45,12 @@ _Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6, allow_
 
 
 class _PriceRow(BaseModel, extra="forbid"):
-    """A row of a price file."""
+    """Row of a price file, in dollars for a million tokens.
+
+    Attributes:
+        cached: None if reading from the cache costs as much as `input`.
+        cache_write: None if writing to the cache costs as much as `input`.
+    """
 
     input: _Dollars
     output: _Dollars
@@ -62,13 +68,13 @@ class Prices:
     """Prices of models by their full names.
 
     Args:
-        file: an operator's price file; its rows override the default ones.
+        file: an operator's price file, whose rows override the default ones; None without one.
 
     Raises:
         SettingsError: the file cannot be read or is not a price file.
 
     Attributes:
-        as_of: date of the prices.
+        as_of: date of the prices; None if no file has one.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -85,23 +91,29 @@ class Prices:
 
     @property
     def names(self) -> list[str]:
-        """Names of the models that the list has in full, without prefixes."""
+        """Full names of the models in the list, without prefixes such as `gemini-*`."""
         return [name for name in self._prices if not name.endswith("*")]
 
     def get_price(self, model: str) -> Price | None:
-        """Return the price of a model by its name or the longest prefix; None if it is unknown."""
+        """Return the price of a model, by its full name or the longest matching prefix.
+
+        None if it is unknown.
+        """
         if model in self._prices:
             return self._prices[model]
         prefix = next((prefix for prefix in self._prefixes if model.startswith(prefix)), None)
         return None if prefix is None else self._prices[f"{prefix}*"]
 
     def get_cost(self, call: ModelCall) -> int | None:
-        """Return the cost of a call; None if its price is unknown."""
+        """Return the cost of a call in trillionths of a dollar; None if it is unknown."""
         price = self.get_price(call.model)
         return None if price is None else price.cost_of(call)
 
     def total_cost(self, calls: Iterable[ModelCall]) -> tuple[int, int]:
-        """Return the cost of calls, and the number of their tokens without a known price."""
+        """Return the cost of calls, and the number of their tokens without a known price.
+
+        The cost is in trillionths of a dollar.
+        """
         costs = [(call, self.get_cost(call)) for call in calls]
         return sum(cost or 0 for _, cost in costs), sum(call.tokens for call, cost in costs if cost is None)
 
@@ -112,7 +124,7 @@ def to_amount(dollars: Decimal) -> int:
 
 
 def format_dollars(amount: int) -> str:
-    """Format trillionths of a dollar for people: cents, or four places below $1."""
+    """Return trillionths of a dollar as text for people, such as `$1.23` or `$0.0123`."""
     dollars = Decimal(amount) / UNITS_PER_DOLLAR
     if dollars >= 1 or not amount:
         return f"${dollars:,.2f}"
@@ -120,7 +132,7 @@ def format_dollars(amount: int) -> str:
 
 
 def format_exact_dollars(amount: int) -> str:
-    """Format trillionths of a dollar as exact dollars, for programs."""
+    """Return trillionths of a dollar as exact dollars, for programs."""
     return f"{Decimal(amount) / UNITS_PER_DOLLAR:f}"
 
 

@@ -1,7 +1,8 @@
-"""Spending ledger: one row per model call, with its author, place and cost. It outlives the turns.
+"""Spending ledger: one row per model call, with its author, place and cost.
 
-The calls of a turn are entered once, by the first worker that finds the turn ended, in the transaction that writes the
-cost of the turn. Under spending limits a running turn has provisional rows (`core.usage.spending_limits`).
+The rows outlive the turns. To count a turn is to enter its calls: once, by the first worker that finds the turn ended,
+in the transaction that writes the cost of the turn. Under spending limits a running turn has provisional rows
+(`core.usage.spending_limits`).
 """
 
 import logging
@@ -35,14 +36,16 @@ _SUM_COLUMNS = ("input", "output", "cached", "cache_write", "unpriced", "cost")
 
 @dataclass(frozen=True, slots=True)
 class SpendingSum:
-    """Spending of a person, at a place, on a model, on a day, or in total.
+    """Sum of the spending of a person, at a place, on a model, on a day, or in total.
 
     Attributes:
         key: the person, place, model or day; empty for the total and for deleted people.
-        name: last known name of a person.
+        name: last known name of a person; empty for other sums.
         calls: number of model calls.
         input: input tokens, including `cached` and `cache_write`.
         output: output tokens, including thinking.
+        cached: input tokens read from the vendors' prompt caches.
+        cache_write: input tokens written to the vendors' prompt caches.
         unpriced: tokens of models without a known price, which have no cost.
         cost: in trillionths of a dollar.
     """
@@ -59,7 +62,10 @@ class SpendingSum:
 
 
 class SpendingStore:
-    """Store of the spending ledger, the `spending` table.
+    """Store of the spending ledger, in the table `spending`.
+
+    Args:
+        interval_seconds: the pause between two counts of `run_counting`.
 
     Attributes:
         prices: prices of newly counted model calls.
@@ -71,11 +77,13 @@ class SpendingStore:
         self._interval_seconds = interval_seconds
 
     async def run_counting(self) -> None:
-        """Count ended turns periodically until cancelled."""
+        """Enter the calls of ended turns periodically, until cancelled."""
         await run_every(self._interval_seconds, self.count_ended_turns, what="the spending cannot be counted")
 
     async def count_ended_turns(self) -> None:
-        """Count all ended turns, and delete the provisional rows of turns that are counted or deleted.
+        """Enter the calls of all ended turns that are not counted yet.
+
+        Provisional rows of turns that are counted or deleted are deleted.
 
         Raises:
             StoreError: the database cannot be used.
@@ -89,7 +97,7 @@ class SpendingStore:
             await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~uncounted))
 
     async def count_turn(self, turn_id: str) -> None:
-        """Count a turn if it has ended.
+        """Enter the calls of a turn, if it has ended and is not counted yet.
 
         Raises:
             StoreError: the database cannot be used.
@@ -98,7 +106,10 @@ class SpendingStore:
             await count_batch(connection, self.prices, turns.c.id == turn_id)
 
     async def add_followup(self, meter: UsageMeter) -> None:
-        """Add model calls after a turn's end, such as a summary's, to the ledger and to the turn.
+        """Enter model calls that follow a turn, such as a summary's, and add them to it.
+
+        Args:
+            meter: has the calls; `UsageMeter.followup_meter` makes it.
 
         Raises:
             StoreError: the database cannot be used.
@@ -130,12 +141,14 @@ class SpendingStore:
     ) -> list[SpendingSum]:
         """Return the spending of ended turns, the most expensive first, or by day.
 
+        Ended turns are counted first.
+
         Args:
             by: dimension of the sums; None for the total.
             since: first day (`2026-01-31`, UTC).
             until: last day.
             person: only calls for this author (`platform:id`).
-            place: only calls at this place.
+            place: only calls at this place: `InboxMessage.place`.
 
         Raises:
             StoreError: the database cannot be used.
@@ -162,7 +175,7 @@ class SpendingStore:
         ]
 
     async def list_names(self, persons: Collection[str]) -> dict[str, str]:
-        """Return the last known names of people.
+        """Return the last known names of people, by `platform:id`; without unknown people.
 
         Raises:
             StoreError: the database cannot be read.
@@ -172,7 +185,12 @@ class SpendingStore:
 
 
 async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> int:
-    """Add the model calls of ended turns to the ledger, within the caller's transaction.
+    """Enter the calls of ended turns that are not counted yet.
+
+    The cost of each turn is written too, all in the caller's transaction.
+
+    Args:
+        conditions: SQL conditions on `turns` for which turns to count.
 
     Returns:
         The number of counted turns, at most `BATCH_TURNS`.
@@ -201,7 +219,7 @@ async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: 
 def make_rows(
     calls: Iterable[ModelCall], usage: Mapping[str, Any], prices: Prices, *, turn: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return one unstored ledger row per model call.
+    """Return one ledger row per model call, to insert.
 
     Args:
         usage: day, place and author (`UsageMeter.to_attribution`).
@@ -224,18 +242,22 @@ def make_rows(
 
 
 async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
-    """Count the ended ones of some turns before the caller's transaction deletes them."""
+    """Enter the calls of all matching turns that have ended, before they are deleted.
+
+    Args:
+        conditions: SQL conditions on `turns`.
+    """
     while await count_batch(connection, prices, *conditions) == BATCH_TURNS:
         pass
 
 
 async def redact_person(connection: AsyncConnection, prices: Prices, person_id: str) -> None:
-    """Redact a person and their DM in the ledger and the usage of turns, within the caller's transaction.
+    """Remove a person from the ledger and from the usage of turns; the sums stay.
 
-    The sums stay.
+    This happens in the caller's transaction. The place of their direct messages is removed too.
 
     Args:
-        person_id: the person's id on the platform.
+        person_id: the platform's id of the person.
     """
     named = sa.cast(turns.c.usage, sa.Text).contains(person_id, autoescape=True)
     await count_turns(connection, prices, named)
@@ -248,12 +270,12 @@ async def redact_person(connection: AsyncConnection, prices: Prices, person_id: 
 
 
 async def redact_rows(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Redact the authors of some ledger rows, within the caller's transaction."""
+    """Remove the authors from the ledger rows that match, in the caller's transaction."""
     await connection.execute(sa.update(spending).where(condition).values(person="", name=""))
 
 
 async def list_last_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:
-    """Return the newest names that the ledger has of people."""
+    """Return the newest names that the ledger has of people, by `platform:id`."""
     named = spending.c.person.in_(persons) & (spending.c.name != "")
     query = sa.select(spending.c.person, spending.c.name).where(named).group_by(spending.c.person, spending.c.name)
     newest_last = query.order_by(sa.func.max(spending.c.id))
@@ -261,17 +283,22 @@ async def list_last_names(connection: AsyncConnection, persons: Collection[str])
 
 
 def has_person_id(column: sa.ColumnElement[str], person_id: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a column is a person's id or ends in it, such as `slack:U1`."""
+    """Return the SQL condition that a column is a person's id, or ends in `:` and it."""
     return (column == person_id) | column.endswith(f":{person_id}", autoescape=True)
 
 
 def text_has_person_id(text: str, person_id: str) -> bool:
-    """Return whether a text is a person's id or ends in it, such as `slack:U1`."""
+    """Return whether a text is a person's id, or ends in `:` and it (`slack:U1`)."""
     return text == person_id or text.endswith(f":{person_id}")
 
 
 def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices) -> list[dict[str, Any]]:
-    """Return the ledger rows of a turn; none if its usage is unreadable, so that other turns are still counted."""
+    """Return the ledger rows of a turn; none if its usage is unreadable.
+
+    Args:
+        usage: the column `usage` of the turn.
+        started_at: seconds since the epoch.
+    """
     try:
         meter = UsageMeter(turn_id, usage, started_at=started_at)
         return make_rows(meter.calls, {"day": meter.day, **(usage or {})}, prices)
@@ -281,7 +308,7 @@ def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices)
 
 
 async def _replace_rows(connection: AsyncConnection, turn_ids: Collection[str], rows: list[dict[str, Any]]) -> None:
-    """Replace the provisional rows of some turns."""
+    """Replace the provisional rows of turns by final ones, and count their cost."""
     await connection.execute(sa.delete(spending).where(spending.c.turn.in_(turn_ids)))
     if rows:
         await connection.execute(sa.insert(spending), rows)

@@ -65,8 +65,9 @@ class SpendingUsage:
 
     Attributes:
         kind: `person`, `place`, `model` or `all`.
-        key: the person, place or model; empty for all.
+        key: the person (`platform:id`), place or model; empty for all.
         spent: spent and reserved costs, in trillionths of a dollar.
+        limit: in trillionths of a dollar.
     """
 
     kind: str
@@ -76,7 +77,7 @@ class SpendingUsage:
 
 
 class SpendingLimiter:
-    """Enforces the spending limits."""
+    """Check of the spending limits before each model call, over all workers."""
 
     def __init__(self, database: Database, prices: Prices, spending: SpendingStore, limits: SpendingLimits) -> None:
         self._database = database
@@ -86,7 +87,13 @@ class SpendingLimiter:
 
     @asynccontextmanager
     async def limit_run(self, meter: UsageMeter) -> AsyncIterator[None]:
-        """Check the limits before each model call in the context, and count the turn at exit."""
+        """Check the limits before each model call of a run in the block.
+
+        At exit the calls of the turn are entered in the ledger; a failure is logged.
+
+        Args:
+            meter: the meter of the run, whose `check_limits` is set.
+        """
         if not self._limits:
             yield
             return
@@ -101,7 +108,13 @@ class SpendingLimiter:
 
     @asynccontextmanager
     async def limit_followup(self, meter: UsageMeter) -> AsyncIterator[None]:
-        """Check the limits before each model call after a turn's end, and add the calls to the turn."""
+        """Check the limits before each model call in the block, after the end of a turn.
+
+        At exit the calls are added to the turn and the ledger; a failure is logged.
+
+        Args:
+            meter: made by `UsageMeter.followup_meter`; its `check_limits` is set.
+        """
         self._bind_meter(meter)
         try:
             yield
@@ -120,6 +133,9 @@ class SpendingLimiter:
 
     async def list_nearly_spent(self, fraction: float) -> list[SpendingUsage]:
         """Return the limits of which at least a fraction is spent or reserved today (UTC).
+
+        Args:
+            fraction: between 0 and 1.
 
         Raises:
             StoreError: the database cannot be read.
@@ -142,10 +158,16 @@ class SpendingLimiter:
         return usages
 
     async def reserve(self, meter: UsageMeter, model: str, input_tokens: int) -> None:
-        """Reserve the expected cost of a model call, and update the cost of the turn so far.
+        """Check the limits, and reserve the expected cost of a model call.
+
+        The costs of the turn so far are written too, as provisional rows.
+
+        Args:
+            model: full name of the model.
+            input_tokens: estimate of the tokens of the request.
 
         Raises:
-            SpendingLimitError: a limit is reached.
+            SpendingLimitError: a limit is reached; nothing is reserved.
             StoreError: the database cannot be used.
         """
         expected = ModelCall(model, input=input_tokens, output=EXPECTED_OUTPUT_TOKENS)

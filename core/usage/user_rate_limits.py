@@ -1,7 +1,7 @@
-"""Rate limits per person and place, and the notices about them.
+"""Limits of messages and commands per person and place, and notices about them.
 
-The inbox is the count: all workers count the same, and a message that is delivered twice counts once. A person is
-notified once per period.
+The inbox is the count of messages: all workers count the same, and a message that is delivered twice counts once. A
+person is notified once per period.
 """
 
 import re
@@ -33,7 +33,7 @@ NOTICE_INTERVAL_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """Maximum number of messages within a time."""
+    """The most messages or commands within a time."""
 
     max_count: int
     seconds: float
@@ -53,10 +53,10 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class RateLimited:
-    """User rate limit that is reached, with the time until which it is.
+    """Denial of a message or command by a rate limit.
 
     Attributes:
-        until: time of the next accepted one (seconds since the epoch).
+        until: when the next one is accepted, in seconds since the epoch.
     """
 
     until: float
@@ -72,7 +72,7 @@ COMMAND_RATE = RateLimit(60, 60.0)
 
 
 class CommandLimiter:
-    """Counter of each person's commands to this worker in fixed windows.
+    """Rate limiter of each person's commands to this worker, in fixed windows.
 
     It counts in memory: slash commands have no row in the inbox, and a refused command must cost less than an accepted
     one.
@@ -84,7 +84,11 @@ class CommandLimiter:
         self._counts = Counter[str]()
 
     def count(self, person: str) -> RateLimited | None:
-        """Count a command of a person. Over the limit, return the end of the window."""
+        """Count a command of a person; over the limit, return the denial.
+
+        Args:
+            person: any key that identifies the person.
+        """
         window = int(time.time() // self._rate.seconds)
         if window != self._window:
             self._window, self._counts = window, Counter()
@@ -94,7 +98,12 @@ class CommandLimiter:
 
 @dataclass(frozen=True, slots=True)
 class UserRateLimiter:
-    """Rate limits of messages, per person and per place; None is no limit."""
+    """Rate limiter of messages that ask for an answer, per person and per place.
+
+    Attributes:
+        person: None for no limit.
+        place: None for no limit.
+    """
 
     person: RateLimit | None = None
     place: RateLimit | None = None
@@ -103,10 +112,13 @@ class UserRateLimiter:
         return self.person is not None or self.place is not None
 
     async def limited_until(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
-        """Return the time (seconds since the epoch) until which a limit is reached; None if there is none.
+        """Return until when the person or the place has reached a limit, if so.
 
         The caller's transaction also stores the message. Until its end other messages of the person and at the place
         wait: on PostgreSQL for an advisory lock, on SQLite because one transaction writes at a time.
+
+        Returns:
+            Seconds since the epoch; None if no limit is reached.
         """
         now, until = time.time(), list[float]()
         limits = (
@@ -130,23 +142,26 @@ NO_RATE_LIMITS = UserRateLimiter()
 
 
 def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the condition of messages that count: those that ask for an answer."""
+    """Return the SQL condition that a message counts: it asks for an answer."""
     uncounted = (InboxOutcome.UNADDRESSED, InboxOutcome.COMMAND, InboxOutcome.RESET, InboxOutcome.RATE_LIMITED)
     return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "decision")
 
 
 class DenialNotices:
-    """Store of the notices about denials, shared by all workers: the `denial_notices` table."""
+    """Record of the notices about denials, in the table `denial_notices`.
+
+    All workers share it, so that a person gets one notice.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def claim_notice(self, person: str, kind: DenialKind, *, until: float | None = None) -> bool:
-        """Return whether to notify a person now, and silence further notices until a time.
+        """Return whether to notify a person now; then no other notice follows for a time.
 
         Args:
             person: `platform:id`.
-            until: end of the silence (seconds since the epoch); by default an hour from now.
+            until: when the next notice may follow, in seconds since the epoch; None for an hour from now.
 
         Raises:
             StoreError: the database cannot be used.
@@ -168,5 +183,5 @@ class DenialNotices:
 
 
 def is_expired() -> sa.ColumnElement[bool]:
-    """Return the condition of `denial_notices` rows whose silence has ended."""
+    """Return the SQL condition that a row of `denial_notices` allows the next notice."""
     return denial_notices.c.expires_at < time.time()
