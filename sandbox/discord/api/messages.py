@@ -181,9 +181,12 @@ class MessageRoutes:
         elif before := query.get("before"):
             messages = [m for m in messages if int(m.id) < int(before)][-limit_count:]
         elif around := query.get("around"):
-            nearest = sorted(messages, key=lambda m: abs(int(m.id) - int(around)))[:limit_count]
-            messages = [m for m in messages if m in nearest]
-        return ApiResponse([self._message_payload(message) for message in reversed(messages[-limit_count:])])
+            # Half of them on each side: an even limit gives one more (discord.py, `abc.Messageable.history`).
+            place, half = sum(int(m.id) < int(around) for m in messages), limit_count // 2
+            messages = messages[max(0, place - half) : place + half + 1]
+        else:
+            messages = messages[-limit_count:]
+        return ApiResponse([self._message_payload(message) for message in reversed(messages)])
 
     def _message_payload(self, message: DiscordMessage) -> Json:
         content = "message_content" in self._api.privileged_intents or self._api.is_readable(message)
