@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 #: Bolt for JavaScript needs this version.
 MIN_NODE_VERSION = 20
 #: Longest time for one step of a script: the machine may have much else to do.
-STEP_SECONDS = 30.0
+STEP_SECONDS = 20.0
 
 Line = dict[str, Any]
 T = TypeVar("T")
@@ -38,7 +38,10 @@ class ClientScript:
         """Collect the printed lines until the script ends."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
-            self._unread.append(json.loads(line))
+            try:
+                self._unread.append(json.loads(line))
+            except ValueError:
+                self._unread.append({"step": "invalid", "error": line.decode()})
             self._changed.set()
         self._has_ended = True
         self._changed.set()

@@ -1,0 +1,474 @@
+"""Bot with hikari: a mention names a step, and each step prints one JSON line."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import hikari
+from hikari.impl import special_endpoints as builders
+
+API_URL, TOKEN = os.environ["DISCORD_API_URL"], os.environ["DISCORD_TOKEN"]
+INTENTS = (
+    hikari.Intents.GUILDS
+    | hikari.Intents.GUILD_MEMBERS
+    | hikari.Intents.GUILD_MESSAGES
+    | hikari.Intents.GUILD_MESSAGE_REACTIONS
+    | hikari.Intents.DM_MESSAGES
+    | hikari.Intents.MESSAGE_CONTENT
+)
+OPTIONS: dict[str, Any] = {"banner": None, "logs": None, "rest_url": API_URL, "suppress_optimization_warning": True}
+
+Fields = dict[str, Any] | None
+Interaction = hikari.CommandInteraction | hikari.ComponentInteraction
+
+EPHEMERAL = hikari.MessageFlag.EPHEMERAL
+bot = hikari.GatewayBot(TOKEN, intents=INTENTS, auto_chunk_members=False, **OPTIONS)
+
+
+def print_line(step: str, fields: Fields = None) -> None:
+    sys.stdout.write(json.dumps({"step": step, **(fields or {})}) + "\n")
+    sys.stdout.flush()
+
+
+async def run_step(step: str, work: Awaitable[Fields]) -> None:
+    try:
+        print_line(step, await work)
+    except Exception:
+        print_line(step, {"error": traceback.format_exc()})
+
+
+async def catch_code(call: Awaitable[object]) -> int:
+    """Return the code of the error with which Discord refuses a call."""
+    try:
+        await call
+    except hikari.ClientHTTPResponseError as error:
+        return int(getattr(error, "code", 0))
+    return 0
+
+
+def create_row(*ids: str) -> builders.MessageActionRowBuilder:
+    row = builders.MessageActionRowBuilder()
+    for id_ in ids:
+        row.add_interactive_button(hikari.ButtonStyle.SECONDARY, id_, label=id_)
+    return row
+
+
+async def mention(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    author, channel, guild = event.author, event.get_channel(), event.get_guild()
+    await event.message.respond(f"hello {author.mention}", reply=True, user_mentions=[author.id])
+    return {
+        "content": event.content,
+        "author": author.username,
+        "isMentioned": get_id() in (event.message.user_mentions_ids or ()),
+        "guild": guild and guild.name,
+        "channel": channel and channel.name,
+    }
+
+
+def get_id() -> hikari.Snowflake:
+    me = bot.get_me()
+    assert me is not None
+    return me.id
+
+
+async def edits(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    await bot.rest.trigger_typing(event.channel_id)
+    reply = await event.message.respond("…", reply=True)
+    for count in range(1, 5):
+        await reply.edit(f"so far {count}")
+    embed = hikari.Embed(title="Answer", description="*done*", color=0x00FF00).add_field("took", "1 s", inline=True)
+    embed.set_footer("bot")
+    row = create_row("stop").add_link_button("https://a.example", label="Site")
+    last = await reply.edit("done", embed=embed, component=row)
+    (shown,) = last.components
+    assert isinstance(shown, hikari.ActionRowComponent)
+    return {
+        "isEdited": last.edited_timestamp is not None,
+        "embed": last.embeds[0].title,
+        "labels": [part.label for part in shown.components if isinstance(part, hikari.ButtonComponent)],
+    }
+
+
+async def delete(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    reply = await event.message.respond("oops")
+    await reply.delete()
+    return {"again": await catch_code(reply.delete())}
+
+
+async def buttons(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    await event.message.respond("press", component=create_row("update", "later", "secret", "more"))
+    return None
+
+
+async def selects(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    rows = [builders.MessageActionRowBuilder() for _ in range(5)]
+    rows[0].add_text_menu("text", max_values=2).add_option("red", "red").add_option("blue", "blue")
+    rows[1].add_select_menu(hikari.ComponentType.USER_SELECT_MENU, "user")
+    rows[2].add_select_menu(hikari.ComponentType.ROLE_SELECT_MENU, "role")
+    rows[3].add_channel_menu("channel")
+    rows[4].add_select_menu(hikari.ComponentType.MENTIONABLE_SELECT_MENU, "mentionable")
+    await event.message.respond("choose", components=rows)
+    return None
+
+
+async def modals(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    await event.message.respond("open", component=create_row("open"))
+    return None
+
+
+async def components_v2(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    act = builders.InteractiveButtonBuilder(style=hikari.ButtonStyle.SECONDARY, custom_id="act", label="act")
+    section = builders.SectionComponentBuilder(accessory=act).add_text_display("body")
+    container = builders.ContainerComponentBuilder(accent_color=hikari.Color(0xFF0000)).add_text_display("# Title")
+    container.add_separator().add_component(section).add_component(create_row("other"))
+    sent = await bot.rest.create_message(event.channel_id, component=container)
+    (shown,) = sent.components
+    assert isinstance(shown, hikari.ContainerComponent)
+    return {"types": [int(part.type) for part in shown.components]}
+
+
+async def upload(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    files = [hikari.Bytes(b"a", "a b.txt"), hikari.Bytes(b"\x00\xff\n", "b.bin")]
+    sent = await event.message.respond("two files", attachments=files)
+    first, second = sent.attachments
+    content = await second.read()
+    edited = await sent.edit(attachment=second)
+    return {
+        "names": [first.filename, second.filename],
+        "description": second.description,
+        "bytes": list(content),
+        "left": [file.filename for file in edited.attachments],
+    }
+
+
+async def files(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    (file,) = event.message.attachments
+    return {"name": file.filename, "bytes": list(await file.read())}
+
+
+async def direct(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    sent = await event.author.send("in private")
+    return {"isDirect": sent.guild_id is None}
+
+
+async def threads(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    place, guild = event.channel_id, event.guild_id
+    public, private = hikari.ChannelType.GUILD_PUBLIC_THREAD, hikari.ChannelType.GUILD_PRIVATE_THREAD
+    from_message = await bot.rest.create_message_thread(place, event.message_id, "from a message")
+    await from_message.send("in the thread")
+    open_thread = await bot.rest.create_thread(place, public, "public")
+    closed = await bot.rest.create_thread(place, private, "private")
+    await bot.rest.edit_channel(open_thread, name="renamed")
+    await bot.rest.edit_channel(open_thread, archived=True)
+    await bot.rest.edit_channel(open_thread, archived=False)
+    channels = bot.cache.get_guild_channels_view_for_guild(guild).values()
+    (forum,) = [one for one in channels if isinstance(one, hikari.GuildForumChannel)]
+    post = await bot.rest.create_forum_post(forum, "a post", "what if")
+    active = await bot.rest.fetch_active_threads(guild)
+    (starter,) = [one async for one in bot.rest.fetch_messages(from_message) if one.message_reference]
+    assert starter.message_reference is not None
+    return {
+        "types": [int(thread.type) for thread in (from_message, open_thread, closed, post)],
+        "names": [thread.name for thread in active],
+        "starter": starter.message_reference.id == event.message_id,
+        "again": await catch_code(bot.rest.create_message_thread(place, event.message_id, "again")),
+    }
+
+
+async def in_thread(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    await event.message.respond("here", reply=True)
+    thread = await bot.rest.fetch_channel(event.channel_id)
+    assert isinstance(thread, hikari.GuildThreadChannel)
+    parent = bot.cache.get_guild_channel(thread.parent_id)
+    return {"isThread": True, "parent": parent and parent.name}
+
+
+async def history(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    place = event.channel_id
+    middle = [one async for one in bot.rest.fetch_messages(place).limit(4)][-1]
+    before = [one.content async for one in bot.rest.fetch_messages(place, before=middle).limit(2)]
+    after = [one.content async for one in bot.rest.fetch_messages(place, after=middle).limit(2)]
+    around = [one.content async for one in bot.rest.fetch_messages(place, around=middle).limit(5)]
+    return {
+        "before": before,
+        "after": after[::-1],
+        "around": around[2:5],
+        "one": (await bot.rest.fetch_message(place, middle)).content,
+    }
+
+
+async def reactions(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    for emoji in ("👀", "👍", "🎉"):
+        await event.message.add_reaction(emoji)
+    await event.message.remove_reaction("👀")
+    return {"unknown": await catch_code(event.message.add_reaction("nonsense", 1))}
+
+
+async def directory(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    guild = await bot.rest.fetch_guild(event.guild_id)
+    await bot.request_guild_members(event.guild_id)
+    chunk = await bot.wait_for(hikari.MemberChunkEvent, timeout=10)
+    return {
+        "guilds": [one.name async for one in bot.rest.fetch_my_guilds()],
+        "user": (await bot.rest.fetch_user(event.author_id)).username,
+        "member": (await bot.rest.fetch_member(event.guild_id, event.author_id)).display_name,
+        "memberCount": guild.approximate_member_count,
+        "channels": [channel.name for channel in await bot.rest.fetch_guild_channels(event.guild_id)],
+        "roles": [role.name for role in await bot.rest.fetch_roles(event.guild_id)],
+        "application": str((await bot.rest.fetch_application()).id),
+        "members": [member.username for member in chunk.members.values()],
+    }
+
+
+async def errors(event: hikari.GuildMessageCreateEvent, argument: str) -> Fields:
+    place = event.channel_id
+    other = await event.message.respond("x")
+    row = builders.MessageActionRowBuilder()
+    row.add_interactive_button(hikari.ButtonStyle.PRIMARY, "x", label="x" * 81)
+    return {
+        "nowhere": await catch_code(bot.rest.fetch_channel(1)),
+        "secret": await catch_code(bot.rest.fetch_channel(int(argument))),
+        "nothing": await catch_code(bot.rest.fetch_message(place, 1)),
+        "nobody": await catch_code(bot.rest.fetch_user(1)),
+        "foreign": await catch_code(bot.rest.edit_message(place, event.message_id, "x")),
+        "empty": await catch_code(bot.rest.create_message(place, " ")),
+        "long": await catch_code(bot.rest.create_message(place, "x" * 2001)),
+        "badButtons": await catch_code(other.edit(component=row)),
+        "badEmbed": await catch_code(other.edit(embed=hikari.Embed(title="x" * 257))),
+    }
+
+
+async def slow_down(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    await event.message.respond("at last")
+    return None
+
+
+async def retry(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    await event.message.respond("again")
+    return None
+
+
+async def connected(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    return None
+
+
+async def refused(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    async def start(intents: hikari.Intents, token: str = TOKEN) -> str:
+        other = hikari.GatewayBot(token, intents=intents, auto_chunk_members=False, **OPTIONS)
+        try:
+            await other.start()
+        except (hikari.GatewayServerClosedConnectionError, hikari.UnauthorizedError) as error:
+            return str(error)
+        finally:
+            if other.is_alive:
+                await other.close()
+        return "accepted"
+
+    return {
+        "intents": await start(hikari.Intents.GUILD_PRESENCES),
+        "token": "token: " + await start(hikari.Intents.GUILDS, "MTIz.wrong.token"),
+    }
+
+
+Step = Callable[[hikari.GuildMessageCreateEvent, str], Awaitable[Fields]]
+STEPS: dict[str, Step] = {
+    "componentsV2": components_v2,
+    "inThread": in_thread,
+    "slowDown": slow_down,
+    **{
+        step.__name__: step
+        for step in (mention, edits, delete, buttons, selects, modals, upload, files, direct, threads, history)
+    },
+    **{step.__name__: step for step in (reactions, directory, errors, retry, connected, refused)},
+}
+
+
+@bot.listen()
+async def on_guild_message(event: hikari.GuildMessageCreateEvent) -> None:
+    if event.author_id != get_id() and get_id() in (event.message.user_mentions_ids or ()):
+        _, step, *arguments = (event.content or "").split(" ")
+        await run_step(step, STEPS[step](event, "".join(arguments)))
+
+
+@bot.listen()
+async def on_direct_message(event: hikari.DMMessageCreateEvent) -> None:
+    async def answer() -> Fields:
+        await event.message.respond(f"you wrote {event.content}")
+        return {"content": event.content, "author": event.author.username}
+
+    if event.author_id != get_id():
+        await run_step("directMessage", answer())
+
+
+@bot.listen()
+async def on_update(event: hikari.GuildMessageUpdateEvent) -> None:
+    if event.author_id != get_id() and event.message.edited_timestamp:
+        print_line("changed", {"content": event.message.content})
+
+
+@bot.listen()
+async def on_delete(event: hikari.GuildMessageDeleteEvent) -> None:
+    if event.old_message is not None and event.old_message.author.id != get_id():
+        print_line("deleted", {"id": str(event.message_id)})
+
+
+@bot.listen()
+async def on_reaction(event: hikari.GuildReactionAddEvent) -> None:
+    if event.user_id != get_id():
+        print_line("reacted", {"emoji": event.emoji_name, "id": str(event.message_id)})
+
+
+@bot.listen()
+async def on_member(event: hikari.MemberCreateEvent) -> None:
+    print_line("joined", {"name": event.user.username})
+
+
+@bot.listen()
+async def on_thread(event: hikari.GuildThreadCreateEvent) -> None:
+    if event.thread.owner_id != get_id():
+        print_line("threadCreated", {"name": event.thread.name})
+
+
+@bot.listen()
+async def on_resume(event: hikari.ShardResumedEvent) -> None:
+    print_line("resumed")
+
+
+async def press(interaction: hikari.ComponentInteraction) -> Fields:
+    """Answer a pressed button or a selection."""
+    response = hikari.ResponseType
+    match interaction.custom_id:
+        case "update":
+            await interaction.create_initial_response(response.MESSAGE_UPDATE, "pressed")
+        case "later":
+            await interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
+            await interaction.edit_initial_response("pressed later")
+        case "secret":
+            await interaction.create_initial_response(response.MESSAGE_CREATE, "psst", flags=EPHEMERAL)
+            again = interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
+            return {"twice": await catch_code(again)}
+        case "more":
+            await interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
+            return {"content": (await interaction.execute("more", flags=EPHEMERAL)).content}
+        case "open":
+            row = builders.ModalActionRowBuilder().add_text_input("why", "Why", style=hikari.TextInputStyle.PARAGRAPH)
+            await interaction.create_modal_response("Form", "form", component=row)
+        case _:
+            await interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
+            return read_selection(interaction)
+    return None
+
+
+def read_selection(interaction: hikari.ComponentInteraction) -> Fields:
+    resolved, values = interaction.resolved, {"values": list(interaction.values)}
+    if resolved is None:
+        return values
+    names = [user.username for user in resolved.users.values()] + [role.name for role in resolved.roles.values()]
+    return {**values, "names": names + [channel.name for channel in resolved.channels.values()]}
+
+
+async def answer_command(interaction: hikari.CommandInteraction) -> Fields:
+    response = hikari.ResponseType
+    options = {option.name: option.value for option in interaction.options or ()}
+    match interaction.command_name:
+        case "ask":
+            await interaction.create_initial_response(response.MESSAGE_CREATE, f"you asked {options['what']}")
+            return {**options, "user": interaction.user.username}
+        case "slow":
+            await interaction.create_initial_response(response.DEFERRED_MESSAGE_CREATE)
+            await interaction.edit_initial_response("done")
+            more = await interaction.execute("more")
+            await interaction.edit_message(more, "still more")
+            content = (await interaction.fetch_initial_response()).content
+            await interaction.delete_initial_response()
+            return {"content": content}
+        case "whisper":
+            await interaction.create_initial_response(response.MESSAGE_CREATE, "psst", flags=EPHEMERAL)
+            return {"content": (await interaction.fetch_initial_response()).content}
+        case _:
+            assert interaction.resolved is not None
+            (target,) = interaction.resolved.messages.values()
+            text = f"about {target.content}"
+            await interaction.create_initial_response(response.MESSAGE_CREATE, text, flags=EPHEMERAL)
+            return {"target": str(target.id)}
+
+
+async def complete(interaction: hikari.AutocompleteInteraction) -> Fields:
+    (typed,) = [str(option.value) for option in interaction.options if option.is_focused]
+    await interaction.create_response([builders.AutocompleteChoiceBuilder(f"{typed}!", typed)])
+    return {"typed": typed}
+
+
+async def submit(interaction: hikari.ModalInteraction) -> Fields:
+    (row,) = interaction.components
+    (field,) = row.components
+    await interaction.create_initial_response(hikari.ResponseType.MESSAGE_CREATE, "thanks")
+    return {"why": field.value, "colour": None}
+
+
+@bot.listen()
+async def on_interaction(event: hikari.InteractionCreateEvent) -> None:
+    match event.interaction:
+        case hikari.ComponentInteraction() as interaction:
+            await run_step(f"#{interaction.custom_id}", press(interaction))
+        case hikari.CommandInteraction() as interaction:
+            await run_step(f"/{interaction.command_name}", answer_command(interaction))
+        case hikari.AutocompleteInteraction() as interaction:
+            await run_step("autocomplete", complete(interaction))
+        case hikari.ModalInteraction() as interaction:
+            await run_step("form", submit(interaction))
+
+
+async def register() -> Fields:
+    option, kind = hikari.CommandOption, hikari.OptionType
+    ask = bot.rest.slash_command_builder("ask", "Ask")
+    ask.add_option(option(type=kind.STRING, name="what", description="What", is_required=True, autocomplete=True))
+    ask.add_option(option(type=kind.INTEGER, name="times", description="Times"))
+    ask.add_option(option(type=kind.BOOLEAN, name="loud", description="Loud"))
+    commands = [
+        ask,
+        bot.rest.slash_command_builder("slow", "Answer later"),
+        bot.rest.slash_command_builder("whisper", "Answer in private"),
+        bot.rest.context_menu_command_builder(hikari.CommandType.MESSAGE, "Summarize"),
+    ]
+    registered = await bot.rest.set_application_commands(get_id(), commands)
+    listed = await bot.rest.fetch_application_commands(get_id())
+    (guild,) = bot.cache.get_guilds_view().values()
+    return {
+        "user": (await bot.rest.fetch_my_user()).username,
+        "guilds": [guild.name],
+        "channels": [channel.name for channel in guild.get_channels().values()],
+        "registered": [command.name for command in registered],
+        "listed": [command.name for command in listed],
+        "wrongToken": await check_wrong_token(),
+    }
+
+
+async def check_wrong_token() -> int:
+    app = hikari.RESTApp(url=API_URL)
+    await app.start()
+    try:
+        async with app.acquire("wrong", hikari.TokenType.BOT) as client:
+            await client.fetch_my_user()
+    except hikari.UnauthorizedError as error:
+        return int(error.status)
+    finally:
+        await app.close()
+    return 200
+
+
+@bot.listen()
+async def on_guild(event: hikari.GuildAvailableEvent) -> None:
+    if not is_started.is_set():
+        is_started.set()
+        await run_step("start", register())
+
+
+is_started = asyncio.Event()
+logging.basicConfig(level=logging.WARNING)  # to stderr
+bot.run()

@@ -1,0 +1,349 @@
+"""discord.js and hikari against the local Discord: one scripted bot each, one table of capabilities."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
+from tests.clients.client_script import CapabilityTable, ClientScript, Line, find_command, run_script
+from tests.sandbox.discord.shapes import OBJECTS, SHAPES, faults_of_event, faults_of_reply, faults_of_request
+
+TABLE = CapabilityTable["Conversation"]()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Ada and the bot in the local Discord."""
+
+    server: DiscordSandbox
+    client: ClientScript
+
+    async def mention(
+        self, step: str, argument: str = "", *, channel: GuildChannel | None = None, **details: Any
+    ) -> DiscordMessage:
+        """Mention the bot with a step, in a channel of its own, which has rate limits of its own."""
+        place = channel or self.server.add_channel(step.lower())
+        text = f"<@{self.server.bot_id}> {step} {argument}".strip()
+        return await self.server.post_message("ada", place, text, **details)
+
+    async def run_step(self, step: str, argument: str = "") -> tuple[list[DiscordMessage], Line]:
+        """Return the messages after the mention, and the script's line."""
+        mention = await self.mention(step, argument)
+        line = await self.client.read_step(step)
+        return self.list_replies(mention), line
+
+    def list_replies(self, mention: DiscordMessage) -> list[DiscordMessage]:
+        return [message for message in self.server.messages(mention.channel) if int(message.id) > int(mention.id)]
+
+
+@TABLE.row("start: identify, the cache, commands, a wrong token refused")
+async def start(run: Conversation) -> None:
+    line = await run.client.read_step("start")
+    assert (line["user"], line["guilds"], line["wrongToken"]) == ("parley", ["Sandbox"], 401)
+    assert {"general", "random", "ideas"} <= set(line["channels"])
+    names = ["Summarize", "ask", "slow", "whisper"]
+    assert sorted(line["registered"]) == sorted(line["listed"]) == names
+
+
+@TABLE.row("mention: the event, and a reply that pings its author")
+async def mention(run: Conversation) -> None:
+    (reply,), line = await run.run_step("mention")
+    ada = run.server.people["ada"]
+    assert line["content"] == f"<@{run.server.bot_id}> mention"
+    assert (line["author"], line["isMentioned"], line["guild"]) == ("ada", True, "Sandbox")
+    assert line["channel"] == "mention"
+    assert (reply.text, set(reply.pings)) == (f"hello @{ada.display_name}", {ada.id})
+    assert reply.reply_to is not None
+
+
+@TABLE.row("edits: typing, a placeholder, four edits, the final message with embed and buttons")
+async def edits(run: Conversation) -> None:
+    (reply,), line = await run.run_step("edits")
+    assert [version.text for version in reply.versions] == ["…", *(f"so far {n}" for n in range(1, 5)), "done"]
+    assert line == {"step": "edits", "isEdited": True, "embed": "Answer", "labels": ["stop", "Site"]}
+    assert any(call.route == "POST /channels/{channel}/typing" for call in run.server.calls)
+
+
+@TABLE.row("delete: the bot's message, once")
+async def delete(run: Conversation) -> None:
+    replies, line = await run.run_step("delete")
+    assert (replies, line["again"]) == ([], 10008)
+
+
+@TABLE.row("buttons: update, deferred update, ephemeral reply, ephemeral follow-up")
+async def buttons(run: Conversation) -> None:
+    (message,), _ = await run.run_step("buttons")
+    await run.server.click_button("ada", message, "update")
+    await run.client.read_step("#update")
+    assert message.text == "pressed"
+    await run.server.click_button("ada", message, "later")
+    await run.client.read_step("#later")
+    assert message.text == "pressed later"
+    (whisper,) = await run.server.click_button("ada", message, "secret")
+    assert (await run.client.read_step("#secret"))["twice"] == 40060
+    assert (whisper.text, whisper.ephemeral_to) == ("psst", run.server.people["ada"])
+    seen = await run.server.click_button("ada", message, "more")
+    assert (await run.client.read_step("#more"))["content"] == "more"
+    assert [answer.text for answer in seen] == ["more"]
+
+
+@TABLE.row("selects: options, users, roles, channels, mentionables, with the objects")
+async def selects(run: Conversation) -> None:
+    (message,), _ = await run.run_step("selects")
+    ada, random = run.server.people["ada"], run.server.channels["random"]
+    role = run.server.assign_role("ada", "editors")
+    await run.server.select_values("ada", message, "text", ["red", "blue"])
+    assert (await run.client.read_step("#text"))["values"] == ["red", "blue"]
+    for name, id_, shown in (
+        ("user", ada.id, "ada"),
+        ("role", role, "editors"),
+        ("channel", random.id, "random"),
+        ("mentionable", ada.id, "ada"),
+    ):
+        await run.server.select_values("ada", message, name, [id_])
+        assert await run.client.read_step(f"#{name}") == {"step": f"#{name}", "values": [id_], "names": [shown]}
+
+
+@TABLE.row("modal: open by a button, submit, reply")
+async def modals(run: Conversation) -> None:
+    (message,), _ = await run.run_step("modals")
+    await run.server.click_button("ada", message, "open")
+    await run.client.read_step("#open")
+    (modal,) = run.server.modals("ada")
+    values: dict[str, Any] = {"why": "why not", "colour": ["blue"]}
+    (answer,) = await run.server.submit_modal(modal, {name: values[name] for name in modal.inputs})
+    line = await run.client.read_step("form")
+    assert line["why"] == "why not"
+    assert line["colour"] == (["blue"] if "colour" in modal.inputs else None)
+    assert answer.text == "thanks"
+    assert run.server.modals("ada") == []
+
+
+@TABLE.row("components V2: a container with text, section, separator and buttons")
+async def components_v2(run: Conversation) -> None:
+    (message,), line = await run.run_step("componentsV2")
+    assert line["types"] == [10, 14, 9, 1]
+    assert message.content.components[0]["type"] == 17
+
+
+@TABLE.row("slash command: options, reply, autocomplete")
+async def command(run: Conversation) -> None:
+    choices = await run.server.autocomplete_option("ada", "general", "/ask", "what", "wh")
+    assert (await run.client.read_step("autocomplete"))["typed"] == "wh"
+    assert choices == ["wh!"]
+    (answer,) = await run.server.run_command("ada", "general", "/ask", what="why", times=2, loud=True)
+    line = await run.client.read_step("/ask")
+    assert line == {"step": "/ask", "what": "why", "times": 2, "loud": True, "user": "ada"}
+    assert answer.text == "you asked why"
+
+
+@TABLE.row("slash command: deferred reply, its edit, a follow-up and its edit, deletion")
+async def slow_command(run: Conversation) -> None:
+    answer, more = await wait_for_two(run, await run.server.run_command("ada", "random", "/slow"))
+    assert (await run.client.read_step("/slow"))["content"] == "done"
+    assert (answer.text, answer.deleted) == ("done", True)
+    assert [version.text for version in more.versions] == ["more", "still more"]
+
+
+async def wait_for_two(run: Conversation, seen: list[DiscordMessage]) -> list[DiscordMessage]:
+    await run.server.wait_for(lambda: len(seen) == 2)
+    return seen
+
+
+@TABLE.row("slash command in a direct message: ephemeral reply with the message")
+async def whisper(run: Conversation) -> None:
+    (answer,) = await run.server.run_command("grace", run.server.open_dm("grace"), "/whisper")
+    assert (await run.client.read_step("/whisper"))["content"] == "psst"
+    assert answer.ephemeral_to == run.server.people["grace"]
+
+
+@TABLE.row("message menu: the message, an ephemeral reply")
+async def menu(run: Conversation) -> None:
+    message = await run.server.post_message("ada", run.server.add_channel("menu"), "this")
+    (answer,) = await run.server.run_message_command("ada", message, "Summarize")
+    assert (await run.client.read_step("/Summarize"))["target"] == message.id
+    assert answer.text == "about this"
+
+
+@TABLE.row("files up: names, description, bytes, one dropped by an edit")
+async def upload(run: Conversation) -> None:
+    (message,), line = await run.run_step("upload")
+    assert line["names"] == ["a_b.txt", "b.bin"]
+    assert line["description"] in ("bytes", None)  # hikari sends no descriptions
+    assert (line["bytes"], line["left"]) == ([0, 255, 10], ["b.bin"])
+    assert [file.name for file in message.content.attachments] == ["b.bin"]
+
+
+@TABLE.row("files down: a person's file")
+async def files(run: Conversation) -> None:
+    await run.mention("files", files={"notes.txt": b"note"})
+    line = await run.client.read_step("files")
+    assert (line["name"], bytes(line["bytes"])) == ("notes.txt", b"note")
+
+
+@TABLE.row("direct messages: a person's first one, an answer, one that the bot begins")
+async def direct(run: Conversation) -> None:
+    dm = run.server.open_dm("linus")
+    await run.server.post_message("linus", dm, "hello")
+    line = await run.client.read_step("directMessage")
+    assert (line["content"], line["author"]) == ("hello", "linus")
+    _, line = await run.run_step("direct")
+    assert line["isDirect"]
+    texts = [message.text for name in ("linus", "ada") for message in run.server.messages(run.server.open_dm(name))]
+    assert texts == ["hello", "you wrote hello", "in private"]
+
+
+@TABLE.row("threads: from a message, public, private, forum post; rename, archive, list")
+async def threads(run: Conversation) -> None:
+    _, line = await run.run_step("threads")
+    assert line["types"] == [11, 11, 12, 11]
+    assert {"from a message", "renamed", "private", "a post"} <= set(line["names"])
+    assert (line["starter"], line["again"]) == (True, 160004)
+
+
+@TABLE.row("threads: a person's thread, a mention and a reply in it")
+async def in_thread(run: Conversation) -> None:
+    channel = run.server.add_channel("parent")
+    thread = await run.server.start_thread("ada", await run.server.post_message("ada", channel, "root"), "talk")
+    assert (await run.client.read_step("threadCreated"))["name"] == "talk"
+    message = await run.mention("inThread", channel=thread)
+    assert await run.client.read_step("inThread") == {"step": "inThread", "isThread": True, "parent": "parent"}
+    assert [reply.text for reply in run.list_replies(message)] == ["here"]
+
+
+@TABLE.row("history: before, after, around, one message")
+async def history(run: Conversation) -> None:
+    channel = run.server.add_channel("history")
+    for count in range(6):
+        await run.server.post_message("ada", channel, f"{count}")
+    await run.mention("history", channel=channel)
+    line = await run.client.read_step("history")
+    assert (line["before"], line["after"]) == (["2", "1"], ["5", "4"])
+    assert (line["around"], line["one"]) == (["4", "3", "2"], "3")
+
+
+@TABLE.row("reactions: three within the rate limit, one removed, an unknown emoji")
+async def reactions(run: Conversation) -> None:
+    message = await run.mention("reactions")
+    assert (await run.client.read_step("reactions"))["unknown"] == 10014
+    assert list(message.reactions) == ["👍", "🎉"]
+    # discord.js forgets the first response of a route when it learns the name of its bucket.
+    assert sum(call.rate_limited for call in run.server.calls) <= 1
+
+
+@TABLE.row("what people do: edit, react, delete, join")
+async def people(run: Conversation) -> None:
+    message = await run.server.post_message("ada", run.server.add_channel("people"), "before")
+    await run.server.edit_message("ada", message, "after")
+    assert (await run.client.read_step("changed"))["content"] == "after"
+    await run.server.add_reaction("ada", message, "👋")
+    assert await run.client.read_step("reacted") == {"step": "reacted", "emoji": "👋", "id": message.id}
+    await run.server.delete_message("ada", message)
+    assert (await run.client.read_step("deleted"))["id"] == message.id
+    run.server.add_user("alan")
+    assert (await run.client.read_step("joined"))["name"] == "alan"
+
+
+@TABLE.row("directory: my guilds, users, members, channels, roles, the application")
+async def directory(run: Conversation) -> None:
+    _, line = await run.run_step("directory")
+    assert (line["guilds"], line["user"], line["member"]) == (["Sandbox"], "ada", "Ada Lovelace")
+    assert line["memberCount"] >= 4
+    assert {"general", "ideas"} <= set(line["channels"])
+    assert {"@everyone", "editors"} <= set(line["roles"])
+    assert line["application"] == run.server.bot_id
+    assert {"ada", "grace", "linus"} <= set(line["members"])
+
+
+@TABLE.row("refusals: each with Discord's error code")
+async def errors(run: Conversation) -> None:
+    secret = run.server.add_channel("secret", members=["ada"], bot=False)
+    _, line = await run.run_step("errors", secret.id)
+    assert line == {
+        "step": "errors",
+        "nowhere": 10003,
+        "secret": 50001,
+        "nothing": 10008,
+        "nobody": 10013,
+        "foreign": 50005,
+        "empty": 50006,
+        **dict.fromkeys(("long", "badButtons", "badEmbed"), 50035),
+    }
+
+
+@TABLE.row("rate limits: the client waits after a 429 for the route and for everything")
+async def slow_down(run: Conversation) -> None:
+    for scope in ("user", "global"):
+        channel = run.server.add_channel(f"slow-{scope}")
+        run.server.faults.rate_limit("POST /channels/{channel}/messages", 0.3, scope=scope)
+        message = await run.mention("slowDown", channel=channel)
+        await run.client.read_step("slowDown")
+        assert [reply.text for reply in run.list_replies(message)] == ["at last"]
+
+
+@TABLE.row("server error: the client tries again after a 502")
+async def retry(run: Conversation) -> None:
+    run.server.faults.fail("POST /channels/{channel}/messages", status=502)
+    (message,), _ = await run.run_step("retry")
+    assert message.text == "again"
+
+
+@TABLE.row("gateway: a cut connection is resumed, and no event is lost")
+async def resume(run: Conversation) -> None:
+    await run.server.drop_sockets()
+    await run.mention("connected")
+    await run.client.read_step("connected")
+    await run.client.read_step("resumed")
+
+
+@TABLE.row("gateway: op 7 is followed by a resume")
+async def reconnect(run: Conversation) -> None:
+    await run.server.refresh_sockets()
+    await run.client.read_step("resumed")
+
+
+@TABLE.row("gateway: disallowed intents and a wrong token are refused")
+async def refused(run: Conversation) -> None:
+    _, line = await run.run_step("refused")
+    assert re.search("disallowed intent|4014", line["intents"])
+    assert "token" in line["token"].lower()
+
+
+@TABLE.row("gateway: op 9 is followed by a new session")
+async def invalid_session(run: Conversation) -> None:
+    before = len(run.server.sessions)
+    await run.server.invalidate_sessions()
+    await run.server.wait_for(lambda: len(run.server.sessions) > before and run.server.connection_count)
+    await run.mention("connected", channel=run.server.add_channel("again"))
+    await run.client.read_step("connected")
+
+
+def find_all_faults(server: DiscordSandbox) -> Iterator[str]:
+    """Yield the differences of requests, replies and events from Discord's specification."""
+    for call in server.calls:
+        if call.route in server.faults.routes:
+            if call.status < 400:
+                yield from faults_of_request(call)
+            if call.status != 502:
+                yield from faults_of_reply(call)
+    for event in server.events:
+        if event.name in OBJECTS:
+            yield from faults_of_event(event)
+
+
+@pytest.mark.parametrize("script", ["discordjs.mjs", "hikari_bot.py"])
+async def test_a_discord_client_works(script: str, subtests: pytest.Subtests, tmp_path: Path) -> None:
+    command = find_command(script)
+    async with DiscordSandbox() as server:
+        server.privileged_intents.discard("guild_presences")
+        environment = {"DISCORD_API_URL": server.api_url, "DISCORD_TOKEN": server.bot_token}
+        async with run_script(command, environment, tmp_path / "client.log") as client:
+            await TABLE.check(subtests, Conversation(server, client))
+        with subtests.test("requests, replies and events match Discord's specification"):
+            if not SHAPES:
+                pytest.skip("PLATFORM_SHAPES names no folder with the platforms' shapes")
+            assert sorted(set(find_all_faults(server))) == []
