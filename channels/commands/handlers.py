@@ -14,6 +14,7 @@ from channels.commands.why import find_turn_id, render_report
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.reactions import QueuedReactions
+from channels.replies.surface import file_prefix
 from channels.replies.tool_status import plain_text
 from channels.services import ChannelServices
 from core.conversations.feedback import Rating
@@ -230,7 +231,9 @@ class CommandHandler:
         """
         return self._limiter.count(f"{context.channel}:{context.author}")
 
-    async def explain_message(self, message_id: str, event_key: str, context: CommandContext) -> CommandResult:
+    async def explain_message(
+        self, message_id: str, event_key: str, file_ids: Sequence[str], context: CommandContext
+    ) -> CommandResult:
         """Return the report of the turn that a message belongs to.
 
         The message is of the turn's reply, or is answered by the turn.
@@ -238,12 +241,14 @@ class CommandHandler:
         Args:
             message_id: the platform's id of the message.
             event_key: the event key of the message.
+            file_ids: the platform's ids of the message's files, where these are messages of their own.
 
         Raises:
             StoreError: the database cannot be reached.
         """
         reports = self._services.turn_reports
-        turn_id = await reports.find_turn_of_message(context.session_id or "", message_id, event_key)
+        prefixes = [file_prefix(id_) for id_ in file_ids]
+        turn_id = await reports.find_turn_of_message(context.session_id or "", message_id, event_key, prefixes)
         say, is_admin = words.messages_for(context.locale), self._is_admin(context)
         return CommandResult(await render_report(reports, turn_id, context.author, say, is_admin=is_admin))
 

@@ -287,7 +287,7 @@ class InteractionHandler(ABC):
     async def _use_menu(self, interaction: Interaction) -> CommandResult:
         values, context, commands = interaction.values, interaction.context, self._intake.commands
         if values["action"] == "why":
-            return await commands.explain_message(values["message"], values["key"], context)
+            return await commands.explain_message(values["message"], values["key"], values.get("files", ()), context)
         return await commands.rate_message(values["message"], values["key"], values["action"], context)
 
     async def _submit_answer(self, interaction: Interaction) -> None:

@@ -437,7 +437,12 @@ def _is_file(id_: str) -> bool:
 
 def _file_entry(name: str, id_: str) -> str:
     """Return the entry of a file among the stored message ids of a reply."""
-    return f"{_FILE_PREFIX}{id_}:{name}"
+    return f"{file_prefix(id_)}{name}"
+
+
+def file_prefix(id_: str) -> str:
+    """Return the beginning of a file's entry among the ids of a reply, by the platform's id of the file."""
+    return f"{_FILE_PREFIX}{id_}:"
 
 
 def _parse_file_entry(entry: str) -> tuple[str, str]:

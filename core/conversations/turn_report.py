@@ -202,7 +202,9 @@ class TurnReports:
             turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
         return turn_id
 
-    async def find_turn_of_message(self, session_id: str, message_id: str, event_key: str) -> str | None:
+    async def find_turn_of_message(
+        self, session_id: str, message_id: str, event_key: str, file_prefixes: Sequence[str] = ()
+    ) -> str | None:
         """Return the id of the newest turn to which a message belongs.
 
         The turn answers the message, or shows it as a part of its reply.
@@ -210,6 +212,7 @@ class TurnReports:
         Args:
             message_id: the platform's id of the message, for a message of the bot.
             event_key: the event key of the message, for a message to the bot.
+            file_prefixes: the beginnings of the reply's ids of the message's files.
 
         Returns:
             The id; None if there is no such turn among the newest of the session.
@@ -230,7 +233,9 @@ class TurnReports:
         async with self._database.read() as connection:
             found: str | None = (await connection.execute(answers)).scalar_one_or_none()
             rows = () if found else (await connection.execute(shown)).all()
-        return found or next((row.id for row in rows if message_id in (row.chunks or ())), None)
+        prefixes = tuple(file_prefixes)
+        shown_ids = ((row.id, id_) for row in rows for id_ in row.chunks or ())
+        return found or next((turn for turn, id_ in shown_ids if id_ == message_id or id_.startswith(prefixes)), None)
 
 
 def _is_by(author: str) -> sa.ColumnElement[bool]:

@@ -182,7 +182,8 @@ class SlackInteractionHandler(InteractionHandler):
         context = target.context(session_id(target.team, target.channel, root, self._direct), root)
         if body["callback_id"] == RESET:
             return Interaction("command", context, {"name": "reset", "argument": ""}, asdict(target))
-        values = {"action": "why", "message": ts, "key": event_key(target.team, target.channel, ts)}
+        files = [str(file.get("id")) for file in body["message"].get("files") or ()]
+        values = {"action": "why", "message": ts, "key": event_key(target.team, target.channel, ts), "files": files}
         return Interaction("menu", context, values, asdict(target))
 
     def _parse_question(self, body: Mapping[str, Any]) -> Interaction:

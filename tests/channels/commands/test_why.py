@@ -22,7 +22,7 @@ from core.store.database import Database
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
-from sandbox.models import CallTool, Fail, ReceivedRequest, Turn
+from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, SendFile, Turn
 from tests.channels.commands.why_requests import by_command, by_menu
 from tests.channels.platforms import (
     PLATFORMS,
@@ -113,6 +113,22 @@ async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(sandb
         told = await by_command(talk, turn=turn.id)
         assert words.WHY_FAILED in told
         assert "Time: " in told
+
+
+async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(sandbox: Any, tmp_path: Path) -> None:
+    drawing = [Say("Here:"), SendFile("image/png", b"pixels"), Cite("https://sun.example/today")]
+    async with run_conversation(sandbox, tmp_path, drawing, "Sun.", core={"vendor": "gemini"}) as talk:
+        await talk.say("draw the weather")
+        await talk.bot.wait_for_turns(1)
+        await talk.say("and now?")
+        (turn, _) = await talk.bot.wait_for_turns(2)
+        is_slack = isinstance(talk, SlackTalk)
+        shown = sandbox.messages("general")
+        (message,) = [each for each in shown if (each.files if is_slack else each.content.attachments)]
+        told = await by_menu(talk, message)
+        assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
+        assert "https://sun.example/today" in told
+        assert await by_menu(talk, message, "grace") == words.WHY_NOT_ALLOWED
 
 
 async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> None:
