@@ -45,10 +45,10 @@ class ParleyError(Exception):
 
 
 class SettingsError(ParleyError):
-    """One or more settings keep the start from going on.
+    """One or more faults in the settings, which prevent the start.
 
     Attributes:
-        faults: one line a fault, each naming the variable and what to do about it.
+        faults: one line per fault, which names the variable and the remedy.
     """
 
     def __init__(self, *faults: str) -> None:
@@ -57,10 +57,10 @@ class SettingsError(ParleyError):
 
 
 class StoreError(ParleyError):
-    """The database cannot be reached, or is not what it should be.
+    """The database cannot be used, or its content is wrong.
 
     Attributes:
-        retryable: whether the same may succeed a little later.
+        retryable: whether the same operation may succeed a little later.
     """
 
     public = "I can't reach my database right now."
@@ -68,7 +68,7 @@ class StoreError(ParleyError):
 
 
 class SchemaError(StoreError):
-    """The schema is damaged, or newer than this version of Parley: nothing of it is touched."""
+    """The schema is damaged, or newer than this version of Parley; nothing is changed."""
 
     retryable = False
 
@@ -81,7 +81,7 @@ class SessionResetError(StoreError):
 
     @classmethod
     def of(cls, session_id: str, generation: int) -> Self:
-        """Return the error for a generation that has ended."""
+        """Return the error for a generation of a session that has ended."""
         return cls(f"session {session_id} was reset: generation {generation} has ended")
 
 
@@ -93,13 +93,13 @@ class DamagedSessionError(StoreError):
 
 
 class DamagedTurnError(DamagedSessionError):
-    """The rows of a turn or of its messages cannot be read. The history before it can."""
+    """The rows of a turn or of its messages cannot be read; the history before it can."""
 
     public = "I can't read the stored message anymore. Please send it again."
 
 
 class DatabaseClosedError(StoreError):
-    """The database was closed by this process, which ends."""
+    """This process has closed the database, since it ends."""
 
     retryable = False
 
@@ -108,13 +108,20 @@ class DatabaseClosedError(StoreError):
 
 
 class TurnLostError(StoreError):
-    """The turn is not this worker's any more: another one goes on with it, and nothing is to be shown of it here."""
+    """Another worker has claimed the turn.
+
+    This one must not store or show any more of it.
+    """
 
     retryable = False
 
 
 def is_permanent_store_error(error: Exception) -> bool:
-    """Return whether a retry by any worker fails in the same way."""
+    """Return whether the same operation, by any worker, will fail in the same way.
+
+    Only a database that is unavailable or closed, and a lost turn, are not permanent. An error that is no `StoreError`
+    counts as permanent.
+    """
     return not (
         isinstance(error, StoreError) and (error.retryable or isinstance(error, DatabaseClosedError | TurnLostError))
     )
@@ -129,16 +136,16 @@ class ChatError(ParleyError):
 
 
 class StepLimitError(ParleyError):
-    """The agent called its model as often as one run may, and had not come to an end."""
+    """The run has made as many model calls as it may, without an end."""
 
     public = "This took too many steps, so I stopped."
 
 
 class SpendingLimitError(ParleyError):
-    """A spending limit of the day is reached.
+    """A spending limit of the day is reached; no further model call is made.
 
     Attributes:
-        facts: values of the placeholders in `public`: `cap`, in dollars.
+        facts: values of the placeholders in `public`: `cap`, the limit in dollars.
     """
 
     def __init__(self, message: str, *, limit: str) -> None:
@@ -163,11 +170,14 @@ class DailySpendingLimitError(SpendingLimitError):
 
 
 class SurfaceError(ParleyError):
-    """A reply cannot be shown: its place is gone, closed or forbidden, or the platform stayed out of reach."""
+    """A reply cannot be shown, whatever is tried.
+
+    Its place is gone, closed or forbidden, or the platform stayed out of reach.
+    """
 
 
 class ConnectionLostError(ParleyError):
-    """A platform connection is silent: no events, no heartbeats."""
+    """A platform connection is silent: it sends neither events nor heartbeats."""
 
 
 class ShutdownTimeoutError(ParleyError):
@@ -175,11 +185,11 @@ class ShutdownTimeoutError(ParleyError):
 
 
 class ProviderError(ParleyError):
-    """The model couldn't answer.
+    """The model could not answer.
 
     Attributes:
         retryable: whether the same request may succeed when it is sent again.
-        retry_after: seconds that the provider asked to wait, if it did.
+        retry_after: seconds that the provider asks to wait; None if it asks for none.
     """
 
     public = "The model couldn't answer."
@@ -222,7 +232,7 @@ class ProviderRequestError(ProviderError):
 
 
 class ContextLengthError(ProviderRequestError):
-    """It is more than the model can read at once."""
+    """The request is longer than the context of the model."""
 
 
 class ContentBlockedError(ProviderError):

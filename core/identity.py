@@ -1,4 +1,4 @@
-"""Users and locations on a platform: all that access and rights depend on."""
+"""Users and locations on a platform: the base of access and rights."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -29,7 +29,10 @@ FALLBACK_AUTHOR = "lango_agent"
 
 
 def current_author(author: str) -> str:
-    """Return the present name of the author of a stored message."""
+    """Return the present name of the author of a stored message.
+
+    The built-in agent had another name once; any other author stays.
+    """
     return DEFAULT_AGENT_NAME if author == FALLBACK_AUTHOR else author
 
 
@@ -39,7 +42,7 @@ class Actor:
 
     Attributes:
         platform: the name of the adapter that received it.
-        author: the platform's id; of a bot, with `BOT_PREFIX`.
+        author: the platform's id; of a bot, after `BOT_PREFIX`.
         roles: the ids of their roles there.
         workspaces: the ids of the known workspaces or servers that they belong to.
         is_external: whether they are a guest from another workspace in a shared channel.
@@ -53,7 +56,7 @@ class Actor:
 
     @classmethod
     def from_json(cls, data: object) -> "Actor":
-        """Read the JSON of `asdict`.
+        """Return the actor in the JSON of `dataclasses.asdict`.
 
         Raises:
             ValueError: the data is no actor.
@@ -67,7 +70,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The place of a message or interaction.
+    """The place of a message or interaction on a platform.
 
     Attributes:
         workspace: the id of the workspace or server; empty for Discord's direct messages.
@@ -82,13 +85,16 @@ class Location:
     is_direct: bool = False
 
     def get_names(self, platform: str) -> tuple[str, ...]:
-        """Return the names that rules on places may use, the narrowest first."""
+        """Return the names of the place that rules in settings use, the narrowest first.
+
+        These are ids, and for direct messages `PLATFORM:dm` and `dm`.
+        """
         direct = (f"{platform}:dm", "dm") if self.is_direct else ()
         return tuple(filter(None, (self.channel, *direct, *self.parents, self.workspace)))
 
     @classmethod
     def from_json(cls, data: object) -> "Location":
-        """Read the JSON of `asdict`.
+        """Return the location in the JSON of `dataclasses.asdict`.
 
         Raises:
             ValueError: the data is no location.
@@ -107,7 +113,8 @@ class User:
     """A user of the bot, with the rights that rules are checked against.
 
     Attributes:
-        name: the name that others see.
+        id: the platform's id; empty for several users at once.
+        name: the display name.
         roles: the ids of their roles.
         is_admin: whether they run the bot.
         platform: the name of the adapter that received their message.
@@ -123,7 +130,11 @@ class User:
 
 
 def is_permitted(rule: Collection[str], user: User) -> bool:
-    """Return whether a rule of user ids, role ids, `ADMINS` and `EVERYONE` holds for a user."""
+    """Return whether a rule permits a user.
+
+    Args:
+        rule: ids of users and roles, `ADMINS` and `EVERYONE`; one match is enough.
+    """
     return (
         EVERYONE in rule
         or (ADMINS in rule and user.is_admin)
@@ -136,13 +147,17 @@ ANONYMOUS = User("", "")
 
 
 class UserState(dict[str, Any]):
-    """A user in ADK's state; an instruction (`{temp:speaker}`) shows the name."""
+    """User as a JSON value in ADK's state; `str` returns the name.
+
+    An instruction with `{temp:speaker}` shows the name so.
+    """
 
     def __str__(self) -> str:
         return str(self["name"])
 
 
 def to_user_state(user: User) -> UserState:
+    """Return a user as the value of `USER_STATE_KEY` in ADK's state."""
     return UserState(
         id=user.id,
         name=user.name,
@@ -154,7 +169,13 @@ def to_user_state(user: User) -> UserState:
 
 
 def intersect_rights(users: Iterable[User]) -> User:
-    """Return several users as one, with the rights that all of them have."""
+    """Return several users as one, with the rights that all of them have.
+
+    Different users have an empty id, and their names joined by commas.
+
+    Args:
+        users: at least one.
+    """
     first, *others = users
     for other in others:
         first = User(

@@ -1,4 +1,4 @@
-"""A message as the core sees it, whatever platform it came from."""
+"""Messages to the bot as the core sees them, whatever platform they came from."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -27,7 +27,7 @@ class InboxOutcome(StrEnum):
     Attributes:
         RESET: it was a reset.
         DROPPED: it waited when its session was reset.
-        STOPPED: it waited when its author stopped the bot.
+        STOPPED: it waited when a person stopped the bot.
         DELETED: its author deleted it.
         UNREADABLE: its row cannot be parsed.
         SUPERSEDED: a reset or retry that came too late.
@@ -49,10 +49,10 @@ class InboxOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file of an inbox message.
+    """A file of an inbox message, which is not downloaded yet.
 
     Attributes:
-        name: as its sender named it.
+        name: the file name that its sender chose.
         mime_type: as the platform says; None if it says none.
         size: in bytes, as the platform says; 0 if it says none.
         source: where the adapter gets the bytes, in its own format (JSON).
@@ -66,7 +66,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class InboxMessage:
-    """A message that asks for an answer.
+    """A message that asks the bot for an answer.
 
     Attributes:
         event_key: the same for each delivery of the message, on every path, and for no other.
@@ -74,13 +74,13 @@ class InboxMessage:
         place: the person or channel of the session, stable over its sessions: ADK's `user_id`.
         channel: the name of the adapter that received it, and that shows the reply.
         address: where the reply is shown, in the adapter's own format (JSON).
-        author: the platform's id of the author; of a bot, after the prefix `BOT`.
+        author: the platform's id of the author; of a bot, after `BOT_PREFIX`.
         text: the text without the mention of the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
         attachments: the files of the message.
         brings: the messages that it forwards or replies to, in the adapter's own format, and those that it is a
             question about (JSON): see `channels.intake.context.about`.
-        visitor: the author with roles; see `who`.
+        visitor: the author with roles; None if the roles are unknown; see `who`.
         spot: the location of the message.
         is_addressed: whether it mentions the bot, replies to it, or is a direct message. An agent may leave other
             messages without an answer.
@@ -107,12 +107,12 @@ class InboxMessage:
 
     @property
     def spots(self) -> tuple[str, ...]:
-        """The names by which rules refer to the location: see `Spot.names`."""
+        """The names by which rules refer to the location: see `Location.get_names`."""
         return self.spot.get_names(self.channel)
 
     @property
     def is_bot(self) -> bool:
-        """True if the author is a bot."""
+        """Whether the author is a bot."""
         return self.author.startswith(BOT_PREFIX)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class InboxMessage:
 
     @classmethod
     def from_json(cls, data: Any) -> "InboxMessage":
-        """Parse the output of `to_json`.
+        """Return the message in the output of `to_json`.
 
         Raises:
             ValueError: it is something else.
@@ -132,5 +132,8 @@ _INBOUND = TypeAdapter(InboxMessage)
 
 
 def storable_text(text: str) -> str:
-    """Return `text` without NUL, with U+FFFD for each lone surrogate: databases and models reject them."""
+    """Return a text without NUL, and with U+FFFD for each lone surrogate.
+
+    Databases and models reject these characters.
+    """
     return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -91,13 +91,16 @@ _known: set[str] = set()
 
 
 def add_secret(secret: str) -> None:
-    """Redact `secret` from now on, also as Python, JSON and URLs escape it."""
+    """Redact a text from now on, also as Python, JSON and URLs escape it.
+
+    A text of fewer than 4 characters is ignored.
+    """
     if len(secret) >= 4:
         _known.update({secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="")})
 
 
 def redact_secrets(text: str) -> str:
-    """Return `text` without known secrets and secret patterns."""
+    """Return a text with `[redacted]` for known secrets and what looks like one."""
     hidden = [found.span() for found in _SECRET_PATTERNS.finditer(text)] + _find_known(text)
     shown = _replace(text, hidden, lambda _: _MASK)
     for pattern in (_COOKIES, _QUOTED_SECRET, _UNQUOTED_SECRET):
@@ -106,7 +109,7 @@ def redact_secrets(text: str) -> str:
 
 
 def replace_known(text: str, mask: Callable[[int], str]) -> str:
-    """Replace the secrets that `add_secret` was given, and nothing that only looks like a secret.
+    """Return a text without the secrets of `add_secret`, whatever else looks like one.
 
     Args:
         mask: returns the text that replaces a secret of so many characters.
@@ -115,12 +118,18 @@ def replace_known(text: str, mask: Callable[[int], str]) -> str:
 
 
 def _find_known(text: str) -> list[tuple[int, int]]:
+    """Return start and end of each known secret in a text; they may overlap."""
     known = (secret for secret in _known if secret in text)
     return [found.span() for secret in known for found in re.finditer(re.escape(secret), text)]
 
 
 def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str]) -> str:
-    """Replace each hidden span; spans that overlap are replaced as one."""
+    """Return a text with spans replaced; spans that overlap are replaced as one.
+
+    Args:
+        hidden: start and end of each span.
+        mask: returns the text that replaces a span of so many characters.
+    """
     merged = list[tuple[int, int]]()
     for start, stop in sorted(hidden):
         if merged and start < merged[-1][1]:
@@ -135,7 +144,13 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
 
 
 def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
-    """Return a JSON value without known secrets, secret patterns, and values under secret names."""
+    """Return a JSON value with `[redacted]` for secrets.
+
+    Besides `redact_secrets` in all texts, values under names such as `password` or `token` are replaced.
+
+    Args:
+        depth: nesting levels that are looked at; deeper values are replaced as a whole.
+    """
     match value:
         case str():
             return redact_secrets(value)
@@ -157,7 +172,8 @@ def _mask_value(name: str, value: Any, depth: int) -> Any:
 def format_error(error: BaseException) -> str:
     """Return the text of an exception for a log.
 
-    The text of a foreign exception may hold secrets or messages: only its type and traceback are returned.
+    Of an exception that is no `ParleyError`, only the type and the traceback are returned: its text may hold secrets
+    or messages.
     """
     if isinstance(error, ParleyError):
         cause = f" (from {type(error.__cause__).__name__})" if error.__cause__ else ""

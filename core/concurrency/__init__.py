@@ -1,1 +1,1 @@
-"""Asyncio support: task ownership, retries, event loop time, garbage collector settings."""
+"""Asyncio support: tasks, retries, event loop time, garbage collector settings."""

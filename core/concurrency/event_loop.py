@@ -4,5 +4,5 @@ import asyncio
 
 
 def now() -> float:
-    """Seconds on the event loop's monotonic clock."""
+    """Return the seconds on the event loop's monotonic clock."""
     return asyncio.get_running_loop().time()

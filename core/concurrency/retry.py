@@ -1,4 +1,4 @@
-"""Retries with exponential backoff: of a database operation for a limited time, and of a job until it succeeds."""
+"""Retries with exponential backoff, of database operations and background jobs."""
 
 import asyncio
 import logging
@@ -32,15 +32,15 @@ RETRY_WAIT = backoff(max_seconds=5.0)
 async def retry_store(work: Callable[[], Awaitable[T]], *, what: str, patience: float | None = None) -> T:
     """Return the result of `work`, which is retried while the database is unavailable.
 
-    The answer to a commit may be lost with the connection: `work` must do no harm when it is done once more than
-    it seems.
+    The answer to a commit may be lost with the connection: `work` must do no harm when it is done once more than it
+    seems.
 
     Args:
         what: the operation, for the log.
-        patience: seconds until it fails, if not `PATIENCE`.
+        patience: seconds until it fails; None for `PATIENCE`.
 
     Raises:
-        StoreError: the last one, or the first that is not `StoreError.retryable`.
+        StoreError: the last error, or the first that is not `StoreError.retryable`.
     """
 
     async def attempt() -> T:
@@ -63,9 +63,13 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, what: str, patience: 
 async def retry_forever(
     work: Callable[[], Awaitable[None]], wake: asyncio.Event, wait: wait_base, *, what: str
 ) -> None:
-    """Do `work` after each `wake`, and retry it until it succeeds. Until cancelled.
+    """Call `work` each time `wake` is set, and retry it until it succeeds.
+
+    This goes on until it is cancelled.
 
     Args:
+        work: its exceptions are logged and lead to a retry.
+        wake: is cleared before each try.
         wait: the pauses between the tries; `wake` ends one early.
         what: the log message of a failure, without its reason. The same reason is logged once.
     """

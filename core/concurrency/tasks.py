@@ -1,4 +1,4 @@
-"""Owned asyncio tasks: drained at a stop, scoped to a block, periodic, or run with bounded concurrency."""
+"""Asyncio tasks with an owner: tracked, bound to a block, periodic, or concurrent."""
 
 import asyncio
 import logging
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class BackgroundTasks:
-    """Background tasks that are awaited at shutdown.
+    """Set of background tasks that are awaited at shutdown.
 
     Attributes:
-        is_stopping: whether no new work may begin; set before `drain`.
+        is_stopping: whether no new work may begin; the owner sets it before `drain`.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class BackgroundTasks:
 
     @contextmanager
     def track_current(self) -> Iterator[asyncio.Task[Any]]:
-        """Track the current task for the duration of the block, and yield it."""
+        """Track the current task for the duration of the block, and yield the task."""
         task = asyncio.current_task()
         assert task is not None, "a client runs each event in a task"
         self._tasks.add(task)
@@ -41,12 +41,12 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the tracked tasks for at most `seconds`, and cancel the rest."""
+        """Wait at most `seconds` for the tracked tasks, then cancel the rest."""
         await drain_tasks(self._tasks, seconds)
 
 
 async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
-    """Wait for tasks for at most `seconds`, and cancel the rest."""
+    """Wait at most `seconds` for tasks, then cancel the rest and wait as long again."""
     if not tasks:
         return
     _, late = await asyncio.wait(tasks, timeout=seconds)
@@ -58,7 +58,13 @@ async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> N
 
 @asynccontextmanager
 async def run_in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
-    """Run `work` in a task for the duration of the block."""
+    """Run `work` in a task for the duration of the block, and cancel it at its end.
+
+    Yields the task.
+
+    Args:
+        name: the name of the task.
+    """
     task = asyncio.create_task(work, name=name)
     try:
         yield task
@@ -70,11 +76,12 @@ async def run_in_background(work: Coroutine[Any, Any, None], *, name: str) -> As
 async def run_every(
     seconds: float, work: Callable[[], Awaitable[object]], *, what: str, retry_seconds: float | None = None
 ) -> None:
-    """Call `work` now and then again after each pause, until cancelled. A failure is logged.
+    """Call `work` now and after each pause, until cancelled; a failure is logged.
 
     Args:
+        seconds: the pause after a success.
         what: the log message of a failure, without its reason.
-        retry_seconds: the pause after a failure, if it is another one.
+        retry_seconds: the pause after a failure; None for `seconds`.
     """
     while True:
         pause = seconds

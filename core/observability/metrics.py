@@ -66,7 +66,13 @@ budget_left = _meter.create_gauge(
 
 
 def count_model_call(model: str, error: str, **used: int) -> None:
-    """Count a model call by its error, if any, and its tokens by kind."""
+    """Count a model call and its tokens in the metrics.
+
+    Args:
+        model: full name of the model.
+        error: class name of the error; empty on success.
+        used: tokens by kind.
+    """
     model_calls.add(1, {"model": model, "outcome": error or "ok"})
     for kind, count in used.items():
         if count:

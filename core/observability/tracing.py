@@ -17,7 +17,14 @@ _tracer = trace.get_tracer("parley")
 
 
 class TurnContext(NamedTuple):
-    """Identity of a running turn: its id, its session's id, the platform, and its kind."""
+    """The running turn of a task, for log lines.
+
+    Attributes:
+        turn: the id of the turn.
+        session: the id of its session.
+        channel: the name of the adapter.
+        kind: as `Turn.kind`.
+    """
 
     turn: str
     session: str
@@ -29,19 +36,22 @@ _current: ContextVar[TurnContext | None] = ContextVar("run", default=None)
 
 
 def get_current_turn() -> TurnContext | None:
-    """Return the turn of the current task, if there is one."""
+    """Return the running turn of the current task; None outside of a turn."""
     return _current.get()
 
 
 def get_trace_id() -> str:
-    """Return the current trace id; empty outside of a trace."""
+    """Return OpenTelemetry's current trace id; empty outside of a trace."""
     context = trace.get_current_span().get_span_context()
     return trace.format_trace_id(context.trace_id) if context.is_valid else ""
 
 
 @contextmanager
 def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[None]:
-    """Set the turn of the current task and of the tasks that it starts."""
+    """Open the span of a turn, and set the turn of the current task for the block.
+
+    Tasks that start in the block have the turn too. The arguments are as in `TurnContext`.
+    """
     attributes = {
         "parley.turn.id": turn,
         "parley.session": hash_id(session),
@@ -59,10 +69,12 @@ def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[Non
 
 
 def record_turn_end(state: str, error: str | None = None) -> None:
-    """Count the end of the current turn, and record it in the span.
+    """Count the end of the current turn, and record it in its span.
 
     Args:
-        error: error without secrets and user texts; only the part before its first colon is exported.
+        state: the end state, or `handed back`.
+        error: error without secrets and user texts; only the part before its first colon is exported. None without
+            one.
     """
     if (run := get_current_turn()) is not None:
         metrics.ended_turns.add(1, {"channel": run.channel, "kind": run.kind, "state": state})
@@ -73,5 +85,5 @@ def record_turn_end(state: str, error: str | None = None) -> None:
 
 
 def hash_id(name: str) -> str:
-    """Return a stable hash of an id that must not leave the machine."""
+    """Return a stable hash of an id that must not leave the machine, in hexadecimal."""
     return blake2b(name.encode(), digest_size=8).hexdigest()

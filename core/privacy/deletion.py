@@ -1,7 +1,7 @@
-"""Deletion of stored data: a session, all data of a user, or everything older than a date.
+"""Deletion of stored data: a session, a user's data, or everything before a date.
 
-Running turns are cancelled first. Each session is deleted in one transaction. An inbox message leaves its event key
-behind as a tombstone, so that neither a second delivery nor a backfill brings the message back.
+Running turns are cancelled first. Each session is deleted in one transaction. Of an inbox message the event key stays
+(a tombstone), so that neither a second delivery nor a backfill brings the message back.
 """
 
 import asyncio
@@ -65,14 +65,14 @@ class DeletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeletionPreview:
-    """The stored data that a request is about.
+    """The stored data that a request would delete; false if there is none.
 
     Attributes:
-        whole: the sessions to delete.
-        parts: the sessions to delete a part of.
+        whole: the ids of the sessions to delete.
+        parts: the ids of the sessions to delete a part of.
         messages: the number of stored messages in all of these.
         files: the number of stored files in all of these.
-        records: the rows about a user outside of sessions, such as spending and feedback.
+        records: the number of rows about a user outside of sessions, such as spending and feedback.
     """
 
     whole: tuple[str, ...]
@@ -107,7 +107,9 @@ class DeletionResult:
 
 
 class DeletionService:
-    """Deletes stored data. Spending is counted first and stays, without names.
+    """Service that deletes stored data.
+
+    Spending is counted first and stays, without names.
 
     Args:
         prices: prices of the model calls that are not counted yet.
@@ -119,7 +121,7 @@ class DeletionService:
         self._notices = NotificationBus(database)
 
     async def preview(self, request: DeletionRequest) -> DeletionPreview:
-        """Return the stored data that a request is about.
+        """Return the stored data that a request would delete, without deleting anything.
 
         Raises:
             StoreError: the database cannot be read.
@@ -135,7 +137,7 @@ class DeletionService:
         return DeletionPreview(tuple(whole), tuple(parts), message_count, file_count, records)
 
     async def find_users(self, text: str) -> list[KnownUser]:
-        """Return the users with stored data whose name contains `text`.
+        """Return the users with stored data whose name contains `text`, or whose id it is.
 
         Raises:
             StoreError: the database cannot be read.
@@ -144,7 +146,7 @@ class DeletionService:
             return await find_users(connection, text)
 
     async def list_sessions(self, request: DeletionRequest) -> tuple[list[str], list[str]]:
-        """Return the sessions to delete, and those to delete a part of.
+        """Return the ids of the sessions to delete, and of those to delete a part of.
 
         Raises:
             StoreError: the database cannot be read.
@@ -157,10 +159,13 @@ class DeletionService:
             return await _list_old(connection, request.before)
 
     async def delete(self, request: DeletionRequest, *, pause: float = 0.0) -> DeletionResult:
-        """Delete the data of a request.
+        """Delete the data of a request, one session after the other.
 
         Args:
             pause: seconds between two sessions.
+
+        Returns:
+            Counts of the deleted rows.
 
         Raises:
             StoreError: not all of it could be deleted; the same request deletes the rest.
@@ -186,7 +191,7 @@ class DeletionService:
 
     @asynccontextmanager
     async def _lock(self, session_id: str, result: DeletionResult) -> AsyncIterator[AsyncConnection]:
-        """Lock a session for a transaction, and count the messages and files that it deletes."""
+        """Open a transaction that locks a session, and count what it deletes."""
         batch = [session_id]
         async with self._database.write() as connection:
             await lock_session(connection, session_id)
@@ -197,13 +202,15 @@ class DeletionService:
         result.files += before[1] - after[1]
 
     async def _delete_session(self, session_id: str, only_author: str, result: DeletionResult) -> bool:
-        """Delete a session. Messages that arrive while its turns are being cancelled begin a new one.
+        """Delete a session, after its running turn has been cancelled.
+
+        Messages that arrive meanwhile begin a new session of the same id.
 
         Args:
             only_author: delete the session only if nobody but this user wrote in it; empty for any session.
 
         Returns:
-            Whether the session was deleted.
+            Whether the session was deleted; False if another user wrote in it.
         """
         started_at = time.time()
         async with self._lock(session_id, result) as connection:
@@ -231,7 +238,11 @@ class DeletionService:
         return True
 
     async def _delete_before(self, session_id: str, before: float, result: DeletionResult) -> None:
-        """Delete the runs of a session that are older, or the session if it has no newer ones."""
+        """Delete the old runs of a session, or the session if all of it is old and unused.
+
+        Args:
+            before: in seconds since the epoch.
+        """
         async with self._lock(session_id, result) as connection:
             if (row := await lock_session(connection, session_id)) is None:
                 return
@@ -247,7 +258,10 @@ class DeletionService:
                 result.changed += 1
 
     async def _redact(self, session_id: str, user_id: str, result: DeletionResult) -> None:
-        """Redact a user in a session while no turn runs there that has read their messages."""
+        """Remove a user from a session that others share.
+
+        No turn that has read their messages may run meanwhile; such turns are stopped.
+        """
         for remaining in reversed(range(REDACTION_ATTEMPTS)):
             # only once: messages that the user sends during the redaction are answered
             await self._stop(session_id, user_id if remaining == REDACTION_ATTEMPTS - 1 else None)
@@ -262,7 +276,11 @@ class DeletionService:
             return
 
     async def _stop(self, session_id: str, user_id: str | None) -> None:
-        """Cancel the turns of a session and wait for them; tombstone the queued messages of a user, if one is given."""
+        """Cancel the turns of a session and wait for them.
+
+        Args:
+            user_id: the user whose waiting messages are deleted; None to delete none.
+        """
         async with self._database.write() as connection:
             await lock_session(connection, session_id)
             cancelled = await self._cancel_turns(connection, session_id, CancelReason.STOP)
@@ -271,7 +289,10 @@ class DeletionService:
         await self._wait_for_turns(cancelled)
 
     async def _cancel_turns(self, connection: AsyncConnection, session_id: str, reason: str) -> Sequence[str]:
-        """Cancel the unfinished turns of a session, and return their ids. A reset outranks an earlier reason."""
+        """Mark the active turns of a session as cancelled, and return their ids.
+
+        An earlier reason stays, unless the new one is a reset.
+        """
         cancel = reason if reason == CancelReason.RESET else sa.func.coalesce(turns.c.cancel_reason, reason)
         update = sa.update(turns).where(turns.c.session == session_id, is_active(turns)).values(cancel_reason=cancel)
         turn_ids: Sequence[str] = (await connection.execute(update.returning(turns.c.id))).scalars().all()
@@ -280,7 +301,10 @@ class DeletionService:
         return turn_ids
 
     async def _wait_for_turns(self, turn_ids: Sequence[str]) -> None:
-        """Wait until cancelled turns end, or no worker is alive. A worker that takes over a turn ends its reply."""
+        """Wait until cancelled turns end, at most `CANCEL_TIMEOUT_SECONDS`.
+
+        Without a live worker, do not wait: a worker that takes over a turn later ends its reply.
+        """
         deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             async with self._database.read() as connection:
@@ -292,7 +316,9 @@ class DeletionService:
 
 
 async def wipe(database: Database) -> None:
-    """Overwrite deleted data in the database files. PostgreSQL does so by itself, in time.
+    """Overwrite deleted data in the files of SQLite.
+
+    PostgreSQL does so by itself, in time.
 
     Raises:
         StoreError: SQLite cannot do it now because of a reader; a later call may succeed.
@@ -312,7 +338,10 @@ async def _count_files(connection: AsyncConnection, session_ids: Sequence[str]) 
 
 
 async def _list_existing(connection: AsyncConnection, session_id: str) -> list[str]:
-    """Return the session if any table has data of it, apart from the tombstone of an earlier deletion."""
+    """Return the session in a list, if any table has data of it; else an empty list.
+
+    The tombstone of an earlier deletion does not count.
+    """
     tables = (sessions.c.id, messages.c.session, inbox.c.session, turns.c.session)
     queries = [sa.select(column).where(column == session_id).limit(1) for column in tables]
     queries[2] = queries[2].where(inbox.c.event_key.not_like(f"{TOMBSTONE_PREFIX}%"))
@@ -321,7 +350,11 @@ async def _list_existing(connection: AsyncConnection, session_id: str) -> list[s
 
 
 async def _list_old(connection: AsyncConnection, before: float) -> tuple[list[str], list[str]]:
-    """Return the sessions without newer messages, and those with older and newer ones."""
+    """Return the ids of sessions without newer messages, and of those with both.
+
+    Args:
+        before: in seconds since the epoch.
+    """
     oldest = sa.select(sa.func.min(messages.c.created_at)).where(messages.c.session == sessions.c.id).scalar_subquery()
     is_whole = _is_older_than(before)
     query = sa.select(sessions.c.id, is_whole).where(is_whole | (oldest < before)).order_by(sessions.c.id)
@@ -330,7 +363,7 @@ async def _list_old(connection: AsyncConnection, before: float) -> tuple[list[st
 
 
 def _is_older_than(before: float) -> sa.ColumnElement[bool]:
-    """Return the condition that a session was not used since."""
+    """Return the SQL condition that a session was not used since a time."""
     newest = sa.select(sa.func.max(messages.c.created_at)).where(messages.c.session == sessions.c.id).scalar_subquery()
     received = sa.select(sa.func.max(inbox.c.sent_at)).where(inbox.c.session == sessions.c.id).scalar_subquery()
     is_used = (sa.func.coalesce(newest, 0.0) >= before) | (sa.func.coalesce(received, 0.0) >= before)

@@ -37,7 +37,10 @@ TOMBSTONE_PREFIX = "forgotten:"
 
 
 async def lock_session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
-    """Lock a session until the end of the transaction, and return its row if it exists."""
+    """Lock a session until the transaction ends, and return its row.
+
+    The row has id, place (`user_id`) and generation; it is None if there is no session.
+    """
     query = sa.select(sessions.c.id, sessions.c.user_id, sessions.c.generation).where(sessions.c.id == session_id)
     result: sa.Result[Any] = await connection.execute(query.with_for_update())
     return result.one_or_none()
@@ -74,14 +77,14 @@ async def delete_session(
     reset_at: float,
     before_generation: int | None = None,
 ) -> None:
-    """Delete a session.
+    """Delete a session with its turns, and leave tombstones of its messages.
 
     Args:
         prices: prices of the model calls that are not counted yet.
-        row: the result of `lock_session`.
+        row: the result of `lock_session`; None if the session did not exist.
         reset_at: a backfill ignores messages sent until then, in seconds since the epoch.
         before_generation: a generation that stays if it has inbox messages. The messages of the earlier ones are
-            deleted by now; their turns and inbox messages are not.
+            deleted by now; their turns and inbox messages are not. None to delete all generations.
     """
     its_turns, its_messages = turns.c.session == session_id, inbox.c.session == session_id
     query = sa.select(inbox.c.id).where(its_messages).limit(1)
@@ -104,7 +107,7 @@ async def delete_session(
 
 
 async def tombstone_messages(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> None:
-    """Delete inbox messages but for their event keys."""
+    """Delete all of the matching inbox messages but their event keys."""
     empty = {
         "session": "",
         "place": "",
@@ -118,7 +121,14 @@ async def tombstone_messages(connection: AsyncConnection, where: sa.ColumnElemen
 
 
 async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], reset_at: float) -> None:
-    """Mark a session as deleted. Delete the state, files and names of a place without any other session."""
+    """Mark a session as deleted, as of a time.
+
+    If no other session has its place, delete the state, files, memories and names of the place.
+
+    Args:
+        session: the row that `lock_session` returned.
+        reset_at: in seconds since the epoch.
+    """
     now = time.time()
     mark = {
         "session": session.id,
@@ -139,7 +149,13 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
 
 
 async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
-    """Delete the runs of a session that ended before a time. Summaries of deleted messages are deleted as well."""
+    """Delete the runs of a session that ended before a time, with all that is theirs.
+
+    Summaries that cover deleted messages are deleted as well.
+
+    Args:
+        before: in seconds since the epoch.
+    """
     await count_turns(connection, prices, turns.c.session == session_id)
     kept = await _list_runs_to_keep(connection, session_id, before)
     here = messages.c.session == session_id
@@ -166,7 +182,10 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
 
 
 async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, before: float) -> list[str]:
-    """Return the runs that go on after a time, wait for an approval, or belong to an unfinished turn."""
+    """Return the ids of old runs that stay.
+
+    They have newer messages, wait for people, or belong to an active turn.
+    """
     c = messages.c
     conditions = (
         c.created_at < before,
@@ -185,7 +204,13 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
 
 
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
-    """Delete the rows about a user outside of sessions: feedback, decisions, denial notices, inbox messages."""
+    """Delete the rows about a user outside of sessions.
+
+    These are ratings, names at decisions, denial notices, and inbox messages that were answered.
+
+    Args:
+        user_id: the platform's id of the user.
+    """
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
     decided = sa.update(human_requests).where(human_requests.c.decided_by == user_id)
     await connection.execute(decided.values(decided_by=None, decided_by_name=None))

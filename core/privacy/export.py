@@ -25,12 +25,13 @@ _HIDDEN = "[hidden]"
 
 @dataclass(frozen=True, slots=True)
 class ExportViewer:
-    """The person who asks for an export in a chat.
+    """The person who gets an export in a chat, and so sees only a part of it.
 
-    Arguments and results of tools are for the people who asked for them, and for admins in private.
+    Arguments and results of tools are for the people whose messages led to the call, and for admins in private.
 
     Attributes:
-        id: as the platform names them.
+        id: the platform's id of the person.
+        is_admin: whether they run the bot.
         is_private: whether nobody else sees the file. Else secrets in arguments and results are masked.
     """
 
@@ -39,7 +40,11 @@ class ExportViewer:
     is_private: bool
 
     def limit_run(self, run: TranscriptRun, askers: Collection[str]) -> TranscriptRun:
-        """Return a run with no more of its tool calls than the viewer may see."""
+        """Return a run with no more of its tool calls than the viewer may see.
+
+        Args:
+            askers: the platform's ids of the authors of the run's messages.
+        """
         may_see = self.id in askers or (self.is_admin and self.is_private)
         if may_see and self.is_private:
             return run
@@ -59,7 +64,7 @@ class ExportViewer:
 
 
 def _viewed(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str, str]:
-    """Return the arguments and the result of a call as `view` leaves them."""
+    """Return the arguments and the result of a call, changed by `view`."""
     found = dict[str, str]()
     for name in ("input", "output"):
         if name in call:
@@ -77,12 +82,13 @@ async def stream_export(
     max_bytes: int | None = None,
     viewer: ExportViewer | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Yield a session as text, in pieces. A session without messages yields nothing.
+    """Yield a session as text, in pieces; nothing for a session without messages.
 
     Args:
+        format_: `md` for people, `json` for programs.
         prices: what models cost, for the turns that are not counted yet.
-        most: bytes after which it is broken off, and says so.
-        viewer: None if everything is shown, as to operators.
+        max_bytes: bytes of UTF-8 after which it is broken off, and says so; None for no limit.
+        viewer: the person who gets the text; None if everything is shown, as to operators.
 
     Raises:
         StoreError: the database cannot be read.
@@ -109,13 +115,14 @@ async def stream_export(
 
 
 def _with_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
-    """Return a run with the cost of its turn so far, if the ledger does not have it yet."""
+    """Return a run with the cost of its turn so far, if the turn is not counted yet."""
     if run.turn is None or "cost" in run.turn or not (calls := stored_calls(run.turn.get("usage"))):
         return run
     return replace(run, turn={**run.turn, "cost": prices.total_cost(calls)[0]})
 
 
 async def _load_header(database: Database, session_id: str) -> dict[str, Any]:
+    """Return place, model, generation and agents of a session; empty without one."""
     async with database.read() as connection:
         row = (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
         answered = sa.select(turns.c.agent).where(turns.c.session == session_id).distinct()
@@ -126,7 +133,7 @@ async def _load_header(database: Database, session_id: str) -> dict[str, Any]:
 
 
 class _MarkdownWriter:
-    """For people."""
+    """Writer of an export as Markdown, for people."""
 
     def __init__(self, session_id: str) -> None:
         self._session = session_id
@@ -179,7 +186,7 @@ class _MarkdownWriter:
 
 
 class _JsonWriter:
-    """For programs: one object, a run on each line."""
+    """Writer of an export as one JSON object, with a line per run, for programs."""
 
     def __init__(self, session_id: str) -> None:
         self._session = session_id
@@ -234,6 +241,7 @@ def _call(call: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _read(text: str | None) -> Any:
+    """Return the value of a JSON text; the text itself if it is no JSON."""
     try:
         return json.loads(text or "{}")
     except ValueError:
@@ -241,16 +249,18 @@ def _read(text: str | None) -> Any:
 
 
 def _dated(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with the times (names in `_at`) as ISO 8601."""
     return {name: _iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
 
 
 def _priced(turn: Mapping[str, Any]) -> dict[str, Any]:
-    """With the cost as programs read it everywhere."""
+    """Return the values of a turn with the cost as exact `dollars`."""
     told = {name: value for name, value in turn.items() if name != "cost"}
     return {**told, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else told
 
 
 def _spent(turn: Mapping[str, Any]) -> str:
+    """Return the tokens and the cost of a turn as text; empty without any."""
     usage = turn.get("usage") or {}
     tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))
     cost = f", {format_dollars(turn['cost'])}" if turn.get("cost") else ""
@@ -258,7 +268,7 @@ def _spent(turn: Mapping[str, Any]) -> str:
 
 
 def _code(text: str) -> str:
-    """In a code span that nothing in it closes."""
+    """Return a text as a Markdown code span that nothing in it closes."""
     ticks = "`"
     while ticks in text:
         ticks += "`"

@@ -1,4 +1,4 @@
-"""Files of a session for an export: attachments of messages, and files that tools made.
+"""Files of a session for an export: attachments of messages, and files of tools.
 
 People and models choose the titles. An exported file gets a safe name without a path.
 """
@@ -29,13 +29,16 @@ _UNSAFE_CHARACTERS = re.compile(r"[^\w.\- ]+")
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """One of a conversation.
+    """File of a session, as an export lists and writes it.
 
     Attributes:
-        name: what it is called outside: no other file of the conversation is, and it is no path.
-        title: what it was called.
-        digest: of one that came with a message, its SHA-256; `artifact` is the id of one that was made.
-        data: its bytes, if they are small enough to stand in the message.
+        name: file name in the export: unique in the session, and without a path.
+        kind: its MIME type.
+        size: in bytes; 0 if it is unknown.
+        title: the name that a tool gave it; empty for a file of a message.
+        digest: SHA-256 of a file of a message whose bytes are in `blobs`; else empty.
+        artifact: the id of the row in `artifacts` for a file of a tool; else 0.
+        data: the bytes of a small file of a message; else empty.
     """
 
     name: str
@@ -52,14 +55,17 @@ class ExportedFile:
 
 
 def safe_name(title: str) -> str:
-    """Return the last part of a title without characters that a file system or a shell interprets."""
+    """Return the last part of a path-like title, safe as a file name.
+
+    Characters that a file system or a shell interprets become `_`.
+    """
     last = re.split(r"[/\\]", title)[-1]
     plain = _UNSAFE_CHARACTERS.sub("_", last).strip(" .")
     return plain[-_MAX_NAME_LENGTH:].lstrip(" .-") or "file"
 
 
 def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
-    """Return the files of a stored message or tool result."""
+    """Return the files of a message or tool result, from its row in `messages`."""
     event = parse_event(row.event, row.id) if row.event and '"data"' in row.event else None
     if event is None or event.content is None:
         return []
@@ -77,7 +83,7 @@ def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
 
 
 def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
-    """Return the files of rows of `artifacts`."""
+    """Return the files of rows of `artifacts`, which have a `size` each."""
     return [
         ExportedFile(
             f"made-{row.id}-{safe_name(row.name)}",
@@ -91,7 +97,7 @@ def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
 
 
 async def write_files(database: Database, session_id: str, files: Sequence[ExportedFile], folder: Path) -> int:
-    """Write files into a folder, and return their number.
+    """Write files into a folder, and return the number of those that are stored.
 
     Raises:
         FileExistsError: a file of that name exists.
@@ -107,13 +113,18 @@ async def write_files(database: Database, session_id: str, files: Sequence[Expor
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    """Create a file. An existing file or link is an error."""
+    """Create a file that only its owner can read.
+
+    Raises:
+        FileExistsError: a file or link of that name exists.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as opened:
         opened.write(data)
 
 
 async def _load_data(database: Database, session_id: str, file: ExportedFile) -> bytes | None:
+    """Return the bytes of a file; None if they are no longer stored."""
     if file.data:
         return file.data
     if file.artifact:

@@ -1,4 +1,4 @@
-"""Finds the users that the database knows, by platform id and by name."""
+"""Queries for the users that the database knows, by platform id and by name."""
 
 import json
 from collections import defaultdict
@@ -14,11 +14,11 @@ from core.turns.queries import parse_message
 
 @dataclass(frozen=True, slots=True)
 class KnownUser:
-    """A user of whom something is stored.
+    """User of whom something is stored.
 
     Attributes:
         id: the platform's id.
-        names: the names that are stored with it, sorted.
+        names: the display names that are stored with it, sorted.
     """
 
     id: str
@@ -26,7 +26,7 @@ class KnownUser:
 
 
 async def sessions_that_name(connection: AsyncConnection, user_id: str) -> set[str]:
-    """Return the sessions with a stored message that has this id among its authors."""
+    """Return the ids of sessions with a stored message of which a user is an author."""
     is_candidate = sa.cast(messages.c.attribution, sa.Text).contains(json.dumps(user_id), autoescape=True)
     query = sa.select(messages.c.session, messages.c.attribution).where(is_candidate)
     return {
@@ -37,7 +37,10 @@ async def sessions_that_name(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Count the rows about a user outside of conversations: spending, feedback, decisions, denial notices."""
+    """Count the rows about a user outside of sessions.
+
+    These are spending, ratings, decisions and denial notices.
+    """
     count = 0
     for column in (feedback.c.author, human_requests.c.decided_by):
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
@@ -48,7 +51,10 @@ async def count_records(connection: AsyncConnection, user_id: str) -> int:
 
 
 async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
-    """Return the users whose name contains `text`, or whose id it is in another notation (`slack:U1`, `u1`)."""
+    """Return the users whose name contains `text`, or whose id it is.
+
+    The id may be in another notation, such as `slack:U1` or `u1`. Case is ignored.
+    """
     names = defaultdict[str, set[str]](set)
     spoken = sa.select(messages.c.attribution).where(messages.c.attribution.is_not(None))
     for prompt in (await connection.execute(spoken)).scalars():
@@ -70,10 +76,10 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
 
 
 def name_of(message: InboxMessage) -> str:
-    """Return the name of a message's author; empty if the platform gave none."""
+    """Return the display name of a message's author; empty if the platform gave none."""
     return str(message.address.get("speaker") or "")
 
 
 def _id_in(key: str) -> str:
-    """Return the id of a key like `slack:U1`."""
+    """Return the platform's id in a key like `slack:U1`."""
     return key.partition(":")[2]

@@ -47,12 +47,13 @@ MIN_QUOTE_LENGTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """A user to redact in one session.
+    """User to remove from one session, and what it stores of them.
 
     Attributes:
+        user_id: the platform's id of the user.
         names: the display names of the user in the session.
-        texts: the user's messages.
-        runs: the runs that answered the user.
+        texts: the user's messages and answers.
+        runs: the ids of the runs that answered the user.
     """
 
     user_id: str
@@ -61,7 +62,7 @@ class Redaction:
     runs: frozenset[str] = frozenset()
 
     def redact_text(self, text: str) -> str:
-        """Return a text of somebody else without the user's messages, lines, names and id."""
+        """Return a text of somebody else without the user's messages, names and id."""
         for words in sorted(self.texts, key=len, reverse=True):
             if len(words) >= MIN_QUOTE_LENGTH:
                 text = text.replace(words, DELETED_TEXT)
@@ -72,7 +73,7 @@ class Redaction:
         return text.replace(self.user_id, DELETED_NAME)
 
     def _redact_quote(self, lines: Iterable[str]) -> Iterable[str]:
-        """Yield lines without the user's messages in quoted context."""
+        """Yield lines of a prompt, with a placeholder for the user's messages in quotes."""
         is_theirs = False
         for line in lines:
             if line.startswith(CONTINUATION_PREFIX) or line == CONTINUATION_PREFIX.rstrip():  # a continuation line
@@ -83,7 +84,7 @@ class Redaction:
             yield f"{LINE_PREFIX}{DELETED_TEXT}" if is_theirs else line
 
     def redact_json(self, value: Any) -> Any:
-        """Return a JSON value with all of its texts and keys redacted."""
+        """Return a JSON value with `redact_text` applied to all of its texts and keys."""
         match value:
             case str():
                 return self.redact_text(value)
@@ -95,7 +96,10 @@ class Redaction:
 
 
 async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[list[str], list[str]]:
-    """Return the sessions in which only this user wrote, and those that others share or that name the user."""
+    """Return the sessions in which only a user wrote, and those that others share.
+
+    Those that only name the user are among the latter. Both are sorted lists of ids.
+    """
     written = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
     ids = await sessions_that_name(connection, user_id) | set((await connection.execute(written)).scalars())
     # SQLite's LIKE ignores case: the rows are compared once more
@@ -110,7 +114,10 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
 
 
 async def is_only_author(connection: AsyncConnection, session_id: str, user_id: str) -> bool:
-    """Return whether nobody else wrote to the bot in a session."""
+    """Return whether nobody but a user wrote to the bot in a session.
+
+    A stored message whose author is unknown counts as somebody else's.
+    """
     to_bot = inbox.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED)
     written = sa.select(inbox.c.author).where(inbox.c.session == session_id, to_bot).distinct()
     authors: set[str | None] = set((await connection.execute(written)).scalars()) - {""}
@@ -154,7 +161,9 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
 
 
 async def redact_session(connection: AsyncConnection, session_id: str, redaction: Redaction) -> int:
-    """Redact a user in a locked session, whose history stays valid for a model.
+    """Remove a user from a locked session, whose history stays valid for a model.
+
+    Summaries and memories of the session are deleted.
 
     Returns:
         The number of messages that were changed.
@@ -198,7 +207,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
 
 
 _TEXT_TYPES = (sa.Text, sa.JSON, JsonText)
-#: Columns that are no text of anybody. `core.usage.spending` redacts the usage; `folded` follows from the content.
+#: Columns that are no text of anybody. `core.usage.spending` redacts the usage; `search_text` follows from the content.
 _KEY_COLUMNS = {
     "usage",
     "id",
@@ -220,7 +229,7 @@ _KEY_COLUMNS = {
 async def _redact_rows(
     connection: AsyncConnection, table: sa.Table, where: sa.ColumnElement[bool], redaction: Redaction
 ) -> None:
-    """Redact all text columns in rows of a table."""
+    """Remove the user from all text columns of the matching rows of a table."""
     texts = [
         column.name for column in table.c if isinstance(column.type, _TEXT_TYPES) if column.name not in _KEY_COLUMNS
     ]
@@ -236,9 +245,10 @@ async def _redact_rows(
 
 
 def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) -> dict[str, Any] | None:
-    """Return the columns of a message without the user; None if nothing changes.
+    """Return the new columns of a message without the user; None if nothing changes.
 
     Args:
+        row: the row of `messages`.
         is_theirs: whether the message belongs to a run that answered the user.
     """
     event = parse_event(row.event, row.id) if row.event else None
@@ -265,10 +275,13 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
 
 
 def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: str | None) -> Event:
-    """Return an event without the user. Tool calls and results stay, and are empty in the user's runs.
+    """Return an event without the user.
+
+    Tool calls and results stay; in runs that answered the user they are empty.
 
     Args:
-        text: the redacted prompt, if the event is one of the user's runs.
+        is_theirs: whether the event belongs to such a run.
+        text: the redacted prompt, if the event is the prompt of such a run; else None.
     """
     content = event.content
     if content is not None and text is not None:
@@ -286,6 +299,7 @@ def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: 
 
 
 def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> types.Part | None:
+    """Return a part without the user; None if it is left out."""
     if is_theirs and (part.thought or part.inline_data or part.file_data):
         return None
     if part.text:
@@ -303,6 +317,9 @@ def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> 
 
 
 def _empty_arguments(args: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return no arguments but `originalFunctionCall`: ADK resumes a confirmed call by its name and id."""
+    """Return no arguments but the name and id in `originalFunctionCall`.
+
+    ADK resumes a confirmed call by these.
+    """
     original = (args or {}).get("originalFunctionCall")
     return {"originalFunctionCall": {**original, "args": {}}} if isinstance(original, dict) else {}

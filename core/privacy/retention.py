@@ -1,4 +1,4 @@
-"""Cleanup jobs: deletion of old messages, and of old turns, inbox messages and workers."""
+"""Periodic deletion of old data: expired messages, and rows that are of no use."""
 
 import asyncio
 import logging
@@ -31,11 +31,14 @@ INTERVAL_SECONDS = HOUR
 
 
 class RetentionService:
-    """Deletes messages older than `RETENTION_DAYS`. Every worker does so; a running turn keeps its messages.
+    """Service that deletes messages older than `RETENTION_DAYS`.
+
+    Every worker does so; a running turn keeps its messages.
 
     Args:
-        days: 0 = keep forever. Messages expire by whole days (UTC), so that a session loses its summary at most once
-            a day.
+        prices: prices of the model calls that are not counted yet.
+        days: 0 to keep messages forever. Messages expire by whole days (UTC), so that a session loses its summary at
+            most once a day.
     """
 
     def __init__(self, database: Database, prices: Prices, *, days: float) -> None:
@@ -44,13 +47,16 @@ class RetentionService:
         self._days = days
 
     async def run(self) -> None:
-        """Delete old messages now and every hour, until cancelled."""
+        """Delete expired messages now and every hour, until cancelled.
+
+        Without a number of days, it returns at once.
+        """
         if self._days:
             what = "messages older than RETENTION_DAYS cannot be deleted"
             await run_every(INTERVAL_SECONDS, self.delete_expired, what=what, retry_seconds=RETRY_SECONDS)
 
     async def delete_expired(self) -> None:
-        """Delete the messages that are old now."""
+        """Delete the messages that have expired by now, and log how many."""
         async with self._database.read() as connection:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
         before = now // DAY * DAY - self._days * DAY
@@ -60,13 +66,14 @@ class RetentionService:
 
 
 class CleanupService:
-    """Deletes rows that are of no use: ended turns, their inbox messages and tool calls, dead workers, denial notices.
+    """Service that deletes rows that are of no use.
 
-    The newest inbox message of each author at a place stays: it tells the author's latest session. A turn stays as long
-    as a later turn answers the same messages. A worker is deleted an hour after its lease expired.
+    These are ended turns, their inbox messages and tool calls, dead workers, and denial notices. The newest inbox
+    message of each author at a place stays: it tells the author's latest session. A turn stays as long as a later turn
+    answers the same messages. A worker is deleted an hour after its lease expired.
 
     Args:
-        days: days that a turn is kept after its end.
+        days: days for which a turn is kept after its end.
     """
 
     def __init__(self, database: Database, *, days: float) -> None:
@@ -83,7 +90,7 @@ class CleanupService:
         await run_every(INTERVAL_SECONDS, clean_up, what="old turns cannot be deleted", retry_seconds=RETRY_SECONDS)
 
     async def delete_batch(self) -> int:
-        """Delete some of the old rows, and return their number."""
+        """Delete at most `BATCH_SIZE` old rows of each table, and return their number."""
         async with self._database.write() as connection:
             before, an_hour_ago = self._database.now - self._days * DAY, self._database.now - HOUR
             return (
@@ -96,7 +103,10 @@ class CleanupService:
 
 
 def _is_expired_turn(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
-    """Return the condition that a turn and all others for its messages ended before a time, and no rerun is queued."""
+    """Return the SQL condition that a turn ended before a time and is not needed.
+
+    All other turns for its messages ended before that time too, its calls are counted, and no rerun waits.
+    """
     other = turns.alias("other")
     is_young = other.c.finished_at.is_(None) | (other.c.finished_at >= before)
     has_young = sa.exists().where(other.c.session == turns.c.session, other.c.origin == turns.c.origin, is_young)
@@ -106,9 +116,9 @@ def _is_expired_turn(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
 
 
 def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
-    """Return the condition that an inbox message is old, ended, and not the newest of its author at its place.
+    """Return the SQL condition that a message is old, ended, and not the newest.
 
-    The newest message to the bot and the newest overheard message both count.
+    The newest one of an author at a place stays. That to the bot and that to other people both count.
     """
     newer = inbox.alias("newer")
     same_kind = newer.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED) | (
@@ -123,6 +133,7 @@ def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[boo
 
 
 async def _delete(connection: AsyncConnection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:
+    """Delete at most `BATCH_SIZE` matching rows of a table, and return their number."""
     key = list(table.primary_key)
     batch = sa.select(*key).where(where).order_by(*key).limit(BATCH_SIZE)
     return (await connection.execute(sa.delete(table).where(sa.tuple_(*key).in_(batch)))).rowcount

@@ -1,4 +1,7 @@
-"""Transcript of a session: its runs with turns, feedback, approvals and files, read page by page."""
+"""Transcript of a session: its runs with turns, ratings, requests and files.
+
+It is read page by page.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -25,11 +28,16 @@ _CORRECTION = correction_run_id("")
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """A message of a run: text, tool calls or tool results.
+    """Message of a run: text, tool calls or tool results.
 
     Attributes:
+        at: in seconds since the epoch.
+        role: `user`, `assistant`, `tool`, `event`, or `summary`.
+        author: `user`, or the name of an agent.
+        parts: author id, display name and text of each part of a prompt; the id is empty for quotes of other people's
+            messages. Empty if the authors are unknown.
+        calls: tool calls with `input`, and results with `output`, as in `messages.tool_calls`.
         sources: addresses of the web pages that an answer is based on.
-        parts: of what people said, who said each part of it (id and name; empty for what stood around it), if known.
     """
 
     at: float
@@ -43,7 +51,7 @@ class TranscriptMessage:
 
     @property
     def heading(self) -> str:
-        """The names of the authors, or of the agent."""
+        """The names of the authors, `Question` if they are unknown, or the agent's name."""
         if self.role != "user":
             return self.author
         return ", ".join(dict.fromkeys(name for id_, name, _ in self.parts if id_ and name)) or "Question"
@@ -54,11 +62,12 @@ class TranscriptRun:
     """A run of the agent, or a summary of earlier runs.
 
     Attributes:
-        turn: the newest of the turns that answered it; None if it is forgotten, or there was none.
-        feedback: what readers think of that one's answer.
-        decisions: what people were asked for.
-        files: what it has made.
-        is_summary: whether this is what a model has summed up of all before; its text is the one message.
+        id: the id of ADK's invocation.
+        turn: values of the newest turn that answered it; None if it is deleted, or there was none.
+        feedback: the ratings of that turn's answer.
+        decisions: the requests of its turns to people.
+        files: the files that its tools made.
+        is_summary: whether this is a model's summary of all messages before; its text is the only message.
     """
 
     id: str
@@ -76,13 +85,13 @@ _RunRows = tuple[str, list[sa.Row[Any]]]
 
 @dataclass
 class _RunGrouper:
-    """Puts the messages of a run together."""
+    """Groups rows of `messages`, which come in their order, by their run."""
 
     rows: list[sa.Row[Any]] = field(default_factory=list)
     run: str = ""
 
     def add(self, row: sa.Row[Any]) -> _RunRows | None:
-        """Take a message in; the run that has ended with the one before it."""
+        """Add the next row; return the run that ended before it, if one did."""
         of_run = self.run if row.invocation_id == f"{self.run}{_CORRECTION}" else row.invocation_id
         if self.rows and of_run == self.run:
             self.rows.append(row)
@@ -92,6 +101,7 @@ class _RunGrouper:
         return ended
 
     def finish(self) -> _RunRows | None:
+        """Return the last run with its rows; None if there was no row."""
         return (self.run, self.rows) if self.rows else None
 
 
@@ -111,6 +121,7 @@ async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[Tra
 
 
 async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Sequence[sa.Row[Any]], None]:
+    """Yield the messages of a session since its last reset, in lists of `PAGE_SIZE`."""
     lives = (sessions.c.id == messages.c.session) & (sessions.c.generation == messages.c.generation)
     query = sa.select(messages).join(sessions, lives).where(messages.c.session == session_id)
     last = 0
@@ -128,7 +139,11 @@ async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Seq
 async def _load_runs(
     database: Database, session_id: str, groups: Sequence[_RunRows], seen: dict[str, int]
 ) -> list[TranscriptRun]:
-    """Return runs with their turns, feedback, approvals and files."""
+    """Return runs with their turns, ratings, requests and files.
+
+    Args:
+        seen: how often each run has occurred; updated.
+    """
     ids = {run for run, _ in groups if run}
     of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
     its_turns = sa.select(turns).where(turns.c.session == session_id, of_runs).order_by(turns.c.created_at, turns.c.id)
@@ -155,7 +170,7 @@ async def _load_runs(
 
 @dataclass(frozen=True, slots=True)
 class _RelatedRows:
-    """Rows of several runs."""
+    """Rows of other tables that belong to several runs."""
 
     turns: Sequence[sa.Row[Any]]
     feedback: Sequence[sa.Row[Any]]
@@ -163,7 +178,13 @@ class _RelatedRows:
     artifacts: Sequence[sa.Row[Any]]
 
     def build_run(self, run: str, rows: Sequence[sa.Row[Any]], seen: dict[str, int]) -> TranscriptRun:
-        """One of them. One that went on when people had decided comes once more, behind."""
+        """Return a run with those of the rows that belong to it.
+
+        A run that continued after people's decisions occurs once more later: each occurrence has its own turn.
+
+        Args:
+            seen: how often each run has occurred; updated.
+        """
         if rows[0].last_covered_id is not None:
             text = TranscriptMessage(rows[0].created_at, "summary", rows[0].author, rows[0].content)
             return TranscriptRun(run, [text], is_summary=True)
@@ -205,6 +226,13 @@ def _list_sources(row: sa.Row[Any]) -> list[str]:
 
 
 def _turn_values(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
+    """Return the values of a turn for an export.
+
+    A running turn has its usage so far.
+
+    Args:
+        said: the rows of the run's messages.
+    """
     names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
     told = {name: value for name, value in row._mapping.items() if name in names and value is not None}
     if row.finished_at is None:  # what it has asked of models is written down at its end; what these said, already
@@ -231,4 +259,5 @@ def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
 
 
 def _omit(row: sa.Row[Any], *names: str) -> dict[str, Any]:
+    """Return the values of a row by column, without some columns."""
     return {name: value for name, value in row._mapping.items() if name not in names}

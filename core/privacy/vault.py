@@ -1,4 +1,4 @@
-"""Vault: encrypted secrets in the database."""
+"""Vault: secrets in the database, encrypted by the operator's `SECRET_KEY`."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ MIN_KEY_LENGTH, MIN_DISTINCT_CHARACTERS = 32, 8
 
 
 def is_weak(key: str) -> bool:
-    """Return whether a key is so short or so uniform that it can be guessed."""
+    """Return whether a key is so short or uniform that it can be guessed."""
     return len(key) < MIN_KEY_LENGTH or len(set(key)) < MIN_DISTINCT_CHARACTERS
 
 
@@ -37,7 +37,11 @@ class Cipher:
         return self._fernet.encrypt(text.encode()).decode()
 
     def decrypt(self, ciphertext: str, *, max_age: int | None = None) -> str:
-        """Return the text; empty if it is forged, from another key, or older than so many seconds."""
+        """Return the text; empty if it is forged, from another key, or too old.
+
+        Args:
+            max_age: seconds since the encryption; None for any age.
+        """
         try:
             return self._fernet.decrypt(ciphertext, ttl=max_age).decode()
         except InvalidToken:
@@ -45,10 +49,12 @@ class Cipher:
 
 
 class Vault:
-    """Stores encrypted JSON by name. A value that is moved to another name is refused.
+    """Store of encrypted JSON objects by name, in the table `vault`.
+
+    A value that is moved to another name is refused.
 
     Args:
-        key: any text that cannot be guessed.
+        key: a secret text that cannot be guessed.
     """
 
     def __init__(self, database: Database, key: str) -> None:
@@ -56,7 +62,7 @@ class Vault:
         self._cipher = Cipher(key)
 
     async def put(self, name: str, value: Mapping[str, Any]) -> None:
-        """Store a value, and overwrite an earlier one.
+        """Store a value under a name, in place of an earlier one.
 
         Raises:
             StoreError: the database cannot be used.
@@ -65,7 +71,9 @@ class Vault:
             await insert_or_update(connection, vault, {"name": name, "ciphertext": self._encrypt(name, value)})
 
     async def add(self, name: str, *, seconds: float) -> bool:
-        """Store a name for some seconds, and return whether it was new. Of concurrent callers, one gets True.
+        """Store a name without a value for some seconds, and return whether it was new.
+
+        Of concurrent callers, one gets True.
 
         Raises:
             StoreError: the database cannot be used.
@@ -99,7 +107,7 @@ class Vault:
             await connection.execute(sa.delete(vault).where(vault.c.name == name))
 
     async def count_decryptable(self) -> int:
-        """Decrypt all unexpired values, and return their number.
+        """Decrypt all unexpired values, to check the key, and return their number.
 
         Raises:
             SettingsError: a value was encrypted with another key.
@@ -121,17 +129,26 @@ class Vault:
         return (vault.c.name == name) & self._is_unexpired
 
     def sign(self, text: str) -> str:
-        """Return an encrypted token."""
+        """Return a text as an encrypted token, which `verify_token` can read."""
         return self._cipher.encrypt(text)
 
     def verify_token(self, token: str, *, max_age: int) -> str | None:
-        """Return the text of a token of `sign`; None if it is forged, or older than so many seconds."""
+        """Return the text of a token of `sign`; None if it is forged, empty or too old.
+
+        Args:
+            max_age: seconds since `sign`.
+        """
         return self._cipher.decrypt(token, max_age=max_age) or None
 
     def _encrypt(self, name: str, value: Mapping[str, Any]) -> str:
         return self._cipher.encrypt(json.dumps([name, value]))
 
     def _decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:
+        """Return the value under a name.
+
+        Raises:
+            SettingsError: it was encrypted with another key, or under another name.
+        """
         if not (text := self._cipher.decrypt(sealed)):
             raise SettingsError(
                 "SECRET_KEY: it is not the one that the tokens in the database were kept with; set that one again"

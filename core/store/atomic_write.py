@@ -9,7 +9,7 @@ def write_atomically(target: Path, data: bytes, *, mode: int) -> None:
     """Write a file, or replace it, in one step.
 
     Args:
-        mode: the permissions, as in `chmod`.
+        mode: the permission bits, as in `chmod`.
 
     Raises:
         OSError: it cannot be written; the old file stays.

@@ -27,12 +27,14 @@ CLOSE_SECONDS = 2.0
 
 
 class Database:
-    """SQLite (`sqlite+aiosqlite:///path`) or PostgreSQL (`postgresql+asyncpg://...`).
+    """Client of a SQLite or PostgreSQL database, with a pool of connections.
+
+    Its URL is `sqlite+aiosqlite:///path` or `postgresql+asyncpg://...`.
 
     On SQLite one connection writes at a time and readers never wait for it (write-ahead log). A commit survives the
     death of the process; the last commits may be lost with the machine's power (`synchronous=NORMAL`).
 
-    A database that cannot be used raises `StoreError`, whichever driver reports it.
+    Every method raises `StoreError` for a database that cannot be used, whichever driver reports it.
 
     Args:
         connections: the most connections at once, 3 or more. A caller without a connection waits for one.
@@ -64,23 +66,30 @@ class Database:
 
     @property
     def file(self) -> Path | None:
-        """The file of SQLite; None for a database in memory or on a server."""
+        """The path of SQLite's file; None for a database in memory or on a server."""
         name = self.engine.url.database
         return Path(name) if self.is_sqlite and name and name != ":memory:" else None
 
     @property
     def now(self) -> sa.ColumnElement[float]:
-        """Seconds since 1970, by the database's clock: the same for all processes that use the database."""
+        """SQL expression of the seconds since 1970, by the database's clock.
+
+        The clock is the same for all processes that use the database.
+        """
         return self.clock(self.engine.dialect.name, sa.literal(time.time(), sa.Double))
 
     @staticmethod
     def clock(dialect: str, own: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
-        """Return `now` for a dialect; on SQLite that is `own`, the time of this process."""
+        """Return the expression of `now` for a dialect.
+
+        Args:
+            own: the time of this process, which SQLite takes.
+        """
         return own if dialect == "sqlite" else sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """Open a connection for reading."""
+        """Open a connection for reading; each statement is a transaction of its own."""
         with store_errors():
             async with self._connect(self._autocommit) as connection:
                 yield connection
@@ -93,9 +102,15 @@ class Database:
                 yield connection
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        """Run one statement as a transaction of its own, and return its rows: one round trip, by the driver itself.
+        """Run one statement as a transaction, by the driver itself, in one round trip.
 
-        Where a statement is several on SQLite, they are one transaction, and the rows are those of the first.
+        For SQLite a statement may be several: they are one transaction, and the rows are those of the first.
+
+        Args:
+            values: the bind parameters of the statement.
+
+        Returns:
+            The rows, as the driver returns them: JSON is text.
 
         Raises:
             ValueError: a stored text is not UTF-8.
@@ -112,23 +127,24 @@ class Database:
                 return await prepared.fetch(connection, values)
 
     async def update(self, statement: sa.Update) -> int:
-        """Run one update as a transaction of its own, and return the number of rows that it changed."""
+        """Run an update as its own transaction, and return the number of changed rows."""
         with store_errors():
             async with self._write_lock, self._connect(self._autocommit) as connection:
                 return (await connection.execute(statement)).rowcount
 
     async def ping(self) -> None:
-        """Write one row.
+        """Write a row, to find out whether the database takes writes.
 
         Raises:
-            StoreError: the database takes no writes, with the reason.
+            StoreError: it does not, for the reason in the text.
         """
         await self.run(_PULSE, now=time.time())
 
     async def aclose(self) -> None:
-        """Close the connections. Later calls raise `DatabaseClosedError`: another process may use the file by then.
+        """Close all connections. Later calls raise `DatabaseClosedError`.
 
-        A server that hangs does not answer to the closing of its connections: that is waited for `CLOSE_SECONDS`.
+        Another process may use the file by then. A server that hangs does not answer to the closing of its
+        connections: that is waited for `CLOSE_SECONDS`.
         """
         self._is_closed = True
         try:
@@ -164,7 +180,10 @@ _PULSE = Statement(_pulse)
 
 
 def _read_json(text: str) -> Any:
-    """Return the value of a JSON column; None if it is damaged, so that the other rows can be read."""
+    """Return the value of a JSON column; None if it is damaged.
+
+    An error would make the other rows of the query unreadable.
+    """
     try:
         return json.loads(text)
     except ValueError:
@@ -191,6 +210,6 @@ def _begin_immediate(connection: sa.Connection) -> None:
 
 
 def _refuse_closed(_connection: Any, record: Any, _proxy: Any) -> None:
-    """Have the pool replace a connection that the server has closed."""
+    """Make the pool replace a connection that the server has closed."""
     if record.driver_connection.is_closed():
         raise InvalidatePoolError

@@ -1,4 +1,4 @@
-"""Options of SQLAlchemy's engine, from a database's URL."""
+"""Options of SQLAlchemy's engine for the URL of a database."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ class _SqliteConnection(sqlite3.Connection):
 
 
 def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
-    """Return SQLAlchemy's options for the engine of a URL.
+    """Return the keyword arguments of SQLAlchemy's `create_async_engine` for a URL.
 
     The pool keeps its connections: a new one costs as much as ten statements, and each statement has to be prepared on
     it.

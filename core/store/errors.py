@@ -1,4 +1,4 @@
-"""Translation of driver errors to `StoreError`, with advice for operators."""
+"""Drivers' errors as `StoreError`, with advice for operators."""
 
 import logging
 import sqlite3
@@ -55,16 +55,21 @@ UNREADABLE_ERRORS = (TypeError, ValueError, AttributeError, LookupError)
 
 
 def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
-    """Return `other`, and the named errors of asyncpg if it is imported."""
+    """Return `other` and the named error classes of asyncpg, if it is imported."""
     exceptions = sys.modules.get("asyncpg.exceptions")
     return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
 
 
 @contextmanager
 def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
-    """Log the error of a row that cannot be read, and add its id to `damaged`, instead of raising.
+    """Log an error of reading a row in the block, and add `id_` to `damaged`.
 
-    The transaction goes on: what the driver or the parser cannot read is no error of the database.
+    The error is not raised: the transaction goes on, since what the driver or the parser cannot read is no error of
+    the database.
+
+    Args:
+        id_: names the row, for the log.
+        damaged: gets `id_`.
     """
     try:
         with store_errors():
@@ -76,9 +81,10 @@ def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Translate the database errors of a block to `StoreError`.
+    """Translate the database errors of the block to `StoreError`.
 
     Raises:
+        StoreError: the database cannot be used; the text has advice for operators.
         IntegrityError: a constraint does not hold.
         ValueError: a stored text is not UTF-8.
     """
@@ -104,6 +110,7 @@ def store_errors() -> Iterator[None]:
 
 
 def _is_retryable(fault: BaseException) -> bool:
+    """Return whether the same statement may succeed a little later."""
     if isinstance(fault, sqlite3.Error):
         return getattr(fault, "sqlite_errorname", "").startswith(_RETRYABLE_SQLITE_ERRORS)
     if isinstance(fault, _asyncpg_errors("PostgresError")):

@@ -12,13 +12,13 @@ from core.store.database import Database
 
 @contextmanager
 def hold_database_lock(database: Database) -> Iterator[None]:
-    """Lock the database file for this process. PostgreSQL needs no lock.
+    """Hold a lock on the file of SQLite for the block. PostgreSQL needs no lock.
 
-    On SQLite, a second process would take over the running turns of the first. The operating system releases the
-    lock when the process ends.
+    On SQLite, a second process would take over the running turns of the first. The operating system releases the lock
+    when the process ends.
 
     Raises:
-        StoreError: another process holds the lock; the message names it.
+        StoreError: another process holds the lock; the message names its id.
     """
     path = database.file
     if path is None:
@@ -31,13 +31,13 @@ def hold_database_lock(database: Database) -> Iterator[None]:
 
 @contextmanager
 def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
-    """Hold the lock file of `path` for this process.
+    """Hold the lock file of a path (`NAME.lock`) for the block.
 
     Args:
-        hint: what to do where another process holds it, besides stopping that one.
+        hint: advice to operators if another process holds it, besides stopping that one.
 
     Raises:
-        StoreError: another process holds the lock; the message names it.
+        StoreError: another process holds the lock, and the message names its id; or the file cannot be written.
     """
     lock = path.with_name(f"{path.name}.lock")
     with _name_file_in_errors(lock):
@@ -56,7 +56,10 @@ def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
 
 
 def get_lock_holder(database: Database) -> str | None:
-    """Return the id of the process that locks the database file; None without a lock."""
+    """Return the id of the process that locks the file of SQLite; None without a lock.
+
+    It is `?` if the process has not written it yet.
+    """
     path = database.file
     lock = path and path.with_name(f"{path.name}.lock")
     if lock is None or not lock.exists():
@@ -71,7 +74,7 @@ def get_lock_holder(database: Database) -> str | None:
 
 @contextmanager
 def _name_file_in_errors(path: Path) -> Iterator[None]:
-    """Translate `OSError` to a `StoreError` that names the file."""
+    """Translate each `OSError` of the block to a `StoreError` that names the file."""
     try:
         yield
     except OSError as error:

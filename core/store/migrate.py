@@ -1,4 +1,4 @@
-"""Migration of a database to the schema of this version."""
+"""Migrations of a database to the schema of this version."""
 
 from pathlib import Path
 
@@ -16,7 +16,9 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 async def migrate(database: Database) -> list[str]:
-    """Apply all missing migrations or none; several processes may do so at once.
+    """Apply all missing migrations, or none if one fails.
+
+    Several processes may do so at once.
 
     Returns:
         The revisions that were applied, oldest first.
@@ -33,8 +35,8 @@ async def verify(database: Database) -> None:
     """Check that a database has the tables and columns of this version.
 
     Raises:
-        SchemaError: it is damaged, in what way; or newer than this version of Parley.
-        StoreError: `migrate` has to be run first, or it cannot be used.
+        SchemaError: tables or columns are missing, or the database is newer than this version of Parley.
+        StoreError: `migrate` has to be run first, or the database cannot be used.
     """
     async with database.read() as connection:
         lacking = await connection.run_sync(_pending)

@@ -1,4 +1,4 @@
-"""Notifications between workers, over PostgreSQL's LISTEN and NOTIFY."""
+"""Notifications among workers, by PostgreSQL's LISTEN and NOTIFY."""
 
 import asyncio
 import logging
@@ -27,21 +27,24 @@ CLOSE_TIMEOUT_SECONDS = 5.0
 
 
 class NotificationBus:
-    """Sends short texts to all workers. On SQLite there is one process, and nothing is sent.
+    """Sender and receiver of short texts among all workers.
 
-    A notification may be lost: a listener has to poll as well.
+    On SQLite there is one process, and nothing is sent. A notification may be lost: a listener has to poll as well.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def notify(self, connection: AsyncConnection, text: str) -> None:
-        """Notify all workers, this one included, when the transaction is committed."""
+        """Notify all workers, this one included, once the transaction is committed."""
         if not self._database.is_sqlite:
             await connection.execute(sa.select(sa.func.pg_notify(CHANNEL, text)))
 
     async def notify_now(self, text: str) -> None:
-        """Notify all workers, this one included. A failure is logged."""
+        """Notify all workers, this one included, by a transaction of its own.
+
+        A failure is logged.
+        """
         if self._database.is_sqlite:
             return
         try:
@@ -51,7 +54,10 @@ class NotificationBus:
             log.warning("the other workers are not notified: %s", format_error(error))
 
     async def listen(self, on_notification: Callable[[str], None]) -> None:
-        """Call `on_notification` with each text until cancelled; "" if some may be lost."""
+        """Call `on_notification` with each text until cancelled; reconnect when needed.
+
+        The text is empty when notifications may have been lost, as after each connect. On SQLite it returns at once.
+        """
         if not self._database.is_sqlite:
             await run_every(
                 RECONNECT_SECONDS,

@@ -20,10 +20,10 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 class JsonText(sa.TypeDecorator[Any]):
-    """Any JSON value, kept as text.
+    """Column of any JSON value, stored as text.
 
-    SQLite gives a column of the type JSON the affinity NUMERIC, which changes numbers: 1.0 becomes 1, 2**63 a float.
-    A damaged value is read as None, as in other JSON columns.
+    SQLite gives a column of the type JSON the affinity NUMERIC, which changes numbers: 1.0 becomes 1, 2**63 a float. A
+    damaged value is read as None, as in other JSON columns.
 
     Args:
         none_as_null: store None as NULL instead of JSON's null.
@@ -70,11 +70,10 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 #: Accepted messages, by a key that a second delivery has as well. `message`: the message; a reset deletes it, and the
 #: key stays. `edited_message`: the message after an edit that came when a turn had claimed it. A rerun request has the
 #: turn to answer again as its `parent`, and the kind of rerun as its `kind` (see `turns`); `decision`: all requests
-#: of the parent to people are decided. `outcome` is set for messages that no turn answers: `reset` (a reset without a
-#: question), `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author, also when a turn had claimed it),
-#: `unreadable`, `overtaken` (it came too late), `command` (`kind` is its name), `limited` (by a rate limit),
-#: `overheard` (a message to others, which tells who wrote last), `forgotten` (a tombstone). The last four rows have no
-#: text.
+#: of the parent to people are decided. `outcome` is set for messages that no turn answers: see
+#: `core.inbox_message.InboxOutcome`. A message that a turn had claimed when its author deleted it has the outcome
+#: `deleted` and its turn. The outcome `forgotten` marks a tombstone: see `core.privacy.deletion`. Rows of commands, of
+#: messages over a rate limit, of messages to other people and of tombstones have no text.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -231,8 +230,9 @@ workers = sa.Table(
     sa.Column("no_shards_until", sa.Double),
 )
 
-#: Denials that a user was told of: until `expires_at` the user is not told again. `kind`: no access (`door`) or a rate
-#: limit (`rate`). `user_key`: the platform's name, a colon, and the platform's id of the user.
+#: Denials that a user was told of: until `expires_at` the user is not told again. `kind`: no access (`door`), too many
+#: messages (`rate`) or too many commands (`command`). `user_key`: the platform's name, a colon, and the platform's id
+#: of the user.
 denial_notices = sa.Table(
     "denial_notices",
     metadata,

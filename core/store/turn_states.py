@@ -24,5 +24,8 @@ TRANSITIONS: Mapping[tuple[State, State], str] = {
 
 
 def states_before(state: State) -> set[State]:
-    """Return the states before a state, and the state itself: a repeated write is no error."""
+    """Return the states from which a turn may go to a state, and that state itself.
+
+    A repeated write is then no error.
+    """
     return {source for source, target in TRANSITIONS if target == state} | {state}

@@ -1,4 +1,7 @@
-"""`INSERT ... ON CONFLICT`, which SQLite and PostgreSQL both have and SQLAlchemy's common language lacks."""
+"""`INSERT ... ON CONFLICT` for SQLite and PostgreSQL.
+
+SQLAlchemy has it in the dialects alone.
+"""
 
 from typing import Any
 
@@ -8,13 +11,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 async def insert_new(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
-    """Insert the rows whose key is new; stored rows do not change."""
+    """Insert rows; one that has a unique key of a stored row is skipped.
+
+    Args:
+        rows: values by column; all rows have the same columns.
+    """
     if rows:
         await connection.execute(build_insert(connection.dialect.name, table).on_conflict_do_nothing(), rows)
 
 
 async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
-    """Insert rows; overwrite the columns of rows whose primary key is stored."""
+    """Insert rows; overwrite the given columns of rows whose primary key is stored.
+
+    Args:
+        rows: values by column; all rows have the same columns.
+    """
     if not rows:
         return
     insert = build_insert(connection.dialect.name, table)
@@ -23,5 +34,9 @@ async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: 
 
 
 def build_insert(dialect: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """Return an insert that supports `ON CONFLICT`."""
+    """Return the dialect's insert for a table, which has `on_conflict_do_...`.
+
+    Args:
+        dialect: `sqlite` or `postgresql`.
+    """
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)

@@ -1,1 +1,1 @@
-"""How a database comes to have the tables of `core.store.schema`: one module a revision, in `versions`."""
+"""Migrations to the tables of `core.store.schema`; one module per revision."""
