@@ -1,4 +1,4 @@
-"""Builds the agents that the settings name: one, or the several of `agents.toml`."""
+"""Agents that the settings name: one, or the several of `agents.toml`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,11 +31,12 @@ from core.tools.tool import load_tools
 
 @dataclass(frozen=True, slots=True)
 class AgentSet:
-    """Agents of a bot.
+    """The agents of a bot.
 
     Attributes:
+        agents: their names, and the rules for which one answers.
         apps: ADK apps by agent name, the default agent first.
-        progress_texts: by agent name, the texts that are shown while a tool runs, by tool name.
+        progress_texts: by agent name, texts to show while a tool runs, by tool name.
     """
 
     agents: AgentRouter
@@ -44,7 +45,9 @@ class AgentSet:
 
 
 def make_model_registry(settings: Settings, *, replaces_keyless: bool = False) -> ModelRegistry:
-    """Return the models of the settings. The user's own agents do not need `MODEL`.
+    """Return the models of the settings.
+
+    Without the built-in agent, `MODEL` need not be usable: users' own agents name their models.
 
     Args:
         replaces_keyless: whether `MODEL` answers instead of an agent's model that has no API key.
@@ -73,9 +76,10 @@ def make_agents(
     journal: ToolCallLog | None = None,
     observers: Sequence[BasePlugin] = (),
 ) -> AgentSet:
-    """Return the agents, ready to run.
+    """Return the agents of the settings, and register their models with ADK.
 
     Args:
+        journal: log of tool calls, so that no call is made twice; None for no log.
         observers: ADK plugins that see every run and change nothing.
 
     Raises:
@@ -158,7 +162,7 @@ def _make_built_in_app(
 
 
 def select_summary_model(settings: Settings, agent_set: AgentSet, registry: ModelRegistry) -> SummaryModelFactory:
-    """Return a function that selects the model for a session's summary.
+    """Return the function that selects the model of a session's summary.
 
     That is `SUMMARY_MODEL`, or the session's own model, or the default for an agent without a model.
 
@@ -182,7 +186,7 @@ def select_summary_model(settings: Settings, agent_set: AgentSet, registry: Mode
 
 
 def find_unusable_tools(app: App) -> list[str]:
-    """Return a line for each agent of an app that has tools and a model that cannot call them."""
+    """Return a line for each agent that has tools and a model that cannot call them."""
     lines = list[str]()
     for agent in agents_in(app):
         names = [getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools]

@@ -1,4 +1,4 @@
-"""Parser of `agents.toml`: several agents behind one bot, and the channels that each answers in."""
+"""Parser of `agents.toml`: several agents behind one bot, and where each answers."""
 
 import re
 import tomllib
@@ -43,11 +43,15 @@ PlaceId = Annotated[str, BeforeValidator(_validate_place)]
 
 
 class AgentTable(BaseModel):
-    """One agent: the user's own, or the built-in one, whose missing keys have the values of the settings.
+    """Table of one agent: a user's own, or the built-in one with other settings.
+
+    Keys that are missing have the values of the settings.
 
     Attributes:
-        agent: see `AGENT`.
-        mcp: see `MCP_FILE`; empty for none.
+        agent: the user's own agent, as in `AGENT`; empty for the built-in one.
+        model: full name of the model; empty for `MODEL`.
+        tools: as in `TOOLS`; None for those of `TOOLS`.
+        mcp: as in `MCP_FILE`; None for that of `MCP_FILE`, empty for no servers.
         description: one line about its purpose, shown to users who choose an agent.
         choose: whether users may choose it everywhere, or the ids of the places where they may.
         progress: by tool name, the text that is shown while the tool runs.
@@ -73,7 +77,7 @@ class AgentTable(BaseModel):
         return frozenset(self.choose)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each conflict between keys."""
+        """Yield a line for each conflict between keys, with the remedy."""
         built_in = [name for name in _BUILT_IN_AGENT_KEYS if name in self.model_fields_set]
         if self.agent and built_in:
             yield f"your own agent has these itself: remove {', '.join(built_in)}, or agent"
@@ -88,10 +92,11 @@ class AgentTable(BaseModel):
 
 
 class AgentsFile(BaseModel):
-    """The whole file.
+    """Content of `agents.toml`.
 
     Attributes:
         default: name of the agent that answers where no rule applies.
+        agents: tables by agent name.
         places: by the id of a place, the name of the agent that answers there.
     """
 
@@ -102,6 +107,7 @@ class AgentsFile(BaseModel):
     places: Mapping[PlaceId, AgentName] = Field(default_factory=dict)
 
     def find_conflicts(self) -> Iterator[str]:
+        """Yield a line for each unknown agent name, and for each conflict in a table."""
         known = f"it is not in [agents]: {', '.join(self.agents)}"
         if self.default not in self.agents:
             yield f"default={self.default}: {known}"
@@ -113,7 +119,7 @@ class AgentsFile(BaseModel):
 
 
 def read_agents(file: Path) -> AgentsFile:
-    """Return the content of the file.
+    """Return the content of an `agents.toml`.
 
     Raises:
         SettingsError: has a line for each fault, with the file, the agent and the remedy.

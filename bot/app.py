@@ -60,7 +60,9 @@ SHUTDOWN_GRACE_SECONDS = 8.0
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Run every channel whose tokens are set, until `stop` is set; then finish the running turns.
+    """Run the bot until `stop` is set, then finish the running turns.
+
+    It serves every platform whose tokens are set.
 
     Raises:
         SettingsError: a setting prevents the start.
@@ -88,7 +90,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
-    """Run until cancelled, or until a channel stays disconnected; then finish the running turns."""
+    """Run the bot until cancelled, then finish the running turns.
+
+    A channel that stays disconnected ends it too.
+
+    Args:
+        ending: is set when the shutdown begins.
+    """
     raise_open_files_limit()
     for line in find_unknown_names():
         log.warning("%s", line)
@@ -134,7 +142,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _BotParts:
-    """Parts that are started and stopped.
+    """Parts of the bot that are started and stopped.
 
     Attributes:
         channels: channels by name.
@@ -149,7 +157,7 @@ class _BotParts:
 
 @asynccontextmanager
 async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
-    """Build all parts in the order of their dependencies, and close them in reverse order."""
+    """Build all parts in the order of their dependencies; close them in reverse order."""
     words.set_default(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database_address, connections=settings.database_pool_size)
@@ -238,7 +246,13 @@ def _open_channels(
     lease: Lease,
     stack: AsyncExitStack,
 ) -> list[AbstractRouteDef]:
-    """Add the channels whose tokens are set to `channels`, and return their HTTP routes."""
+    """Add the configured channels to `channels`, and return their HTTP routes.
+
+    A channel is configured if its tokens are set.
+
+    Args:
+        stack: closes the channels.
+    """
     places, bounds, routes = Watermarks(database), settings.backfill_limits, list[AbstractRouteDef]()
     if settings.slack is not None:
         from channels.slack.adapter import SlackChannel  # noqa: PLC0415 - imported only when it is configured
@@ -270,7 +284,11 @@ async def prepare_database(database: Database) -> None:
 
 
 async def _start_channels(channels: Collection[Channel]) -> None:
-    """Start all channels concurrently, and raise the faults of all together."""
+    """Start all channels at once.
+
+    Raises:
+        SettingsError: has the faults of all channels, or says that none is configured.
+    """
     if not channels:
         raise SettingsError(NO_TOKENS)
     results = await asyncio.gather(*map(_start_channel, channels), return_exceptions=True)
@@ -282,7 +300,10 @@ async def _start_channels(channels: Collection[Channel]) -> None:
 
 
 async def _share_limits(database: Database, lease: Lease, channels: Collection[Channel]) -> None:
-    """Share the platforms' rate limits with the other workers. Limiter names are unique across platforms."""
+    """Share the platforms' rate limits with the other workers, until cancelled.
+
+    Limiter names are unique across platforms.
+    """
 
     def announce() -> LimitUsages:
         return {name: use for channel in channels for name, use in channel.limiters.announce_usage().items()}
@@ -300,7 +321,10 @@ async def _start_channel(channel: Channel) -> None:
 
 
 async def _wait_for_first(*awaitables: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
-    """Wait for the first to end, and raise its exception. A cancellation leaves given tasks running."""
+    """Wait for the first to end, and raise its exception.
+
+    Tasks go on, also after a cancellation; coroutines are cancelled.
+    """
     tasks = [work if isinstance(work, asyncio.Task) else asyncio.create_task(work) for work in awaitables]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

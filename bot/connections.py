@@ -31,7 +31,7 @@ _ACCEPT_FAILED = "socket.accept() out of system resource"
 
 
 class ConnectionLimiter:
-    """Makes the protocols of a server, and closes connections that are idle or too slow.
+    """Factory of a server's connections; it closes those that are idle or too slow.
 
     Args:
         make_handler: makes aiohttp's protocol for one connection.
@@ -47,7 +47,7 @@ class ConnectionLimiter:
     async def handle(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Handle a request whose headers have arrived (the body of a middleware)."""
+        """Handle a request whose headers have arrived; the body of an aiohttp middleware."""
         request[ARRIVED_AT] = asyncio.get_running_loop().time()
         connection = self._connections.get(request.transport) if request.transport is not None else None
         if connection is None:  # it was closed meanwhile
@@ -57,7 +57,10 @@ class ConnectionLimiter:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: passes all events to aiohttp's protocol, and knows whether a request is being handled."""
+    """Protocol of one connection, which passes all events on to aiohttp's.
+
+    It knows whether a request is being handled.
+    """
 
     def __init__(self, handler: asyncio.Protocol, connections: "dict[asyncio.BaseTransport, _Connection]") -> None:
         self._handler = handler
@@ -69,7 +72,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def _is_busy(self) -> bool:
-        """A request has arrived whole and has no response yet."""
+        """Whether a request has arrived whole and has no response yet."""
         return self._request is not None and self._request.content.is_eof()
 
     @contextmanager
@@ -147,7 +150,10 @@ def raise_open_files_limit() -> None:
 
 
 class AcceptErrorLog:
-    """An exception handler for the event loop that logs failed accepts once a minute at most."""
+    """Exception handler of the event loop that logs failed accepts.
+
+    It logs them once in `ACCEPT_LOG_SECONDS` at most; other errors are handled as by default.
+    """
 
     def __init__(self) -> None:
         self._next = 0.0

@@ -40,11 +40,14 @@ def print_table(
     right_aligned: Collection[str] = (),
     total: Sequence[object] | None = None,
 ) -> None:
-    """Print a table; the first column never wraps. No header is printed if all names of columns are empty.
+    """Print a table; the first column never wraps.
+
+    Without rows, only a line with the title is printed.
 
     Args:
-        numbers: names of the columns that are right-aligned.
-        total: last row, separated from the others.
+        columns: names of the columns; all empty for no header.
+        right_aligned: names of the columns that are right-aligned.
+        total: last row, separated from the others; None for none.
     """
     named = any(columns)
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=named)
@@ -72,7 +75,7 @@ def format_user(name: str, id_: str) -> str:
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines without wrapping."""
+    """Print lines as they are, without wrapping."""
     for line in lines:
         _console().print(Text(strip_controls(line)), soft_wrap=True)
 
@@ -90,7 +93,7 @@ def print_wrapped(*paragraphs: str) -> None:
 
 
 def print_verdict(word: str, line: str) -> None:
-    """Print a line after its verdict, wrapped like text."""
+    """Print the result of a check: a verdict (`ok`, `note`, `FAIL`), and its line."""
     _print_indented(Text.assemble((f"{word:4}", _VERDICT_STYLES.get(word, "")), f" {strip_controls(line)}"), indent=5)
 
 
@@ -107,19 +110,25 @@ def _wrap(text: str, width: int, indent: str) -> list[str]:
 
 
 def write_text(text: str) -> None:
-    """Write a piece of a longer text. The spinner goes on if the output is a file."""
+    """Write a piece of a longer text to standard output.
+
+    The spinner goes on if the output is a file.
+    """
     if sys.stdout.isatty():
         _console()
     sys.stdout.write(text)
 
 
 def print_json(value: object) -> None:
-    """Print JSON."""
+    """Print a value as JSON: see `to_jsonable`."""
     _console().file.write(f"{json.dumps(to_jsonable(value), indent=2)}\n")
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a dataclass or container to JSON types, with times as RFC 3339 in UTC."""
+    """Return a dataclass or container as JSON types.
+
+    Floats under names such as `created_at` become RFC 3339 in UTC.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return to_jsonable(asdict(value))
     match value:
@@ -144,12 +153,15 @@ def format_rfc3339(at: float) -> str:
 
 
 def format_time(at: float) -> str:
-    """Return a time (seconds since the epoch) in UTC, for people."""
+    """Return a time (seconds since the epoch) in UTC as text for people."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return seconds in a readable unit; empty for None."""
+    """Return seconds as text in a readable unit, such as `3.2 s` or `5 min`.
+
+    It is empty for None.
+    """
     if seconds is None:
         return ""
     if seconds < 120:
@@ -159,12 +171,12 @@ def format_duration(seconds: float | None) -> str:
 
 
 def strip_controls(text: str) -> str:
-    """Replace the characters that control a terminal."""
+    """Return a text with `�` for the characters that control a terminal."""
     return "".join("�" if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n" else char for char in text)
 
 
 class ProgressSpinner:
-    """Spinner on a terminal for work that takes longer than a second."""
+    """Spinner on standard error, shown while work takes longer than a second."""
 
     def __init__(self, title: str) -> None:
         console = Console(stderr=True)
@@ -188,7 +200,11 @@ _current_spinner = ContextVar[ProgressSpinner | None]("progress", default=None)
 
 @contextmanager
 def show_progress(title: str) -> Iterator[None]:
-    """Show a spinner inside the context, until other output appears."""
+    """Show a spinner while the block runs, until other output appears.
+
+    Args:
+        title: the text beside the spinner.
+    """
     spinner = ProgressSpinner(title)
     _current_spinner.set(spinner)
     try:

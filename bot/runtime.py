@@ -1,4 +1,4 @@
-"""Loads the agents, their models and their session services."""
+"""Start of the agents, their models and their session services."""
 
 import logging
 import os
@@ -32,10 +32,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadedAgents:
-    """Agents, ready to run.
+    """Agents that are ready to run.
 
     Attributes:
+        agents: their names, and the rules for which one answers.
         runtimes: runtimes by agent name.
+        counter: counts tokens, by the vocabulary if it is there.
+        summarizer: summarizes long sessions.
     """
 
     agents: AgentRouter
@@ -45,9 +48,10 @@ class LoadedAgents:
 
 
 async def load_agents(settings: Settings, database: Database, prices: Prices, stack: AsyncExitStack) -> LoadedAgents:
-    """Load the agents, and import all modules that a first run needs.
+    """Load the agents of the settings, and import all modules that a first run needs.
 
-    Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread.
+    Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread. In the
+    sandbox, the inspector's feed is connected too.
 
     Args:
         stack: closes the agents and their models.

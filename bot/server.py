@@ -1,7 +1,7 @@
 """HTTP server of the process: health probes and the routes that platforms call.
 
-`/healthz` answers while the event loop runs; a process that does not answer should be restarted. `/readyz` answers
-200 if messages are received and stored, else 503 with a line per reason; a process that is not ready may recover by
+`/healthz` answers while the event loop runs; a process that does not answer should be restarted. `/readyz` answers 200
+if messages are received and stored, else 503 with a line per reason; a process that is not ready may recover by
 itself.
 """
 
@@ -50,12 +50,15 @@ class HttpServer:
         self._is_complete = asyncio.Event()
 
     def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
-        """Add the remaining routes, and release waiting requests. Called once."""
+        """Add the platforms' routes, and release waiting requests; called once."""
         self._routes.add_routes(routes)
         self._is_complete.set()
 
     async def dispatch(self, request: web.Request) -> web.StreamResponse:
-        """Handle a request by an added route; wait up to `HOLD_SECONDS` for the routes."""
+        """Handle a request by one of the added routes.
+
+        Wait up to `HOLD_SECONDS` for the routes; then answer 503 with `Retry-After`.
+        """
         try:
             async with asyncio.timeout(HOLD_SECONDS):
                 await self._is_complete.wait()
@@ -68,10 +71,11 @@ class HttpServer:
 async def run_server(
     port: int, routes: Iterable[web.AbstractRouteDef], *, is_needed: bool, host: str | None = LOOPBACK
 ) -> AsyncIterator[HttpServer]:
-    """Serve `routes` inside the context.
+    """Serve `routes` while the block runs, and yield the server.
 
     Args:
         port: port to listen on; 0 for any free one on the loopback interface.
+        routes: routes that are served at once: those of the probes and of the metrics.
         is_needed: whether a platform sends requests: then a failure to listen is an error, otherwise a warning.
         host: address to listen on; None for all interfaces.
 
@@ -119,7 +123,7 @@ async def run_server(
 
 
 def make_probe_routes(health: HealthMonitor) -> Sequence[web.AbstractRouteDef]:
-    """Return the routes of both probes."""
+    """Return the routes of `/healthz` and `/readyz`."""
 
     async def alive(_request: web.Request) -> web.Response:
         return web.Response(text="alive\n")

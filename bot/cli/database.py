@@ -1,4 +1,7 @@
-"""Database access of the commands, while the bot may be running. Never creates or migrates the database."""
+"""Database access of commands, which may run beside the bot.
+
+The database is never created or migrated here.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +18,7 @@ T = TypeVar("T")
 
 
 def run_with_database(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
-    """Run `work` on the configured database, and return its result.
+    """Run `work` with the configured database and the settings, and return its result.
 
     Raises:
         SettingsError: a setting is wrong.
@@ -33,7 +36,7 @@ def run_with_database(work: Callable[[Database, configuration.Settings], Awaitab
 
 @asynccontextmanager
 async def open_database(settings: configuration.Settings) -> AsyncIterator[Database]:
-    """Open the configured database.
+    """Open the configured database for the block.
 
     Raises:
         StoreError: the database does not exist, or has another schema version.

@@ -50,17 +50,18 @@ _MAX_CANDIDATES, _POLL_SECONDS = 5, 0.3
 
 
 class UnknownIdError(ParleyError):
-    """No turn has this id, or several do."""
+    """No turn has this id, or several do; the text tells which."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestResult:
-    """Result of a request to a worker.
+    """Result of a request to the workers about a turn.
 
     Attributes:
+        turn: id of the turn.
         newest: id of the newest rerun of the turn, or of the turn itself.
-        is_done: whether the worker has done it.
-        has_worker: whether a live worker will do it.
+        is_done: whether a worker has done it.
+        has_worker: whether a worker is alive that will do it.
     """
 
     turn: str
@@ -136,7 +137,15 @@ def list_turns(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Print the newest turns."""
+    """Print the newest turns.
+
+    Args:
+        state: only turns in this state.
+        session: only sessions whose id begins so.
+        person: only turns of this author, by the platform's id.
+        since: a time span (`2h`) or a date.
+        limit: the most turns.
+    """
     from_ = _parse_since(since) if since is not None else None
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -158,7 +167,13 @@ def list_sessions(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Print the sessions with the newest messages."""
+    """Print the sessions with the newest messages.
+
+    Args:
+        beginning: only sessions whose id begins so.
+        person: only sessions with messages of this user, by the platform's id.
+        limit: the most sessions.
+    """
 
     async def work(database: Database, _settings: configuration.Settings) -> int:
         found = await load_sessions(database, limit=limit, beginning=beginning, person=person)
@@ -202,7 +217,12 @@ def why(turn: str, *, as_json: bool) -> None:
 
 
 def retry(turn: str, wait: float, *, as_json: bool) -> None:
-    """Request a retry of a failed turn, like the Retry button."""
+    """Request a retry of a failed turn, like the Retry button.
+
+    Args:
+        turn: id of the turn, or its first characters.
+        wait: seconds to wait for a worker to begin it.
+    """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         reports = _make_reports(database, settings)
@@ -221,7 +241,12 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
 
 
 def cancel(turn: str, wait: float, *, as_json: bool) -> None:
-    """Request a turn's cancellation, like the Stop button; the text so far stays."""
+    """Request a turn's cancellation, like the Stop button; the text so far stays.
+
+    Args:
+        turn: id of the turn, or its first characters.
+        wait: seconds to wait for a worker to do it.
+    """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         reports = _make_reports(database, settings)
@@ -236,7 +261,11 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
 
 
 def _run_command(work: Callable[[Database, configuration.Settings], Awaitable[int]], what: str) -> None:
-    """Run `work` on the database, and exit with its result as the code."""
+    """Run `work` with the database, and exit with its result as the code.
+
+    Args:
+        what: text of the spinner, such as `reading`.
+    """
     with tables.show_progress(what):
         code = stored.run_with_database(work)
     raise typer.Exit(code=code)
@@ -247,7 +276,7 @@ def _make_reports(database: Database, settings: configuration.Settings) -> TurnR
 
 
 async def _find_report(reports: TurnReports, given: str) -> TurnReport:
-    """Return the report of the turn with this id or beginning of an id.
+    """Return the report of the turn with this id, or with an id that begins so.
 
     Raises:
         UnknownIdError: no turn has this id, or several do.
@@ -286,7 +315,13 @@ async def _wait_for_result(
     *,
     is_done: Callable[[TurnReport], bool],
 ) -> RequestResult:
-    """Wait until a worker has done the request, for at most `seconds`."""
+    """Wait at most `seconds` until a worker has done a request.
+
+    Without a live worker, it returns at once.
+
+    Args:
+        is_done: returns whether a report of the turn shows that it is done.
+    """
     until = time.monotonic() + seconds
     seen = await get_overview(database, reports.prices)
     works = any(is_alive(worker, get_lock_holder(database)) for worker in seen.workers)
@@ -317,7 +352,13 @@ def _format_age(seconds: float | None) -> str:
 
 
 def _parse_since(text: str) -> float:
-    """Return the time (seconds since the epoch) of a time span or a date."""
+    """Return the time of a date, or of a time span before now.
+
+    It is in seconds since the epoch.
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
     if (found := _TIME_SPAN.fullmatch(text.strip())) is not None:
         return time.time() - float(found["count"]) * _UNIT_SECONDS[found["unit"]]
     try:

@@ -21,7 +21,15 @@ from core.usage.prices import Prices
 
 
 def export(session: str, files: Path | None, *, as_json: bool) -> None:
-    """Print the stored session, and write its files to a folder."""
+    """Print a stored session, and write its files to a folder.
+
+    Args:
+        files: the folder; None to write no files.
+        as_json: print JSON instead of Markdown.
+
+    Raises:
+        StoreError: no such session is stored, or a file cannot be written.
+    """
 
     async def work(database: Database, settings: configuration.Settings) -> None:
         form: ExportFormat = "json" if as_json else "md"
@@ -42,7 +50,20 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
 
 
 def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Delete the stored data of a user or a session, or from before a day."""
+    """Delete the stored data of a user or a session, or from before a day.
+
+    Args:
+        user: the platform's id.
+        session: the id of the session.
+        before: a day (UTC).
+        dry_run: only print what would be deleted.
+        yes: delete without asking.
+        as_json: print JSON; needs `yes` or `dry_run`.
+
+    Raises:
+        SettingsError: not exactly one of `user`, `session` and `before` is given.
+        StoreError: nothing is stored, or not all was deleted.
+    """
     if [bool(user), bool(session), before is not None].count(True) != 1:
         raise SettingsError("forget: give one of --user ID, --session ID and --before DATE")
     if as_json and not (yes or dry_run):
@@ -76,7 +97,10 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
 
 
 async def _describe_missing(service: DeletionService, request: DeletionRequest) -> str:
-    """Return the message of a request that nothing stored belongs to."""
+    """Return the error message for a request to delete what is not stored.
+
+    It lists users whose name was given instead of an id.
+    """
     if request.session_id:
         return f"nothing is stored of a conversation with the id {request.session_id}, so nothing was deleted"
     missing = f"nothing is stored of a user with the id {request.user_id}, so nothing was deleted"

@@ -1,4 +1,4 @@
-"""Runs the work of a command until it ends or is stopped by a signal."""
+"""Process of a command: runs its work until it ends or a signal stops it."""
 
 import asyncio
 import os
@@ -26,12 +26,17 @@ Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 
 
 def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = False, port: int) -> None:
-    """Run the sandbox in the terminal if `terminal` is set or standard input is a pipe or file; else on a page.
+    """Run the sandbox on a web page, or in the terminal.
 
-    The folder of an agent is watched for changes.
+    It is in the terminal if `terminal` is set or standard input is a pipe or file. The folder of an agent is watched
+    for changes.
 
     Args:
         is_tour: whether the tour's agent answers from the start.
+        port: port of the web page.
+
+    Raises:
+        SettingsError: the data folder cannot be written to.
     """
     from bot.sandbox import command as sandbox  # noqa: PLC0415 - the bot itself does without
 
@@ -48,7 +53,14 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
 
 
 def run(work: Work, settings: Settings, log_file: Path | None = None) -> None:
-    """Run `work` until it ends; SIGTERM and the first Ctrl-C set its stop event, a second Ctrl-C ends the process."""
+    """Run `work` until it ends or is stopped by a signal.
+
+    SIGTERM and the first Ctrl-C set its stop event, a second Ctrl-C ends the process.
+
+    Args:
+        work: called with the settings and the stop event.
+        log_file: file for the log; None for standard error.
+    """
 
     async def main() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -80,7 +92,10 @@ def run(work: Work, settings: Settings, log_file: Path | None = None) -> None:
 
 
 def _restrict_access(folder: Path) -> None:
-    """Remove the access of other users from the data folder and the files in it that this user owns."""
+    """Remove other users' access to the data folder and its databases and logs.
+
+    Files of other owners stay as they are.
+    """
     for path in (folder, *folder.glob("*.db*"), *folder.glob("*.log")):
         with suppress(OSError):
             status = path.lstat()
@@ -90,7 +105,10 @@ def _restrict_access(folder: Path) -> None:
 
 
 def _exit_after_timeout(code: int) -> None:
-    """End the process after `THREADS_TIMEOUT`: a tool's thread may never return, and Python waits for it."""
+    """End the process after `THREADS_TIMEOUT` seconds.
+
+    A tool's thread may never return, and Python waits for it.
+    """
     timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
     timer.daemon = True
     timer.start()

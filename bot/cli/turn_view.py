@@ -11,7 +11,7 @@ from core.usage.prices import format_dollars, format_exact_dollars
 
 
 def print_report(report: TurnReport) -> None:
-    """Print a report."""
+    """Print all that is known of a turn, as tables."""
     facts = {
         "turn": report.id,
         "state": f"{report.state}{f' ({report.cancel})' if report.cancel else ''}",
@@ -57,7 +57,7 @@ def print_report(report: TurnReport) -> None:
 
 
 def print_reports(reports: Iterable[TurnReport]) -> None:
-    """Print one line per report."""
+    """Print a table with one turn per line."""
     columns = ["turn", "state", "started (UTC)", "took", "tokens", "cost", "author", "session", "error"]
     rows = [
         [
@@ -77,12 +77,12 @@ def print_reports(reports: Iterable[TurnReport]) -> None:
 
 
 def list_authors(report: TurnReport) -> list[str]:
-    """Return the authors, with their names if known."""
+    """Return the authors of a turn as text, with their names if known."""
     return [tables.format_user(name, id_) for id_, name in sorted(report.authors.items())]
 
 
 def to_json(report: TurnReport) -> dict[str, Any]:
-    """Return the report as JSON, with the cost in US dollars."""
+    """Return a report as JSON types, with the cost in US dollars."""
     fields = tables.to_jsonable(report)
     return {**fields, "dollars": format_exact_dollars(fields.pop("cost"))}
 

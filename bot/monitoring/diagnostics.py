@@ -1,4 +1,4 @@
-"""Diagnostics of a running bot: slow, stuck, disconnected or failing parts, and their remedies."""
+"""Diagnostics of a running bot: problems of its parts, and their remedies."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -50,13 +50,13 @@ _DEFAULT_ADVICE = "see the log lines of the turn"
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A problem of the running bot.
+    """Problem of the running bot, with its remedy.
 
     Attributes:
         kind: `dead`, `stuck`, `slow`, `waiting`, `disconnected`, `failing` or `spending`.
         subject: id or name of the worker, turn, channel or limit.
         line: description of the problem.
-        remedy: instruction that solves it.
+        remedy: what an operator can do.
     """
 
     kind: str
@@ -69,7 +69,7 @@ def is_alive(worker: WorkerOverview, holder: str | None) -> bool:
     """Return whether a worker is alive.
 
     Args:
-        holder: process that holds the SQLite file; leases do not end there.
+        holder: id of the process that locks the SQLite file, where leases do not end; None if no process does.
     """
     return holder is not None if worker.lease_seconds is None else worker.lease_seconds > 0
 

@@ -26,7 +26,11 @@ DATABASE_CHECK_SECONDS = 5.0
 
 
 class HealthMonitor:
-    """Monitors the channels and the database.
+    """Monitor of the channels' heartbeats and of the database.
+
+    Args:
+        silence_seconds: seconds that a heartbeat may be overdue before the channel reconnects.
+        max_silence_seconds: seconds that it may be overdue before `watch` raises.
 
     Attributes:
         is_ready: whether messages are received and stored.
@@ -50,11 +54,13 @@ class HealthMonitor:
         return list(self._reasons.values())
 
     def mark_stopping(self) -> None:
-        """Report as not ready from now on, because the shutdown has begun."""
+        """Report as not ready from now on, since the shutdown has begun."""
         self._reasons["stop"] = "stopping"
 
     async def watch(self, channels: Collection[Channel], database: Database) -> None:
-        """Monitor connected channels until cancelled, and reconnect those without a heartbeat.
+        """Watch the channels and the database until cancelled.
+
+        A channel without a heartbeat is reconnected.
 
         Raises:
             ConnectionLostError: a channel stays without a heartbeat.
@@ -70,7 +76,10 @@ class HealthMonitor:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_channels(self, channels: Collection[Channel]) -> None:
-        """Compare heartbeats by the monotonic clock: the wall clock may be set, and a machine may have slept."""
+        """Compare heartbeats by the monotonic clock, until cancelled.
+
+        The wall clock may be set, and a machine may have slept.
+        """
         lives = {channel: (channel.last_event_at(), event_loop.now()) for channel in channels}
         tries = dict.fromkeys(channels, 0)
         while True:
@@ -110,7 +119,11 @@ class HealthMonitor:
         self._set_reason("database", reason)
 
     def _set_reason(self, about: str, reason: str | None = None) -> None:
-        """Set or clear the reason why the bot is not ready."""
+        """Set the reason why a part is not ready; None if it is.
+
+        Args:
+            about: name of the part.
+        """
         if reason is not None and about not in self._reasons:
             log.warning("not ready: %s", reason)
             self._reasons[about] = reason

@@ -43,10 +43,10 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u20
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats an entry as one line that ends in the turn's ids, with an indented traceback below.
+    """Formatter of log entries as one line that ends in the turn's ids.
 
-    Both are redacted, and control characters are escaped, so that text from outside neither begins a line nor drives a
-    terminal.
+    A traceback follows, indented. Both are redacted, and control characters are escaped, so that text from outside
+    neither begins a line nor drives a terminal.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
@@ -63,7 +63,10 @@ class RedactingFormatter(logging.Formatter):
 
 
 class RedactingJsonFormatter(JsonFormatter):
-    """Formats an entry as one JSON object per line, redacted before JSON's escapes could hide a secret."""
+    """Formatter of log entries as one JSON object per line.
+
+    Secrets are redacted before JSON's escapes could hide them.
+    """
 
     def __init__(self) -> None:
         super().__init__(_LINE_FORMAT, rename_fields=_JSON_FIELDS, json_ensure_ascii=False)
@@ -81,10 +84,11 @@ class RedactingJsonFormatter(JsonFormatter):
 
 
 def configure_logging(level: str, file: Path | None = None, log_format: LogFormat = "console") -> None:
-    """Configure logging from `level` on, with uncaught exceptions and Python's warnings; DEBUG includes libraries.
+    """Configure logging of the process, uncaught exceptions and Python's warnings.
 
     Args:
-        file: file to write to instead of standard error.
+        level: the lowest level that is logged; `DEBUG` includes libraries.
+        file: file to write to, which is emptied first; None for standard error.
         log_format: lines for people, or JSON.
     """
     handler = logging.StreamHandler() if file is None else logging.FileHandler(file, mode="w")
@@ -106,7 +110,7 @@ def _is_logged(record: logging.LogRecord) -> bool:
 
 
 def _context_ids() -> Mapping[str, str]:
-    """Return the ids of the current turn, session and trace."""
+    """Return the ids of the current turn, session and trace, by name."""
     run, trace = get_current_turn(), get_trace_id()
     ids = {"turn": run.turn, "session": run.session} if run is not None else {}
     return {**ids, "trace": trace} if trace else ids

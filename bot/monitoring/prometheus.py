@@ -1,6 +1,6 @@
-"""Prometheus endpoint `/metrics`: the metrics of `core.observability.metrics` and of the process.
+"""Prometheus endpoint `/metrics`: metrics of Parley and of the process.
 
-Imports OpenTelemetry's SDK, so it is imported only with METRICS=1. ADK's own metrics are dropped: some have a label
+It imports OpenTelemetry's SDK, so it is imported only with METRICS=1. ADK's own metrics are dropped: some have a label
 per session.
 """
 
@@ -45,9 +45,10 @@ _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via", "CF-Connecting
 
 
 class MetricsEndpoint:
-    """Handler of `/metrics`.
+    """Handler of `GET /metrics`.
 
     Args:
+        health: tells whether the bot is ready.
         token: bearer token that clients must send; if empty, only clients on this machine may read the metrics.
     """
 
@@ -63,7 +64,7 @@ class MetricsEndpoint:
 
     @asynccontextmanager
     async def measuring(self, channels: Collection[Channel], worker: Worker, database: Database) -> AsyncIterator[None]:
-        """Include metrics of these parts inside the context."""
+        """Include metrics of these parts while the block runs."""
         self._parts = channels, worker, database
         try:
             async with run_in_background(_measure_loop_lag(), name="loop lag"):
@@ -110,7 +111,10 @@ def _is_local(request: web.Request) -> bool:
 
 @cache
 def _make_registry() -> CollectorRegistry:
-    """Return the registry of the process; OpenTelemetry accepts one meter provider."""
+    """Return the registry of the process, always the same one.
+
+    OpenTelemetry accepts one meter provider per process.
+    """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)

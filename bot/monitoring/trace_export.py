@@ -1,7 +1,7 @@
-"""Exports traces as OpenTelemetry's own variables configure it; else no SDK is imported.
+"""Export of traces, as OpenTelemetry's own variables configure it.
 
-opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables. Exported spans contain no text of users
-or models, unless ADK's own variable enables it.
+Without these no SDK is imported: opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables. Exported
+spans contain no text of users or models, unless ADK's own variable enables it.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def is_tracing_enabled(environment: Mapping[str, str]) -> bool:
 
 @asynccontextmanager
 async def exporting_traces() -> AsyncIterator[None]:
-    """Export traces inside the context, if they are enabled."""
+    """Export the traces of the block, if OpenTelemetry's variables enable it."""
     os.environ.setdefault(CAPTURE, "false")
     if not is_tracing_enabled(os.environ):
         yield
@@ -58,7 +58,7 @@ async def exporting_traces() -> AsyncIterator[None]:
         return
 
     class RedactingExporter(OTLPSpanExporter):
-        """Exports redacted spans."""
+        """OTLP exporter that redacts each span first."""
 
         def export(self, spans: "Sequence[ReadableSpan]") -> SpanExportResult:
             return super().export([_redact_span(span) for span in spans])

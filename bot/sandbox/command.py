@@ -33,9 +33,10 @@ async def run_sandbox(
     port: int,
     say: PrintLine,
 ) -> None:
-    """Run until the user leaves, `stop` is set, or the bot exits while the terminal is used.
+    """Run the local platforms with the bot, until the user leaves or `stop` is set.
 
-    The bot is a separate process with the usual start; only its settings name the local platforms.
+    The bot is a separate process with the usual start; only its settings name the local platforms. With the terminal,
+    an exit of the bot ends the sandbox too.
 
     Args:
         terminal: whether to chat in the terminal instead of on the page.
@@ -45,6 +46,8 @@ async def run_sandbox(
         say: prints a line to the user.
 
     Raises:
+        SettingsError: the sandbox is not installed.
+        StoreError: another sandbox uses the data folder.
         ParleyError: the bot exited; the message has the end of its log.
     """
     try:
@@ -129,7 +132,13 @@ async def run_sandbox(
 
 
 def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
-    """Return the settings of the tour's bot: none of the operator's, whose keys and tools it must not use."""
+    """Return environment and folder of the tour's bot.
+
+    They have none of the operator's settings, whose keys and tools the tour must not use.
+
+    Args:
+        model_url: address of the scripted model.
+    """
     from sandbox.tour import STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
 
     folder = settings.data_dir.resolve() / "tour"  # without the operator's .env, agents.toml and mcp.toml
@@ -161,7 +170,7 @@ def has_piped_input() -> bool:
 
 
 def _open_browser(address: str) -> None:
-    """Open the page in a browser if this is a desktop's terminal."""
+    """Open the page in a browser if the terminal is on a desktop."""
     has_desktop = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_desktop and sys.stdout.isatty():
         webbrowser.open(address)
@@ -182,7 +191,7 @@ async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
 
 
 async def _restart_on_change(bot: BotProcess, agent: Path, say: PrintLine) -> None:
-    """Restart the bot whenever the agent's files change."""
+    """Restart the bot whenever the agent's files change, until cancelled."""
     from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra
 
     folder = agent if await asyncio.to_thread(agent.is_dir) else agent.parent

@@ -44,18 +44,25 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def connect_feed(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorFeed"]:
-    """Connect to the sandbox's page at `address`, inside the context."""
+    """Connect to the sandbox's page for the block, and yield the feed.
+
+    Args:
+        address: URL of the page's WebSocket.
+        prices: what models cost.
+    """
     feed = InspectorFeed(address, database, prices)
     async with run_in_background(feed.run(), name="feed"):
         yield feed
 
 
 class InspectorFeed(BasePlugin):
-    """ADK plugin that sends updates to the page, and delays the model as the page asks.
+    """ADK plugin that sends turns, model calls and tool calls to the sandbox's page.
+
+    It also delays the model as the page asks.
 
     Args:
         address: URL of the page's WebSocket.
-        prices: prices of the models.
+        prices: what models cost.
     """
 
     def __init__(self, address: str, database: Database, prices: Prices) -> None:
@@ -71,7 +78,10 @@ class InspectorFeed(BasePlugin):
         self._turn_started = asyncio.Event()
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Note the active turn of the session, which has one at a time."""
+        """Note the active turn of the session, to which the model calls belong.
+
+        A session has at most one.
+        """
         session = invocation_context.session.id
         mine = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(ACTIVE_STATES))
         async with self._database.read() as connection:
@@ -80,7 +90,7 @@ class InspectorFeed(BasePlugin):
         self._turn_started.set()
 
     async def run(self) -> None:
-        """Send updates until cancelled."""
+        """Send updates until cancelled or until the page disconnects; log a failure."""
         try:
             async with aiohttp.ClientSession() as session, session.ws_connect(self._address) as socket:
                 loops = (self._send_updates(socket), self._receive_settings(socket), self._poll_turns())
@@ -117,7 +127,11 @@ class InspectorFeed(BasePlugin):
         self._queue_update("notice", {"id": text})
 
     def _queue_update(self, kind: str, about: Mapping[str, Any]) -> None:
-        """Send an update unless it equals the last one."""
+        """Queue an update for the page, unless it equals the last one of its kind and id.
+
+        Args:
+            about: the update, with its `id`.
+        """
         update = json.dumps({kind: about}, ensure_ascii=False, default=str)
         key = f"{kind} {about['id']}"
         if self._last_sent.get(key) != update:
@@ -125,7 +139,7 @@ class InspectorFeed(BasePlugin):
             self._updates.put_nowait(update)
 
     async def _queue_turns(self) -> bool:
-        """Send changed turns and tool calls, and return whether a turn is active."""
+        """Queue changed turns and tool calls, and return whether a turn is active."""
         reports = list(reversed(await self._reports.list(limit=MAX_TURNS)))
         these = turns.c.id.in_([report.id for report in reports])
         said = sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin)
@@ -191,7 +205,7 @@ class InspectorFeed(BasePlugin):
             self._queue_update("answer", {**about, "ended": True, "error": type(error).__name__})
 
     def _current_call(self, context: CallbackContext) -> Json | None:
-        """Return the id, turn and age of the current model call."""
+        """Return id, turn and age of the current model call; None outside of a turn."""
         found = self._model_calls.get((context.invocation_id, context.agent_name))
         turn = self._active_turns.get(context._invocation_context.session.id)
         if found is None or not turn:
@@ -199,7 +213,11 @@ class InspectorFeed(BasePlugin):
         return {"id": found[0], "turn": turn, "seconds": round(time.monotonic() - found[1], 3)}
 
     async def _describe_cut(self, session: str, sent: Iterable[str]) -> Json:
-        """Return the count, tokens and newest of the messages that the prompt leaves out."""
+        """Return the messages that a prompt leaves out: count, tokens and the newest ones.
+
+        Args:
+            sent: event ids of the messages in the prompt.
+        """
         known = set(sent)
         c = messages.c
         query = (
@@ -245,7 +263,7 @@ def _message_json(message: ModelMessage) -> Json:
 
 
 def _part_json(part: Part) -> list[str]:
-    """Return the kind and the redacted text of a part."""
+    """Return the kind and the redacted text of a part, as a pair."""
     match part:
         case Text(text):
             kind_and_text = "text", text

@@ -25,11 +25,11 @@ _MAX_KEY_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class SavedKey:
-    """A key in `.env`.
+    """Key that is stored in `.env`.
 
     Attributes:
-        settings: the saved values by setting.
-        model: the model that the key was tried with.
+        settings: the stored values by setting.
+        model: full name of the model that the key was tried with.
         models: the models that can be used now, `model` first.
     """
 
@@ -68,9 +68,10 @@ async def save_key(key: str, vendor: str = "", env_file: Path = Path(".env")) ->
 
 
 def list_models(settings: Settings) -> list[str]:
-    """Return the models that the configured keys can use, the default first.
+    """Return the full names of the models that the configured keys can use.
 
-    Of each provider with a key and without another base URL, these are the models with a known price.
+    The default is first. Of each provider with a key and without another base URL, these are the models with a known
+    price.
     """
     vendors = {
         "gemini-": settings.google_api_key is not None and settings.google_base_url is None,

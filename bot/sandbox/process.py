@@ -1,4 +1,4 @@
-"""Bot process of the sandbox, which can be killed and restarted."""
+"""Process of the sandbox's bot, which can be killed and restarted."""
 
 import asyncio
 import logging
@@ -42,6 +42,7 @@ class LaunchSettings:
     """Environment and working folder of a process.
 
     Attributes:
+        environment: all variables of the process.
         folder: its `.env`, `agents.toml` and `mcp.toml` apply; None for the folder of this process.
     """
 
@@ -57,10 +58,11 @@ class BotProcess:
     Attributes:
         is_tour: whether the tour's agent answers.
         state: `running` once the bot is connected.
-        exit_reason: reason of an unexpected exit.
+        exit_reason: reason of an unexpected exit; empty without one.
         log_tail: end of its log after such an exit.
-        model: its model; `models` are the alternatives.
-        agent: folder or module of the watched agent, if any.
+        model: full name of its model; `models` are the alternatives.
+        agent: folder or module of the watched agent; empty if none is watched.
+        ended: is set after an unexpected exit.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class BotProcess:
         models: Sequence[str],
         agent: str = "",
     ) -> None:
-        """Create the process.
+        """Create the process, which `running` starts.
 
         Args:
-            environment: settings beside those of this process; `tour` replaces them during the tour.
+            environment: variables in addition to those of this process; `tour` replaces all during the tour.
+            log_file: gets the output of the process.
             ready: waits until the bot is connected.
+            tour: environment and folder of the tour's bot.
         """
         self.is_tour = is_tour
         self.state: ProcessState = "starting"
@@ -99,7 +103,7 @@ class BotProcess:
 
     @property
     def lacks_key(self) -> bool:
-        """True if the local model answers, for want of a key."""
+        """Whether the local model answers, for want of a key."""
         return not self.is_tour and not can_call_tools(self.model)
 
     @property
@@ -113,6 +117,7 @@ class BotProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        """Run the process while the block runs, and stop it at the end."""
         self._log.write_bytes(b"")
         try:
             async with run_in_background(self._run(), name="bot"):
@@ -121,28 +126,35 @@ class BotProcess:
             await self._stop()
 
     async def kill(self) -> None:
-        """Kill the process; it restarts after a moment."""
+        """Kill the process; it restarts after `RESTART_DELAY_SECONDS`."""
         if self._process is not None and self._process.returncode is None:
             self._is_exit_expected = True
             self._process.kill()
 
     async def restart(self, model: str = "") -> None:
-        """Stop the process gracefully and restart it, optionally with another model."""
+        """Stop the process gracefully, and start it again.
+
+        Args:
+            model: full name of another model; empty to keep the model.
+        """
         self.model = model or self.model
         self._is_exit_expected = True
         self._restart_requested.set()
         await self._stop()
 
     async def start_tour(self) -> None:
-        """Restart with the tour's agent, and return once it is connected or has exited."""
+        """Restart with the tour's agent; return once it is connected or has exited."""
         await self._switch(is_tour=True)
 
     async def end_tour(self) -> None:
-        """Restart with the own agent and model, and return once it is connected or has exited."""
+        """Restart with the own agent and model; return once it is connected or has exited."""
         await self._switch(is_tour=False)
 
     async def save_key(self, key: str, vendor: str = "") -> None:
-        """Try a vendor's API key, store it, and restart with its model.
+        """Try a vendor's API key, store it in `.env`, and restart with its model.
+
+        Args:
+            vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.
 
         Raises:
             ValueError: the key was not stored; the text tells the user why.
@@ -171,7 +183,7 @@ class BotProcess:
                     await self.wait_for_change()
 
     async def wait_for_change(self) -> None:
-        """Wait until an attribute changes."""
+        """Wait until the state or another attribute changes."""
         await self._changed.wait()
 
     async def _run(self) -> None:
@@ -236,7 +248,10 @@ class BotProcess:
 
 
 def _extract_reason(lines: Sequence[str]) -> str:
-    """Return the lines after the last log entry; of a traceback, the last line."""
+    """Return the lines after the last log entry; of a traceback, the last line.
+
+    It is empty if there are none.
+    """
     entries = [number for number, line in enumerate(lines) if _LOG_ENTRY.match(line)]
     last = [line for line in lines[entries[-1] + 1 if entries else 0 :] if line.strip()]
     is_trace = any(line.startswith("Traceback ") for line in last)

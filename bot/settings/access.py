@@ -25,7 +25,7 @@ _DISCORD_ID_HELP = "turn on developer mode, then right-click and choose Copy ID"
 
 
 class AccessSection(SlackSection, DiscordSection):
-    """Allowed and blocked ids, admins, approvers and user rate limits."""
+    """Settings of access: allowed and blocked ids, admins, approvers, rate limits."""
 
     slack_allow: Annotated[tuple[str, ...], NoDecode] = ()
     slack_block: Annotated[tuple[str, ...], NoDecode] = ()
@@ -74,6 +74,7 @@ class AccessSection(SlackSection, DiscordSection):
 
     @property
     def access_policy(self) -> AccessPolicy:
+        """Policy for who may use the bot where, from the ids in the settings."""
         servers = {f"guild:{id_}" for id_ in self.discord_guild_ids}
         servers |= {rule for rule in self.discord_allow if rule.startswith("guild:")}
         slack = AccessRules(
@@ -91,6 +92,7 @@ class AccessSection(SlackSection, DiscordSection):
 
     @property
     def user_rate_limits(self) -> UserRateLimiter:
+        """Rate limits of messages per person and place, from the settings."""
         return UserRateLimiter(person=self.rate_limit_per_user, place=self.rate_limit_per_channel)
 
 

@@ -29,7 +29,7 @@ LOCAL_MODEL = "local/smollm2-135m"
 
 
 class AgentSection(SettingsSection):
-    """The agent, its models and its tools."""
+    """Settings of the agent, its models and its tools."""
 
     model: str = DEFAULT_MODEL
     models: Annotated[tuple[str, ...], NoDecode] = ()
@@ -88,7 +88,7 @@ class AgentSection(SettingsSection):
             yield "AGENT_INSTRUCTION_FILE and AGENT_INSTRUCTION are both set: remove one of them"
 
     def find_model_faults(self) -> Iterator[str]:
-        """Yield a line for each model without its key or address. No SDK is imported."""
+        """Yield a line for each model without its key or address; no SDK is imported."""
         is_needed = not self.agent and self.agents_path is None
         models_by_setting = {"MODEL": (self.model,) if is_needed else (), "MODELS": self.models}
         seen = set[str]()
@@ -100,11 +100,12 @@ class AgentSection(SettingsSection):
 
     @property
     def sandbox_model(self) -> str:
-        """Model of the sandbox: the local one if no model and no key is set."""
+        """Full name of the sandbox's model: the local one if no model and no key is set."""
         return LOCAL_MODEL if self.model == DEFAULT_MODEL and self.google_api_key is None else self.model
 
     @property
     def endpoints(self) -> VendorSettings:
+        """Keys and addresses of the model vendors."""
         return VendorSettings(
             google_api_key=secret_value(self.google_api_key),
             google_base_url=self.google_base_url,
@@ -116,7 +117,7 @@ class AgentSection(SettingsSection):
 
     @property
     def agents_path(self) -> Path | None:
-        """File of several agents, if there are several."""
+        """File of several agents; None if there is a single agent."""
         if self.agent or not (self.agents_file.exists() or "agents_file" in self.model_fields_set):
             return None
         return self.agents_file

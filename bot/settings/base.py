@@ -7,14 +7,14 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class SettingsSection(BaseSettings):
-    """A section of settings, read from the environment and then from `.env`."""
+    """Section of the settings, read from the environment and then from `.env`."""
 
     model_config = SettingsConfigDict(env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True)
 
     @field_validator("*", mode="before")
     @classmethod
     def _strip_whitespace(cls, value: object) -> object:
-        """Strip spaces and line ends, which come with pasted values."""
+        """Return a text without spaces and line ends around it: pasted values have them."""
         return value.strip() if isinstance(value, str) else value
 
     def find_conflicts(self) -> Iterator[str]:

@@ -56,6 +56,7 @@ class DiscordSection(SettingsSection):
 
     @property
     def discord(self) -> DiscordSettings | None:
+        """Settings for the Discord adapter; None without a bot token."""
         if self.discord_bot_token is None:
             return None
         return DiscordSettings(

@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class MonitoringSection(SettingsSection):
-    """HTTP server, metrics and logs."""
+    """Settings of the HTTP server, metrics and logs."""
 
     port: int = Field(default=3000, ge=0, le=65535)
     listen_host: str = ""
@@ -25,5 +25,5 @@ class MonitoringSection(SettingsSection):
 
     @property
     def metrics_bearer_token(self) -> str:
-        """Token that clients of `/metrics` must send; empty if none."""
+        """Token that clients of `/metrics` must send; empty if they need none."""
         return secret_value(self.metrics_token) or ""

@@ -1,4 +1,4 @@
-"""Parsers of settings' values, and the error lines for malformed ones."""
+"""Parsers of values in settings, and error lines for malformed ones."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -15,6 +15,11 @@ SLACK_APPS = "https://api.slack.com/apps"
 
 
 def validate_http_url(value: str | None) -> str | None:
+    """Return a URL unchanged, or None.
+
+    Raises:
+        ValueError: it is no http(s) URL with a host.
+    """
     try:
         parts = urlsplit(value or "http://unset")
         is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -26,12 +31,28 @@ def validate_http_url(value: str | None) -> str | None:
 
 
 def validate_prefix(value: SecretStr | None, prefix: str, page: str) -> SecretStr | None:
+    """Return a token of Slack unchanged, or None.
+
+    Args:
+        page: the page of the app's settings that has the token, for the error.
+
+    Raises:
+        ValueError: it does not begin with `prefix`.
+    """
     if value is not None and not value.get_secret_value().startswith(prefix):
         raise ValueError(f"it must begin with {prefix}; copy it at {SLACK_APPS}, your app, under {page}")
     return value
 
 
 def parse_ids(value: object, description: str) -> object:
+    """Return the numbers in a comma-separated text; any other value unchanged.
+
+    Args:
+        description: what the text must be, for the error.
+
+    Raises:
+        ValueError: a part is no number.
+    """
     if not isinstance(value, str):
         return value
     parts = [part.strip() for part in value.split(",") if part.strip()]
@@ -41,11 +62,16 @@ def parse_ids(value: object, description: str) -> object:
 
 
 def split_commas(value: object) -> object:
-    """Return the names of a comma-separated string."""
+    """Return the parts of a comma-separated text, stripped; any other value unchanged."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 def read_utf8(file: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ValueError: it cannot be read, or is not UTF-8.
+    """
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -59,7 +85,13 @@ def secret_value(secret: SecretStr | None) -> str | None:
 
 
 def normalize_database_url(value: str) -> str:
-    """Return the URL with its async driver; Heroku writes `postgres://`."""
+    """Return a database's URL with its async driver; an empty one unchanged.
+
+    Heroku writes `postgres://`. `sslmode` becomes `ssl`, as asyncpg calls it.
+
+    Raises:
+        ValueError: it is no URL of PostgreSQL or SQLite.
+    """
     for prefix in ("postgres://", "postgresql://"):
         if value.startswith(prefix):
             value = f"postgresql+asyncpg://{value.removeprefix(prefix)}"
@@ -79,7 +111,11 @@ def normalize_database_url(value: str) -> str:
 
 
 def describe_errors(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:
-    """Yield the field's name and a line for each error, once each."""
+    """Yield the field's name and an error line for each error of pydantic, once each.
+
+    Args:
+        fields: the fields of the settings, for their defaults and descriptions.
+    """
     found = dict.fromkeys(
         (str(fault["loc"][0]), _describe_error(fault, fields))
         for fault in error.errors(include_input=False, include_url=False)

@@ -101,7 +101,10 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     @field_validator("language")
     @classmethod
     def _resolve_language(cls, value: str) -> str:
-        """Return the first supported language: LANGUAGE is also gettext's variable, with names separated by colons."""
+        """Return the first supported language of a list with colons, else `en`.
+
+        LANGUAGE is also gettext's variable, which has such lists.
+        """
         return find_language(value) or "en"
 
     @field_validator("database_url")
@@ -110,7 +113,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
         return normalize_database_url(value)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each conflict between settings."""
+        """Yield a line for each conflict between settings, with the remedy."""
         yield from super().find_conflicts()
         if self.backfill_hours >= self.turn_retention_days * 24:
             yield (
@@ -127,11 +130,15 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     @property
     def database_address(self) -> str:
+        """URL of the database; by default of a SQLite file in the data folder."""
         return self.database_url or f"sqlite+aiosqlite:///{self.data_dir / 'parley.db'}"
 
     @property
     def listen_address(self) -> str | None:
-        """Address of the HTTP server; None for all interfaces, if Slack or Heroku's router sends requests to it."""
+        """Address of the HTTP server; None for all interfaces.
+
+        By default that is this machine alone, unless Slack or Heroku's router sends requests to it.
+        """
         return self.listen_host or (None if self.needs_public_http or "DYNO" in os.environ else LOOPBACK)
 
     @property
@@ -154,7 +161,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
         return BackfillLimits(hours=self.backfill_hours, messages=self.backfill_max_messages)
 
     def list_secrets(self) -> list[str]:
-        """Return every value that must not appear in logs or messages."""
+        """Return every value of the settings that must not appear in logs or messages."""
         values = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
         password = make_url(self.database_address).password
         return [*values, password] if password else values
@@ -162,6 +169,8 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
 def load_settings() -> Settings:
     """Return the settings, and register their secrets for redaction.
+
+    The `.env` of an agent's folder counts too, after the environment and `.env`.
 
     Raises:
         SettingsError: has a line for each missing, malformed, renamed or conflicting setting, and for each model
@@ -212,13 +221,13 @@ def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]
 
 
 def _find_renamed_settings() -> list[str]:
-    """Return a line for each former name that is set."""
+    """Return a line for each former name of a setting that is set."""
     names = {name.upper() for name in (*os.environ, *dotenv_values(".env"))}
     return [f"{old}: this setting is now {new}" for old, new in RENAMED_SETTINGS.items() if old in names]
 
 
 def find_unknown_names() -> list[str]:
-    """Return a line for each name in `.env` that is not a setting but resembles one."""
+    """Return a line for each name in `.env` that is no setting but resembles one."""
     known = [name.upper() for name in Settings.model_fields]
     lines = list[str]()
     for name in dotenv_values(".env"):

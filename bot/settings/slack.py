@@ -88,6 +88,7 @@ class SlackSection(SettingsSection):
 
     @property
     def slack(self) -> SlackSettings | None:
+        """Settings for the Slack adapter; None without a bot token or client id."""
         if self.slack_bot_token is None and not self.slack_client_id:
             return None
         return SlackSettings(
@@ -109,12 +110,12 @@ class SlackSection(SettingsSection):
 
     @property
     def needs_public_http(self) -> bool:
-        """True if Slack or an installing browser sends requests to this process."""
+        """Whether Slack or a browser that installs the app sends requests to this process."""
         return self.slack is not None and (self.slack_mode == "http" or bool(self.slack_client_id))
 
     @property
     def token_encryption_key(self) -> str:
-        """Key that encrypts the tokens of several workspaces; empty with one workspace."""
+        """Key that encrypts the tokens of several workspaces; empty with a single one."""
         return secret_value(self.secret_key) or "" if self.slack_client_id else ""
 
     @property

@@ -18,7 +18,7 @@ Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6, allow_
 
 
 class SpendingSection(SettingsSection):
-    """Prices, spending limits and fallback models."""
+    """Settings of prices, spending limits and fallback models."""
 
     prices_file: Path | None = None
     daily_spending_limit_per_user_usd: Dollars = Decimal(0)

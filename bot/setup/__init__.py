@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class SetupPlatform(StrEnum):
-    """A platform that the bot can be set up for."""
+    """Platform that the bot can be set up for."""
 
     SLACK = "slack"
     DISCORD = "discord"

@@ -23,7 +23,10 @@ from core.tools.mcp import McpServer
 
 
 async def run_checks() -> AsyncGenerator[CheckResult, None]:
-    """Check each setting, and yield each result at once; a wrong setting yields one result per fault."""
+    """Check each setting against its service, and yield each result at once.
+
+    A wrong setting yields one result per fault.
+    """
     for line in configuration.find_unknown_names():
         yield CheckResult(Verdict.NOTE, line)
     try:
@@ -42,7 +45,11 @@ async def run_checks() -> AsyncGenerator[CheckResult, None]:
 
 
 async def print_checks(*, as_json: bool = False) -> bool:
-    """Print each result at once, or all as JSON at the end; return whether nothing failed."""
+    """Print the result of each check; return whether nothing failed.
+
+    Args:
+        as_json: print all results as JSON at the end.
+    """
     found = list[CheckResult]()
     async with aclosing(run_checks()) as findings:
         async for finding in findings:
@@ -63,7 +70,11 @@ async def _check_discord(settings: Settings) -> list[CheckResult]:
 
 
 async def _check_access(settings: Settings) -> list[CheckResult]:
-    """Return a failure for each listed id that its platform does not know, and a note if people have no rate limit."""
+    """Check the listed ids against their platforms.
+
+    Returns:
+        A failure for each unknown id, and a note if people have no rate limit.
+    """
     wrong, notes = list[str](), list[CheckResult]()
     if settings.rate_limit_per_user is None and (settings.slack or settings.discord):
         line = "RATE_LIMIT_PER_USER is not set, so one user may send any number of messages; 20/h is a good start"
@@ -110,7 +121,7 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
 
 
 def _find_model_setting(name: str, choice: ModelRegistry) -> str:
-    """Return the setting that names a model."""
+    """Return the name of the setting that has a model."""
     if name == choice.default:
         return "MODEL"
     if name in choice.selectable:

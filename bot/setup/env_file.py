@@ -33,7 +33,7 @@ _ASSIGNMENT = re.compile(
 
 
 class EnvFile:
-    """A file of settings, which may not exist yet.
+    """Editor of a `.env` file, which may not exist yet.
 
     Raises:
         SettingsError: the file cannot be read.
@@ -45,12 +45,14 @@ class EnvFile:
 
     @property
     def values(self) -> dict[str, str]:
-        """Values of the file, as the settings read them."""
+        """Values of the file by setting, as the settings read them, without empty ones."""
         found = dotenv_values(stream=io.StringIO(self._text))
         return {name: value for name, value in found.items() if value}
 
     def set_value(self, name: str, value: str) -> None:
-        """Write `NAME=value` in place of an old value, after its commented example, or at the end.
+        """Write `NAME=value` to the file.
+
+        It replaces an old value, or comes after the commented example of the setting, or at the end.
 
         Raises:
             SettingsError: the file cannot be written, or cannot contain this value; it is unchanged.
@@ -98,5 +100,5 @@ def _quote(value: str) -> str:
 
 
 def _parse_values(text: str) -> dict[str, str | None]:
-    """Return the values without interpolation of `${NAME}`."""
+    """Return the values of a file by setting, without interpolation of `${NAME}`."""
     return dict(dotenv_values(stream=io.StringIO(text), interpolate=False))

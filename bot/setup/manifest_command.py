@@ -1,4 +1,4 @@
-"""`parley manifest`: the Slack manifest or the Discord invitation link for the current settings."""
+"""`parley manifest`: a Slack manifest or Discord invitation link for the settings."""
 
 import json
 from urllib.parse import quote

@@ -29,7 +29,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of a check. Secrets in the line are redacted: one may be in the wrong setting."""
+    """Result of a check: verdict and line, with secrets in the line redacted.
+
+    A secret may be in the line because it is in the wrong setting.
+    """
 
     verdict: Verdict
     line: str
@@ -42,15 +45,17 @@ class CheckResult:
 
 
 def passed(line: str) -> list[CheckResult]:
+    """Return a successful result with a line."""
     return [CheckResult(Verdict.OK, line)]
 
 
 def to_failures(error: SettingsError) -> list[CheckResult]:
+    """Return a failure for each fault of an error."""
     return [CheckResult(Verdict.FAIL, fault) for fault in error.faults]
 
 
 async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
-    """Return the results of a check, with its errors as failures."""
+    """Return the results of a check; its errors become failures."""
     try:
         return await trial
     except SettingsError as error:
@@ -60,7 +65,7 @@ async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
 
 
 async def check_slack(login: SlackSettings) -> list[CheckResult]:
-    """Check the tokens of Slack that are set.
+    """Check the tokens of Slack that are set, by calls of Slack's API.
 
     Raises:
         SettingsError: has a line for each token that Slack refuses, and for missing scopes.
@@ -70,7 +75,7 @@ async def check_slack(login: SlackSettings) -> list[CheckResult]:
 
 
 async def check_discord(login: DiscordSettings) -> list[CheckResult]:
-    """Check the token, the intents and the servers of Discord.
+    """Check the token, the intents and the servers of Discord, by calls of its API.
 
     Raises:
         SettingsError: Discord refuses the token or cannot be reached.
@@ -85,6 +90,9 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
 
 async def check_database(url: str, encryption_key: str = "") -> list[CheckResult]:
     """Check the database, and that the key decrypts the tokens in it.
+
+    Args:
+        encryption_key: as `SECRET_KEY`; empty to skip this check.
 
     Raises:
         SettingsError: the database cannot be used, or the key is wrong.
@@ -106,10 +114,11 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
 
 
 async def check_model(name: str, provider: Provider, known_as: str) -> list[CheckResult]:
-    """Check a model with one short request.
+    """Check a model by one short request.
 
     Args:
-        name: the model's name in `MODEL`; `known_as` is its name at the provider.
+        name: full name of the model, as in `MODEL`.
+        known_as: the model's name at the provider.
 
     Raises:
         ProviderError: the model cannot answer.

@@ -1,4 +1,4 @@
-"""Questions of the set-up wizard: each with instructions and a check of the answer."""
+"""Questions of the set-up wizard: instructions and a check of the answer."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -39,12 +39,14 @@ class Question:
     """Question for one setting.
 
     Attributes:
+        name: the setting.
         instructions: tells where to find the value.
-        check: checks an answer against the service.
+        check: checks an answer against the service; raises `SettingsError` for a wrong one.
         progress: text of the spinner during the check.
         default: answer if none is given; it is not written.
+        is_secret: whether the answer is hidden while it is typed.
         is_required: whether an answer is required; if not, an empty answer is checked too.
-        earlier_setting: setting of an earlier question that a wrong answer here may be caused by.
+        earlier_setting: setting of an earlier question whose answer may be the cause of a failure here; empty if none.
     """
 
     name: str
@@ -58,7 +60,11 @@ class Question:
 
 
 def slack_questions(*, by_http: bool) -> Iterator[Question]:
-    """Yield the questions of Slack, for Socket Mode or HTTP."""
+    """Yield the questions for Slack's tokens.
+
+    Args:
+        by_http: whether Slack sends events by HTTP; otherwise by Socket Mode.
+    """
     yield Question(
         "SLACK_BOT_TOKEN",
         "On your app's page, under OAuth & Permissions: copy the Bot User OAuth Token (xoxb-...).",
@@ -104,7 +110,7 @@ def slack_manifest() -> str:
 
 
 def discord_invitation(token: str) -> str:
-    """Return the link that invites the bot of this token.
+    """Return the link that invites the bot with this token to a server.
 
     Raises:
         SettingsError: the token or another setting of Discord is wrong.
@@ -126,7 +132,13 @@ def model_question() -> Question:
 
 
 def model_access_questions(model: str) -> Iterator[Question]:
-    """Yield the questions for the access to a model, the key last; its check sends a short request."""
+    """Yield the questions for the access to a model, that for the key last.
+
+    Its check sends a short request to the model. A model that needs no key has no questions.
+
+    Args:
+        model: full name of the model.
+    """
     vendor = next((vendor for vendor in _KEY_SETTINGS if model.startswith(vendor)), "")
     if not vendor:
         return
@@ -200,7 +212,11 @@ async def _check_discord_token(token: str) -> list[CheckResult]:
 
 
 async def _check_model_name(name: str) -> list[CheckResult]:
-    """Check that the provider exists; the model is checked with its key."""
+    """Check that the provider of a model exists; the model is checked with its key.
+
+    Raises:
+        SettingsError: there is no such provider.
+    """
     try:
         provider, _ = make_provider(name, _agent_settings(model=name).endpoints)
     except SettingsError as error:
@@ -230,7 +246,7 @@ async def _check_database_url(url: str) -> list[CheckResult]:
 
 
 def _validate_section(kind: type[_Section], **given: Any) -> _Section:
-    """Return the validated section.
+    """Return a section of the settings with the given values.
 
     Raises:
         SettingsError: has a line for each fault, as at the start of the bot.

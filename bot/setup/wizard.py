@@ -59,9 +59,17 @@ _DISCORD_STEPS = (
 
 
 class _AnswerResult(Enum):
+    """Result of a question.
+
+    Attributes:
+        GOOD: the setting has a value that passes its check, or that the user keeps.
+        LEFT_OUT: the user goes on without a valid value.
+        ELSEWHERE: the answer to an earlier question is wrong.
+    """
+
     GOOD = auto()
     LEFT_OUT = auto()
-    ELSEWHERE = auto()  # an earlier answer is wrong
+    ELSEWHERE = auto()
 
 
 def run_wizard(platform: SetupPlatform | None) -> None:
@@ -84,6 +92,13 @@ def run_wizard(platform: SetupPlatform | None) -> None:
 
 
 class _Wizard:
+    """Dialog of the wizard in the terminal.
+
+    Args:
+        file: gets the answers.
+        runner: runs the checks.
+    """
+
     def __init__(self, file: EnvFile, runner: asyncio.Runner) -> None:
         self._file = file
         self._runner = runner
@@ -201,7 +216,7 @@ class _Wizard:
                 prompt = f"Paste another; Enter goes on without{keep}: "
 
     def _check_answer(self, question: Question, answer: str) -> list[CheckResult]:
-        """Check an answer, and print and return the results."""
+        """Check an answer, print the results and return them."""
         if question.is_required and not answer:
             findings = [CheckResult(Verdict.FAIL, f"{question.name}: the answer is empty")]
         elif not answer.isascii() or not answer.isprintable() or " " in answer:
@@ -216,12 +231,14 @@ class _Wizard:
         return findings
 
     def _judge(self, question: Question, findings: Sequence[CheckResult]) -> _AnswerResult:
+        """Return what the results of a check mean for its question."""
         wrong = [finding.line for finding in findings if finding.verdict is Verdict.FAIL]
         if question.earlier_setting and wrong and all(line.startswith(question.earlier_setting) for line in wrong):
             return _AnswerResult.ELSEWHERE
         return _AnswerResult.LEFT_OUT if wrong else _AnswerResult.GOOD
 
     def _save(self, question: Question, answer: str, *, is_announced: bool) -> None:
+        """Write an answer to `.env`, unless it is the value or the default already."""
         if answer == (self._current_value(question.name) or question.default):
             return
         self._file.set_value(question.name, answer)
@@ -242,12 +259,12 @@ def _prompt(prompt: str, *, is_secret: bool = False) -> str:
 
 
 def _clean(typed: str, name: str) -> str:
-    """Return an answer without the name or quotes that were copied with it."""
+    """Return an answer without the setting's name or quotes that were copied with it."""
     return typed.removeprefix(f"{name}=").strip().strip("'\"")
 
 
 def _mask(secret: str) -> str:
-    """Return the parts of a secret that its owner recognizes."""
+    """Return the parts of a secret by which its owner recognizes it; empty for none."""
     if "://" in secret:
         try:
             return make_url(secret).render_as_string(hide_password=True)
