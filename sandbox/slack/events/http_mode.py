@@ -143,8 +143,7 @@ class RequestUrlClient:
             return "connection_failed"
         if not 200 <= status < 300:
             return "" if headers.get("X-Slack-No-Retry") == "1" else "http_error"
-        with suppress(ValueError):
-            envelope.response = json.loads(response_text) if response_text else None
+        envelope.response = _parse_response(delivery.type, response_text)
         envelope.acknowledged_at = time.monotonic()
         delivery.acknowledged.set()
         return ""
@@ -190,3 +189,15 @@ def encode_body(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, s
     fields = payload if type_ == "slash_commands" else {"payload": json.dumps(payload)}
     form = {name: str(value).lower() if isinstance(value, bool) else value for name, value in fields.items()}
     return urlencode(form), "application/x-www-form-urlencoded"
+
+
+def _parse_response(type_: EnvelopeType, text: str) -> dict[str, Any] | None:
+    """Return the payload of a response: a JSON object, or for a slash command a plain text.
+
+    Bolt for JavaScript responds to `ack("...")` with a plain text.
+    """
+    with suppress(ValueError):
+        response = json.loads(text)
+        if isinstance(response, dict):
+            return response
+    return {"text": text} if text and type_ == "slash_commands" else None

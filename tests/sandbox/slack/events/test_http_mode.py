@@ -61,8 +61,9 @@ async def test_no_retry_is_respected_and_a_wrong_challenge_is_rejected(slack: Sl
         assert len(slack.envelopes) == 2
 
 
-async def test_a_command_is_a_form_and_its_response_is_shown(slack: SlackSandbox) -> None:
-    async with run_app(slack, web.json_response({"text": "done"})) as (url, seen):
+@pytest.mark.parametrize("response", [web.json_response({"text": "done"}), web.Response(text="done")])
+async def test_a_command_is_a_form_and_its_response_is_shown(slack: SlackSandbox, response: web.Response) -> None:
+    async with run_app(slack, response) as (url, seen):
         await slack.request_url.verify(url)
         (shown,) = await slack.run_command("ada", "general", "/reset", "a&b")
         assert shown.text == "done"
