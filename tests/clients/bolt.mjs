@@ -1,21 +1,17 @@
-// Bot with Bolt for JavaScript: a mention names a step, and each step prints one JSON line.
+// Bot with Bolt for JavaScript, in Socket Mode or with a request URL: a mention names a step, and each step prints one
+// JSON line.
 import bolt from '@slack/bolt';
 
-const { App, LogLevel } = bolt;
-const { SLACK_API_URL, SLACK_BOT_TOKEN, SLACK_APP_TOKEN } = process.env;
+const { App, HTTPReceiver, LogLevel, SocketModeReceiver } = bolt;
+const { SLACK_API_URL, SLACK_BOT_TOKEN, SLACK_APP_TOKEN, SLACK_SIGNING_SECRET } = process.env;
+const clientOptions = { slackApiUrl: SLACK_API_URL };
+const logLevel = LogLevel.WARN;
 
-// A short ping timeout: Bolt waits as long before it reconnects.
-const app = new App({
-  token: SLACK_BOT_TOKEN,
-  logLevel: LogLevel.WARN,
-  receiver: new bolt.SocketModeReceiver({
-    appToken: SLACK_APP_TOKEN,
-    clientPingTimeout: 1000,
-    logLevel: LogLevel.WARN,
-    installerOptions: { clientOptions: { slackApiUrl: SLACK_API_URL } },
-  }),
-  clientOptions: { slackApiUrl: SLACK_API_URL },
-});
+const receiver = SLACK_APP_TOKEN
+  // A short ping timeout: Bolt waits as long before it reconnects.
+  ? new SocketModeReceiver({ appToken: SLACK_APP_TOKEN, clientPingTimeout: 1000, logLevel, installerOptions: { clientOptions } })
+  : new HTTPReceiver({ signingSecret: SLACK_SIGNING_SECRET, logLevel });
+const app = new App({ token: SLACK_BOT_TOKEN, logLevel, receiver, clientOptions });
 
 const print = (line) => console.log(JSON.stringify(line));
 const explain = (error) => error.data?.error ?? error.stack ?? String(error);
@@ -64,6 +60,15 @@ const steps = {
     return {
       event, isMe: context.botUserId, isDone: answer.ok, blocks: event.blocks?.map((block) => block.type),
     };
+  },
+
+  async metadata({ event, client }) {
+    const { channel } = event;
+    const metadata = { event_type: 'asked', event_payload: { by: event.user } };
+    const { ts } = await client.chat.postMessage({ channel, text: 'with metadata', metadata });
+    const page = (more) => client.conversations.history({ channel, latest: ts, inclusive: true, limit: 1, ...more });
+    const [{ messages: [full] }, { messages: [short] }] = [await page({ include_all_metadata: true }), await page({})];
+    return { full: full.metadata.event_payload.by === event.user, short: short.metadata?.event_payload ?? null };
   },
 
   async edits({ event, client }) {
@@ -435,8 +440,8 @@ app.shortcut('ask_about', async ({ ack, shortcut, respond }) => {
 app.error(async (error) => print({ step: 'listener', error: explain(error.original ?? error) }));
 
 await runStep('start', async () => {
-  await app.start();
+  const server = await app.start(0);
   const { user_id, bot_id, team_id } = await app.client.auth.test({ token: SLACK_BOT_TOKEN });
   const rejected = await catchCode(app.client.auth.test({ token: 'xoxb-wrong' }));
-  return { user_id, bot_id, team_id, rejected };
+  return { user_id, bot_id, team_id, rejected, port: server.address?.().port };
 });

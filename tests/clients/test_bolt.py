@@ -1,10 +1,14 @@
-"""Bolt for JavaScript against the local Slack: one scripted bot, one table of capabilities."""
+"""Bolt for JavaScript against the local Slack: one scripted bot, one table of capabilities.
+
+The bot runs in Socket Mode and with a request URL. Socket Mode has further rows, for its connection.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from sandbox.slack import SlackConversation, SlackFile, SlackMessage, SlackSandbox, SlackView
@@ -18,6 +22,7 @@ from tests.sandbox.slack.test_fidelity import (
 )
 
 TABLE = CapabilityTable["Conversation"]()
+SOCKET_MODE_TABLE = CapabilityTable["Conversation"]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,26 @@ class Conversation:
         return view
 
 
-@TABLE.row("start: auth.test, Socket Mode, a wrong token refused")
-async def start(run: Conversation) -> None:
+async def check_start(run: Conversation) -> Line:
     line = await run.bolt.read_step("start")
-    await run.slack.wait_until_connected()
     assert (line["user_id"], line["bot_id"]) == (run.slack.bot_user_id, run.slack.bot_id)
     assert (line["team_id"], line["rejected"]) == (run.slack.team_id, "invalid_auth")
+    return line
+
+
+async def start_socket_mode(run: Conversation) -> None:
+    await check_start(run)
+    await run.slack.wait_until_connected()
+
+
+async def start_http_mode(run: Conversation) -> None:
+    """Verify the request URL; Bolt refuses a wrong signature."""
+    url = f"http://127.0.0.1:{(await check_start(run))['port']}/slack/events"
+    await run.slack.request_url.verify(url)
+    body = '{"type": "url_verification", "challenge": "x"}'
+    headers = run.slack.request_url.sign(body) | {"X-Slack-Signature": "v0=0", "Content-Type": "application/json"}
+    async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:
+        assert response.status == 401
 
 
 @TABLE.row("mention: the event, and a reply in its thread")
@@ -67,6 +86,12 @@ async def mention(run: Conversation) -> None:
     assert line["isMe"] == run.slack.bot_user_id
     assert line["blocks"] == ["rich_text"]
     assert (reply.text, reply.thread_ts) == ("hello @ada", event["ts"])
+
+
+@TABLE.row("metadata: posted, and read on request")
+async def metadata(run: Conversation) -> None:
+    _, line = await run.run_step("metadata")
+    assert (line["full"], line["short"]) == (True, None)
 
 
 @TABLE.row("edits: a placeholder, five edits, the final message with blocks")
@@ -340,28 +365,28 @@ async def session(run: Conversation) -> None:
     assert (known.statuses, known.title) == (["processing", "closed"], "Done")
 
 
-@TABLE.row("rate limit: the client waits as Retry-After says")
+@SOCKET_MODE_TABLE.row("rate limit: the client waits as Retry-After says")
 async def slow_down(run: Conversation) -> None:
     run.slack.faults.rate_limit("chat.postMessage", retry_after=1)
     (message,), line = await run.run_step("slowDown")
     assert (message.text, line["seconds"]) == ("at last", [1])
 
 
-@TABLE.row("server error: the client tries again")
+@SOCKET_MODE_TABLE.row("server error: the client tries again")
 async def retry(run: Conversation) -> None:
     run.slack.faults.fail("chat.postMessage")
     (message,), _ = await run.run_step("retry")
     assert message.text == "again"
 
 
-@TABLE.row("Socket Mode: a cut connection is opened again, and no event is lost")
+@SOCKET_MODE_TABLE.row("Socket Mode: a cut connection is opened again, and no event is lost")
 async def reconnect(run: Conversation) -> None:
     await run.slack.drop_sockets()
     await run.mention("reconnected")
     await run.bolt.read_step("reconnected")
 
 
-@TABLE.row("Socket Mode: opens another connection when Slack asks for it")
+@SOCKET_MODE_TABLE.row("Socket Mode: opens another connection when Slack asks for it")
 async def refresh(run: Conversation) -> None:
     def count_connections() -> int:
         return sum(call.method == "apps.connections.open" for call in run.slack.calls)
@@ -382,16 +407,22 @@ def find_all_differences(slack: SlackSandbox) -> Iterator[str]:
         yield from find_envelope_differences(envelope)
 
 
-async def test_bolt_for_javascript_works(subtests: pytest.Subtests, tmp_path: Path) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("is_socket_mode", [True, False], ids=["socket-mode", "request-url"])
+async def test_bolt_for_javascript_works(is_socket_mode: bool, subtests: pytest.Subtests, tmp_path: Path) -> None:
     command = find_command("bolt.mjs")
+    start = start_socket_mode if is_socket_mode else start_http_mode
     async with SlackSandbox() as slack:
-        environment = {
-            "SLACK_API_URL": slack.api_url,
-            "SLACK_BOT_TOKEN": slack.bot_token,
-            "SLACK_APP_TOKEN": slack.app_token,
-        }
+        environment = {"SLACK_API_URL": slack.api_url, "SLACK_BOT_TOKEN": slack.bot_token} | (
+            {"SLACK_APP_TOKEN": slack.app_token} if is_socket_mode else {"SLACK_SIGNING_SECRET": slack.signing_secret}
+        )
         async with run_script(command, environment, tmp_path / "bolt.log") as bolt:
-            await TABLE.check(subtests, Conversation(slack, bolt))
+            run = Conversation(slack, bolt)
+            with subtests.test("start: auth.test, the connection, a wrong token or signature refused"):
+                await start(run)
+            await TABLE.check(subtests, run)
+            if is_socket_mode:
+                await SOCKET_MODE_TABLE.check(subtests, run)
         with subtests.test("replies and events have the shapes of Slack's samples"):
             if not SHAPES:
                 pytest.skip("PLATFORM_SHAPES names no folder with the platforms' shapes")

@@ -335,6 +335,7 @@ def find_all_faults(server: DiscordSandbox) -> Iterator[str]:
             yield from faults_of_event(event)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", ["discordjs.mjs", "hikari_bot.py"])
 async def test_a_discord_client_works(script: str, subtests: pytest.Subtests, tmp_path: Path) -> None:
     command = find_command(script)
