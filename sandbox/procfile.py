@@ -12,13 +12,42 @@ from pathlib import Path
 
 import aiohttp
 
-from sandbox.environment import clean_environment
-
 #: Heroku: seconds from SIGTERM to SIGKILL, and seconds in which a web process must open its port.
 KILL_TIMEOUT_SECONDS, BOOT_TIMEOUT_SECONDS = 30.0, 60.0
 
 #: Seconds between two health checks of a starting process.
 POLL_SECONDS = 0.05
+
+_SETTING_PREFIXES = (
+    "SLACK_",
+    "DISCORD_",
+    "OPENAI_",
+    "ANTHROPIC_",
+    "GOOGLE_",
+    "GEMINI_",
+    "MODEL",
+    "DATABASE_",
+    "AGENT",
+    "TOOLS",
+    "DYNO",
+    "LANGUAGE",
+    "REPLY_",
+    "REPLY_WITHOUT_MENTION",
+    "LOG_",
+    "METRICS",
+    "OTEL_",
+    "PORT",
+    "SECRET_KEY",
+    "LEASE_",
+    "STOP_",
+    "TURN",
+)
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without the bot's settings, and with `PORT=0` (any free port)."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_SETTING_PREFIXES)}
+    return {**environment, "PORT": "0"}  # several programs run on one machine
 
 
 class Dyno:

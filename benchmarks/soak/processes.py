@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
-from sandbox.environment import clean_environment
+from sandbox.procfile import clean_environment
 
 
 def bot_command(speed: float) -> list[str]:

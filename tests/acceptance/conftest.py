@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from sandbox.discord import DiscordSandbox
-from sandbox.environment import clean_environment
 from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, Turn
+from sandbox.procfile import clean_environment
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import BotMessage, Discord, Platform, Slack, Talk
 from tests.processes.fork_server import ForkServer

@@ -25,7 +25,7 @@ from typing import Any
 
 import httpcore2
 
-from sandbox.environment import clean_environment
+from sandbox.procfile import clean_environment
 
 #: Limit of the imports, in seconds.
 WARM_TIMEOUT = 120.0

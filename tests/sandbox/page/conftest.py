@@ -16,8 +16,8 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from bot.sandbox import command as sandbox
 from bot.settings import load_settings
-from sandbox.environment import clean_environment
 from sandbox.models import ReceivedRequest, ScriptedOpenAI, Turn
+from sandbox.procfile import clean_environment
 from tests.processes.fork_server import ForkServer
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from core.errors import StoreError
-from sandbox.environment import clean_environment
+from sandbox.procfile import clean_environment
 from tests.sandbox.page.conftest import ROOT, run_sandbox
 
 AGENT = """

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from sandbox.environment import clean_environment
 from sandbox.models import ScriptedOpenAI
+from sandbox.procfile import clean_environment
 from tests.processes.fork_server import ForkServer
 from tests.sandbox.page.conftest import ROOT, TIMEOUT_MILLISECONDS, find_chromium, run_sandbox
 
