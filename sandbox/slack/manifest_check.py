@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sandbox.slack.api.assistant import MAX_PROMPTS
-from sandbox.slack.events.dispatcher import EVENT_SCOPES
+from sandbox.slack.catalog import EVENT_SCOPES
 
 #: Known built-in commands of Slack.
 BUILT_IN_COMMANDS = frozenset(
@@ -84,8 +84,8 @@ def _find_errors(manifest: Mapping[str, Any]) -> Iterator[str]:
     for event in manifest["settings"]["event_subscriptions"]["bot_events"]:
         if event not in EVENT_SCOPES:
             yield f"{event} is not known"
-        elif (scope := EVENT_SCOPES[event]) is not None and scope not in bot:
-            yield f"{event} needs {scope}"
+        elif (scopes := EVENT_SCOPES[event]) and not set(scopes) & set(bot):
+            yield f"{event} needs {' or '.join(scopes)}"
 
 
 def _check_length(name: str, text: str, max_chars: int) -> Iterator[str]:

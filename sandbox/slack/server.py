@@ -20,7 +20,7 @@ from sandbox.slack.api.oauth import OAuthMethods
 from sandbox.slack.api.requests import Arguments
 from sandbox.slack.api.streams import StreamMethods
 from sandbox.slack.api.views import ViewMethods
-from sandbox.slack.events.dispatcher import EVENT_SCOPES, SlackEventDispatcher
+from sandbox.slack.events.dispatcher import EVENTS, SlackEventDispatcher
 from sandbox.slack.events.http_mode import EnvelopeSender, RequestUrlClient
 from sandbox.slack.events.socket_mode import SocketModeServer
 from sandbox.slack.interactions.commands import SlashCommands
@@ -97,7 +97,7 @@ class SlackSandbox(SlackUserActions):
         self._workspace = Workspace(self._on_change, name=name, app_id=app_id)
         self.faults = SlackFaults()
         self.scopes = set(SCOPES)
-        self.subscriptions = set(EVENT_SCOPES)
+        self.subscriptions = set(EVENTS)
         self.socket_mode = True
         self._installed_actions = None
         self.shortcuts = {}
@@ -193,6 +193,11 @@ class SlackSandbox(SlackUserActions):
     # The workspace
 
     @property
+    def methods(self) -> frozenset[str]:
+        """Names of the methods that the Web API has."""
+        return frozenset({"oauth.v2.access", *self._api.methods})
+
+    @property
     def team_id(self) -> str:
         return self._workspace.team_id
 
@@ -208,8 +213,11 @@ class SlackSandbox(SlackUserActions):
     def bot_user_id(self) -> str:
         return self._workspace.bot.id
 
-    def install(self, manifest: Mapping[str, Any]) -> None:
+    def install(self, manifest: Mapping[str, Any]) -> frozenset[str]:
         """Replace the app's scopes, events, commands and shortcuts by those of a manifest.
+
+        Returns:
+            The events in the manifest that the sandbox never sends.
 
         Raises:
             ValueError: Slack would reject the manifest.
@@ -226,6 +234,7 @@ class SlackSandbox(SlackUserActions):
         self.commands = list(features.get("slash_commands", ()))
         commands = {command["command"] for command in self.commands}
         self._installed_actions = commands.union(self.shortcuts.values())
+        return frozenset(self.subscriptions - EVENTS)
 
     def authorize(self, url: str, user: WorkspaceUser | str = "ada") -> str:
         """Approve the OAuth request at `url` as a user.

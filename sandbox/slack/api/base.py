@@ -92,6 +92,11 @@ class WebApi:
         """Add a method; see `ApiMethod`."""
         self._methods[name] = ApiMethod(handler, scope, frozenset(token_kinds))
 
+    @property
+    def methods(self) -> frozenset[str]:
+        """Names of the registered methods."""
+        return frozenset(self._methods)
+
     def call(self, name: str, token: str, values: Mapping[str, Any]) -> WebApiResponse:
         """Call a method and return its response, also for errors; `token` is "" if none was sent."""
         method = self._methods.get(name)

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sandbox.slack.catalog import EVENT_SCOPES
 from sandbox.slack.state.markup import has_mention
 from sandbox.slack.state.payloads import SlackPayloads
 from sandbox.slack.state.workspace import (
@@ -15,18 +16,19 @@ from sandbox.slack.state.workspace import (
     create_id,
 )
 
-#: The scope that Slack requires for each event; None for no scope.
-EVENT_SCOPES: Mapping[str, str | None] = {
-    "agent_session_stopped": "assistant:write",
-    "app_home_opened": None,
-    "app_mention": "app_mentions:read",
-    "app_uninstalled": None,
-    "message.channels": "channels:history",
-    "message.groups": "groups:history",
-    "message.im": "im:history",
-    "message.mpim": "mpim:history",
-    "tokens_revoked": None,
-}
+#: Events that the sandbox sends.
+EVENTS = frozenset(
+    {
+        "agent_session_stopped",
+        "app_home_opened",
+        "app_mention",
+        "app_uninstalled",
+        "message.channels",
+        "message.groups",
+        "message.im",
+        "tokens_revoked",
+    }
+)
 _MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
 
 
@@ -156,8 +158,8 @@ class SlackEventDispatcher:
             self._send(event | {"channel": channel.id, "channel_type": channel.type})
 
     def _is_subscribed(self, channel: SlackConversation, subscription: str) -> bool:
-        scope = EVENT_SCOPES[subscription]
-        is_granted = subscription in self._subscriptions and (scope is None or scope in self._scopes)
+        scopes = EVENT_SCOPES[subscription]
+        is_granted = subscription in self._subscriptions and (not scopes or not self._scopes.isdisjoint(scopes))
         return is_granted and self._workspace.bot.id in channel.members
 
     def _is_shared(self, channel: str) -> bool:

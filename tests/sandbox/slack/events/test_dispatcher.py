@@ -121,6 +121,18 @@ async def test_an_app_gets_the_events_of_its_manifest(connected: SlackSandbox) -
         await connected.run_command("ada", "general", "/help")
 
 
+async def test_a_manifest_may_subscribe_to_an_event_that_is_never_sent(slack: SlackSandbox) -> None:
+    manifest = {
+        "oauth_config": {"scopes": {"bot": ["app_mentions:read", "mpim:history"]}},
+        "settings": {
+            "socket_mode_enabled": True,
+            "event_subscriptions": {"bot_events": ["app_mention", "message.mpim", "tokens_revoked"]},
+        },
+        "features": {},
+    }
+    assert slack.install(manifest) == {"message.mpim"}
+
+
 async def test_an_invalid_manifest_is_rejected(slack: SlackSandbox) -> None:
     manifest = {
         "oauth_config": {"scopes": {"bot": ["app_mentions:read"]}},

@@ -1,0 +1,19 @@
+"""Tables of the modelled parts of each platform."""
+
+from sandbox.coverage import PAGE, SECTIONS, update_page
+
+
+def test_the_page_lists_what_is_modelled_of_each_platform() -> None:
+    page = PAGE.read_text()
+    assert page == update_page(page), "run .venv/bin/python -m sandbox.coverage"
+    for platform in SECTIONS:
+        assert f"<!-- coverage: {platform} -->" in page
+
+
+def test_a_section_lists_modelled_and_other_names_by_group() -> None:
+    page = update_page("before\n<!-- coverage: slack -->\nold\n<!-- end of coverage -->\nafter\n")
+    assert page.startswith("before\n<!-- coverage: slack -->\n\n| Methods | Modelled | Not modelled |\n")
+    assert page.endswith("\n<!-- end of coverage -->\nafter\n")
+    assert "\n| team | `team.info` | `team.accessLogs`, " in page
+    assert "\n| app | `app_home_opened`, `app_mention`, `app_uninstalled` | " in page
+    assert "old" not in page
