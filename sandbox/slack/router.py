@@ -46,15 +46,15 @@ class SlackRouter:
         """Handle `/api/{method}`: read token and arguments, and run the method."""
         name = request.match_info["method"]
         try:
-            values = await arguments.read_arguments(request)
+            values = await arguments.read_arguments(request, accepts_json=name not in arguments.FORM_METHODS)
         except SlackError as error:
-            return _to_response(self._record(name, {}), error.body())
+            return _to_response(self._record(name, {}), arguments.with_charset_warning(error.body(), request))
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip() if scheme == "Bearer" else str(values.pop("token", ""))
 
         def act(call: SlackCallRecord) -> web.Response:
             answer = self._api.call(name, token, values)
-            response = _to_response(call, answer.body)
+            response = _to_response(call, arguments.with_charset_warning(answer.body, request))
             if answer.scopes:
                 response.headers["x-oauth-scopes"] = ",".join(sorted(answer.scopes))
             if answer.accepted_scope:

@@ -36,22 +36,64 @@ class SlackError(Exception):
         return body
 
 
-async def read_arguments(request: web.Request) -> dict[str, Any]:
+#: Methods that take a form or a query, not JSON. Slack: "Content types" on their pages, and `consumes` in
+#: slackapi/slack-api-specs. `files.getUploadURLExternal` does so as measured (Octember/earshot #10), against its page.
+FORM_METHODS = frozenset(
+    {
+        "bots.info",
+        "chat.getPermalink",
+        *(f"conversations.{name}" for name in ("history", "info", "list", "members", "replies")),
+        "emoji.list",
+        *(f"files.{name}" for name in ("getUploadURLExternal", "info", "list")),
+        "pins.list",
+        *("reactions.get", "reactions.list"),
+        "team.info",
+        "usergroups.list",
+        *(f"users.{name}" for name in ("conversations", "info", "list", "lookupByEmail", "profile.get")),
+    }
+)
+
+
+async def read_arguments(request: web.Request, *, accepts_json: bool = True) -> dict[str, Any]:
     """Return the arguments in a request's query and body (JSON or form).
+
+    Args:
+        request: the HTTP request.
+        accepts_json: whether the method takes JSON. Otherwise Slack does not read it, as measured:
+            `conversations.replies` misses its arguments (Yeachan-Heo/gajae-code #3824), `users.list` ignores them
+            (kortix-ai/suna #6616).
 
     Raises:
         SlackError: `invalid_json` or `json_not_object`.
     """
     arguments: dict[str, Any] = dict(request.query)
-    if request.content_type == "application/json":
-        try:
-            body = json.loads(await request.text() or "{}")
-        except ValueError:
-            raise SlackError("invalid_json") from None
-        if not isinstance(body, dict):
-            raise SlackError("json_not_object")
-        return arguments | body
-    return arguments | dict(await request.post())
+    if request.content_type != "application/json":
+        return arguments | dict(await request.post())
+    if not accepts_json:
+        return arguments
+    try:
+        body = json.loads(await request.text() or "{}")
+    except ValueError:
+        raise SlackError("invalid_json") from None
+    if not isinstance(body, dict):
+        raise SlackError("json_not_object")
+    return arguments | body
+
+
+def with_charset_warning(body: dict[str, Any], request: web.Request) -> dict[str, Any]:
+    """Return the response with Slack's warning if the charset of the request is missing or superfluous.
+
+    Slack: docs.slack.dev/changelog/2016-09-28-response-metadata-is-on-the-way, slackapi/python-slack-sdk #692.
+    """
+    if request.content_type == "application/json" and request.charset is None:
+        warning = "missing_charset"
+    elif request.content_type == "application/x-www-form-urlencoded" and request.charset is not None:
+        warning = "superfluous_charset"
+    else:
+        return body
+    metadata = {**body.get("response_metadata", {}), "warnings": [warning]}
+    warnings = ",".join(filter(None, [body.get("warning"), warning]))
+    return body | {"warning": warnings, "response_metadata": metadata}
 
 
 class Arguments:

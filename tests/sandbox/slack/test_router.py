@@ -1,6 +1,7 @@
 """Request formats, rate limits and faults of the Web API."""
 
 import asyncio
+import json
 from time import monotonic
 from typing import Any
 
@@ -25,6 +26,68 @@ async def test_arguments_can_be_a_form_json_or_a_query(slack: SlackSandbox, way:
     ):
         assert (await response.json())["ok"]
     assert [message.text for message in slack.messages("general")] == ["hello"]
+
+
+async def post(slack: SlackSandbox, method: str, body: str, content_type: str) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {slack.bot_token}", "Content-Type": content_type}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(slack.api_url + method, data=body.encode()) as response,
+    ):
+        return dict(await response.json())
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "error"),
+    [
+        ("conversations.history", {"channel": "general"}, "invalid_arguments"),
+        ("conversations.info", {"channel": "general"}, "invalid_arguments"),
+        ("conversations.replies", {"channel": "general", "ts": "1.0"}, "invalid_arguments"),
+        ("chat.getPermalink", {"channel": "general", "message_ts": "1.0"}, "invalid_arguments"),
+        ("files.getUploadURLExternal", {"filename": "a.md", "length": 3}, "invalid_arguments"),
+        ("files.info", {"file": "F1"}, "invalid_arguments"),
+        ("users.info", {"user": "ada"}, "user_not_found"),
+    ],
+)
+async def test_a_method_that_takes_forms_only_misses_the_arguments_in_json(
+    slack: SlackSandbox, method: str, arguments: dict[str, Any], error: str
+) -> None:
+    arguments |= {"channel": slack.channels["general"].id} if "channel" in arguments else {}
+    arguments |= {"user": slack.people["ada"].id} if "user" in arguments else {}
+    body = await post(slack, method, json.dumps(arguments), "application/json; charset=utf-8")
+    assert body["error"] == error
+
+
+async def test_a_method_that_takes_forms_only_ignores_optional_arguments_in_json(slack: SlackSandbox) -> None:
+    body = await post(slack, "users.list", '{"limit": 1}', "application/json; charset=utf-8")
+    assert len(body["members"]) == 1 + len(slack.people)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "warning"),
+    [
+        ("application/json", "{}", "missing_charset"),
+        ("application/json; charset=utf-8", "{}", None),
+        ("application/x-www-form-urlencoded", "", None),
+        ("application/x-www-form-urlencoded; charset=utf-8", "", "superfluous_charset"),
+    ],
+)
+async def test_a_missing_or_superfluous_charset_has_a_warning(
+    slack: SlackSandbox, content_type: str, body: str, warning: str | None
+) -> None:
+    answer = await post(slack, "auth.test", body, content_type)
+    assert answer["ok"]
+    assert answer.get("warning") == warning
+    assert answer.get("response_metadata", {}).get("warnings") == ([warning] if warning else None)
+
+
+async def test_warnings_of_a_call_are_joined(slack: SlackSandbox, general: str) -> None:
+    arguments = {"channel": general, "text": "a" * 40_001}
+    answer = await post(slack, "chat.postMessage", json.dumps(arguments), "application/json")
+    assert answer["warning"] == "message_truncated,missing_charset"
+    assert answer["response_metadata"].keys() == {"messages", "warnings"}
+    refused = await post(slack, "chat.postMessage", "{", "application/json")
+    assert (refused["error"], refused["warning"]) == ("invalid_json", "missing_charset")
 
 
 async def test_the_sixth_post_in_a_channel_is_rate_limited(
