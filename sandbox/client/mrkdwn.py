@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sandbox.slack.state.markup import list_attachment_texts
+
 #: Returns the name for the target of `<@U1>`, `<#C1|general>` or `<!here>`.
 NameResolver = Callable[[str], str]
 
@@ -39,6 +41,16 @@ def convert_markdown(text: str, resolve_name: NameResolver) -> str:
 def convert_blocks(blocks: Sequence[Mapping[str, Any]], resolve_name: NameResolver) -> str:
     """Return Block Kit blocks as CommonMark, without buttons; an unknown block becomes its type."""
     return "\n\n".join(filter(None, (_convert_block(block, resolve_name) for block in blocks)))
+
+
+def convert_attachments(attachments: Sequence[Mapping[str, Any]], resolve_name: NameResolver) -> str:
+    """Convert attachments to quotes."""
+    quotes = []
+    for attachment in attachments:
+        texts = [convert_mrkdwn(text, resolve_name) for text in list_attachment_texts(attachment)]
+        shown = "\n\n".join(filter(None, [*texts, convert_blocks(attachment.get("blocks", ()), resolve_name)]))
+        quotes.append("\n".join(f"> {line}".rstrip() for line in shown.split("\n")))
+    return "\n\n".join(quotes)
 
 
 def _convert_block(block: Mapping[str, Any], resolve_name: NameResolver) -> str:

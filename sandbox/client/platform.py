@@ -66,6 +66,7 @@ class ClientMessage:
         markdown: the text with file names as CommonMark, without buttons.
         plain_text: the text without markup, with file names and button labels.
         thread: the id of the thread's first message; None for that message and outside threads.
+        is_broadcast: whether a reply in a thread is also shown in the channel.
         revision: the number of changes since the message was posted.
         is_edited: whether the platform shows "(edited)".
         ephemeral_to: the id of the only user who sees it; None for a message to all.
@@ -83,6 +84,7 @@ class ClientMessage:
     markdown: str
     plain_text: str
     thread: str | None = None
+    is_broadcast: bool = False
     revision: int = 0
     is_edited: bool = False
     ephemeral_to: str | None = None

@@ -197,6 +197,7 @@ class SlackPlatform:
                 message.buttons,
             ),
             thread=message.thread_ts if message.is_thread_reply else None,
+            is_broadcast=message.is_thread_reply and message.is_in_channel,
             revision=message.versions.index(version),
             is_edited=message.edited,
             ephemeral_to=message.ephemeral_to,
@@ -223,7 +224,8 @@ class SlackPlatform:
             for task in content.tasks
         ]
         files = [f"`[file {file.name}]`" for file in message.files]
-        return "\n\n".join(filter(None, [*map(Emoji.replace, [*cards, text]), *files]))
+        attachments = mrkdwn.convert_attachments(content.attachments, self._resolve_name)
+        return "\n\n".join(filter(None, [*map(Emoji.replace, [*cards, text, attachments]), *files]))
 
     def _resolve_name(self, target: str) -> str:
         """Return the name of `@U1`, `#C1` or `!here` with its sign."""

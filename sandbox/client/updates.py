@@ -123,7 +123,7 @@ def _format_buttons(buttons: Iterable[str]) -> str:
 def filter_by_place(place: ClientLocation, messages: Iterable[ClientMessage]) -> list[ClientMessage]:
     """Return the messages of a channel without its threads, or those of a thread with its first one."""
     if place.thread is None:
-        return [message for message in messages if message.thread is None]
+        return [message for message in messages if message.thread is None or message.is_broadcast]
     return [message for message in messages if place.thread in (message.id, message.thread)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from rich.emoji import Emoji
 
 from sandbox.page.markdown import render_code, render_link, render_mention, render_slack
-from sandbox.slack.state.markup import SlackContent, decode_entities
+from sandbox.slack.state.markup import SlackContent, decode_entities, list_attachment_texts
 
 #: Names of users and channels by id.
 Names = Mapping[str, str]
@@ -38,12 +38,19 @@ _PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
 
 
 def render_content(content: SlackContent, names: Names) -> str:
-    """Return a message's content as HTML: its blocks or, without any, its text."""
+    """Return a message's content as HTML: its blocks or, without any, its text; then its attachments."""
     if content.blocks:
-        return render_blocks(content.blocks, names)
-    if content.markdown:
-        return render_slack(content.text, lambda inner: _render_angle(inner, names))
-    return render_mrkdwn(content.text, names)
+        html = render_blocks(content.blocks, names)
+    elif content.markdown:
+        html = render_slack(content.text, lambda inner: _render_angle(inner, names))
+    else:
+        html = render_mrkdwn(content.text, names)
+    return html + "".join(_render_attachment(attachment, names) for attachment in content.attachments)
+
+
+def _render_attachment(attachment: Mapping[str, Any], names: Names) -> str:
+    texts = "".join(render_mrkdwn(text, names) for text in list_attachment_texts(attachment))
+    return f"<blockquote>{texts}{render_blocks(attachment.get('blocks', ()), names)}</blockquote>"
 
 
 def render_blocks(blocks: Sequence[Block], names: Names) -> str:

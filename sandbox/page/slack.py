@@ -35,7 +35,7 @@ class SlackPane:
         for message in messages:
             if message.is_thread_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
-        return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in messages if not m.is_thread_reply]
+        return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in messages if m.is_in_channel]
 
     def create_state_view(self, session: ClientSession) -> Json:
         place, slack = session.place, self._slack

@@ -17,6 +17,7 @@ from sandbox.slack.api.files import FileMethods
 from sandbox.slack.api.limits import MAX_PAGE_SIZE, UNLISTED_MAX_PAGE_SIZE, SlackRateLimits
 from sandbox.slack.api.messages import MessageMethods
 from sandbox.slack.api.oauth import OAuthMethods
+from sandbox.slack.api.reactions import ReactionMethods
 from sandbox.slack.api.requests import Arguments
 from sandbox.slack.api.streams import StreamMethods
 from sandbox.slack.api.views import ViewMethods
@@ -142,6 +143,7 @@ class SlackSandbox(SlackUserActions):
             self._workspace, payloads, self._sender, self._commands, self._views, token=verification, speed=speed
         )
         MessageMethods(api)
+        ReactionMethods(api)
         StreamMethods(api, speed=speed)
         DirectoryMethods(api, max_page_size=UNLISTED_MAX_PAGE_SIZE if is_unlisted else MAX_PAGE_SIZE)
         self._files = FileMethods(api, self._activity_log, self.faults)
@@ -295,6 +297,10 @@ class SlackSandbox(SlackUserActions):
     def add_user_group(self, handle: str, members: Iterable[WorkspaceUser | str]) -> UserGroup:
         """Add a user group, whose handle is its name in mentions."""
         return self._workspace.add_user_group(handle, (self._find_user(user).id for user in members))
+
+    def add_emoji(self, name: str) -> None:
+        """Add a custom emoji to the workspace."""
+        self._workspace.custom_emoji[name] = f"https://emoji.slack-edge.com/{self.team_id}/{name}/0123456789abcdef.png"
 
     def open_dm(self, user: WorkspaceUser | str) -> SlackConversation:
         """Return the DM between a user and the bot; it is created if it does not exist."""

@@ -16,6 +16,7 @@ from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import SlackPayloads
 from sandbox.slack.state.views import SlackView
 from sandbox.slack.state.workspace import (
+    BROADCAST_SUBTYPE,
     SlackConversation,
     SlackFile,
     SlackMessage,
@@ -53,12 +54,14 @@ class SlackUserActions:
         text: str,
         *,
         thread_ts: str | None = None,
+        is_broadcast: bool = False,
         files: Sequence[str | SlackFile] = (),
     ) -> SlackMessage:
         """Post a message as a user.
 
         Args:
             thread_ts: the thread's root; None for a message outside threads.
+            is_broadcast: whether the reply is also sent to the channel.
             files: the files; a string is the name of an empty file.
 
         Raises:
@@ -74,7 +77,7 @@ class SlackUserActions:
             SlackContent(text),
             user=author.id,
             thread_ts=self._check_thread(place, thread_ts),
-            subtype="file_share" if files else None,
+            subtype=BROADCAST_SUBTYPE if is_broadcast else "file_share" if files else None,
             client_msg_id=str(uuid4()),
             files=tuple(file if isinstance(file, SlackFile) else SlackFile(create_id("F"), file) for file in files),
         )
@@ -135,7 +138,13 @@ class SlackUserActions:
         )
 
     async def add_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
-        """Add a user's reaction, given by the emoji's name (`thumbsup`); an existing one stays."""
+        """Add a user's reaction, given by the emoji's name (`thumbsup`); an existing one stays.
+
+        Raises:
+            ValueError: there is no such emoji.
+        """
+        if not self._workspace.has_emoji(reaction):
+            raise ValueError(f"there is no emoji {reaction}")
         self._workspace.add_reaction(message, self._find_user(user).id, reaction)
 
     async def remove_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.messages import parse_thread_ts
+from sandbox.slack.api.content import parse_thread_ts
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.workspace import SlackConversation
 

@@ -16,6 +16,7 @@ SCOPES = frozenset(
         "channels:history",
         "channels:read",
         "chat:write",
+        "chat:write.customize",
         "commands",
         "files:read",
         "files:write",

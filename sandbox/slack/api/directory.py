@@ -60,7 +60,7 @@ class DirectoryMethods:
         return {"team": self._payloads.team()}
 
     def users_info(self, arguments: Arguments) -> dict[str, Any]:
-        user = self._api.find_user(arguments.required("user"))
+        user = self._api.find_user(arguments.text("user"))
         locale = {"locale": user.locale} if arguments.flag("include_locale") else {}
         return {"user": self._payloads.user(user) | locale}
 
@@ -125,12 +125,12 @@ class DirectoryMethods:
         return {"channel": fields} | flags
 
     def conversations_history(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a page of the channel's messages without thread replies, newest first."""
+        """Return a page of the channel's messages, newest first, with broadcast thread replies but no others."""
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
         if self._workspace.bot.id not in channel.members:
             raise SlackError("not_in_channel")
-        roots = [message for message in self._workspace.messages(channel) if not message.is_thread_reply]
+        roots = [message for message in self._workspace.messages(channel) if message.is_in_channel]
         visible = [message for message in roots if self._workspace.find_message(channel, message.ts)]
         page, cursor = self._message_page(visible[::-1], arguments, default=100)
         return self._page_response(page, cursor, arguments) | {"pin_count": 0}

@@ -17,6 +17,7 @@ MAX_POST_CHARS = 40_000
 #: `chat.update` rejects a longer text with `msg_too_long`; undocumented, reported by many.
 MAX_UPDATE_CHARS = 4_000
 MAX_MARKDOWN_CHARS = 12_000
+MAX_ATTACHMENTS = 100
 #: The title of a task or plan in a stream.
 MAX_TASK_CHARS = 256
 #: Undocumented limits of a stream, reported by many.

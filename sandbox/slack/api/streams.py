@@ -12,13 +12,13 @@ from typing import Any
 
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.block_kit import check_blocks
+from sandbox.slack.api.content import parse_author, parse_metadata, parse_thread_ts
 from sandbox.slack.api.limits import (
     MAX_MARKDOWN_CHARS,
     MAX_STREAM_BYTES,
     MAX_TASK_CHARS,
     STREAM_LIFETIME_SECONDS,
 )
-from sandbox.slack.api.messages import parse_metadata, parse_thread_ts
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import SlackContent, TaskCard
 from sandbox.slack.state.workspace import NativeStream, SlackConversation, SlackMessage
@@ -62,6 +62,7 @@ class StreamMethods:
             unfurl_links=arguments.optional_flag("unfurl_links"),
             unfurl_media=arguments.optional_flag("unfurl_media"),
             stream=stream,
+            **parse_author(self._api, arguments),
         )
         return {"channel": channel.id, "ts": message.ts}
 

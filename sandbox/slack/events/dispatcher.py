@@ -149,7 +149,8 @@ class SlackEventDispatcher:
         return not message.channel.is_dm and not by_itself and has_mention(text, self._workspace.bot.id)
 
     def _send_mention(self, message: SlackMessage, payload: Mapping[str, Any], ts: str) -> None:
-        event = _without_files({name: value for name, value in payload.items() if name != "parent_user_id"})
+        dropped = ("parent_user_id", "root")
+        event = _without_files({name: value for name, value in payload.items() if name not in dropped})
         if self._is_subscribed(message.channel, "app_mention"):
             self._send(event | {"type": "app_mention", "channel": message.channel.id, "event_ts": ts})
 

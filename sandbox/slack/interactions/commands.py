@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from sandbox.slack.api.messages import parse_content
+from sandbox.slack.api.content import parse_content
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.http_mode import EnvelopeSender

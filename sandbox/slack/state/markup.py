@@ -47,6 +47,7 @@ class SlackContent:
         link_names: whether a plain `@name` becomes a mention.
         tasks: the task cards of a stream.
         plan: the title above the task cards.
+        attachments: the attachments below it.
     """
 
     text: str = ""
@@ -55,27 +56,47 @@ class SlackContent:
     link_names: bool = False
     tasks: tuple[TaskCard, ...] = ()
     plan: str = ""
+    attachments: tuple[Mapping[str, Any], ...] = ()
 
 
 def render_text(content: SlackContent, names: Names) -> str:
-    """Return the visible text of the blocks or, without blocks, of `text`."""
+    """Return the visible text of the blocks or, without blocks, of `text`; then that of the attachments."""
     if content.blocks:
         parts = [_render_block(block, names) for block in content.blocks]
-        return "\n".join(part for part in parts if part)
-    return _render_markdown(content.text, names) if content.markdown else _render_mrkdwn(content.text, names)
+    else:
+        parts = [_render_markdown(content.text, names) if content.markdown else _render_mrkdwn(content.text, names)]
+    for attachment in content.attachments:
+        parts += [_render_mrkdwn(text, names) for text in list_attachment_texts(attachment)]
+        parts += [_render_block(block, names) for block in attachment.get("blocks", ())]
+    return "\n".join(part for part in parts if part)
+
+
+def list_attachment_texts(attachment: Mapping[str, Any]) -> list[str]:
+    """Return the texts of an attachment in their visible order, without its blocks."""
+    fields = [field for field in attachment.get("fields", ()) if isinstance(field, Mapping)]
+    texts = [
+        *(attachment.get(name) for name in ("pretext", "author_name", "title", "text")),
+        *(field.get(name) for field in fields for name in ("title", "value")),
+        attachment.get("footer"),
+    ]
+    return [str(text) for text in texts if text]
 
 
 def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
     """Return the pinged user ids and user group ids, and `channel`, `here` and `everyone`.
 
-    The text counts in addition to the blocks, since notifications use it.
+    The text counts in addition to the blocks, since notifications use it. Slack does not document whether mentions in
+    attachments notify; here they do.
     """
     pinged = set(_find_pings_in_text(content.text, markdown=content.markdown))
     if content.link_names:
         ids = {name: id_ for id_, name in names.items() if id_.startswith(("U", "W"))}
         for name in _PLAIN_NAME.findall(content.text):
             pinged.update({name} & _EVERYONE, {ids[name]} if name in ids else ())
-    for block in content.blocks or ():
+    for attachment in content.attachments:
+        for text in list_attachment_texts(attachment):
+            pinged.update(_find_pings_in_text(text, markdown=False))
+    for block in (*(content.blocks or ()), *(b for a in content.attachments for b in a.get("blocks", ()))):
         pinged.update(_find_pings_in_block(block))
     return frozenset(pinged)
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from sandbox.slack.state.inputs import with_ids
 from sandbox.slack.state.markup import create_block_id, to_rich_text
 from sandbox.slack.state.workspace import (
+    BROADCAST_SUBTYPE,
     SlackConversation,
     SlackFile,
     SlackMessage,
@@ -40,18 +41,20 @@ class SlackPayloads:
             "client_msg_id": message.client_msg_id,
             "type": "message",
             "subtype": message.subtype,
-            "user": message.user,
+            "user": None if message.username else message.user,
             "bot_id": message.bot_id,
             "username": message.username,
+            "icons": dict(message.icons) or None,
             "text": message.content.text,
             "ts": message.ts,
             "team": self._team_of(message.user),
             "user_team": self._team_of(message.user) if self._is_from_other_team(message.user) else None,
             "bot_profile": self.bot_profile() if own else None,
             "blocks": self.blocks(message) or None,
-            "attachments": list(message.attachments) or None,
+            "attachments": [*message.content.attachments, *message.attachments] or None,
             "thread_ts": message.thread_ts,
             "parent_user_id": self._parent_user(message),
+            "root": self._broadcast_root(message),
             "edited": {"user": message.user, "ts": message.edited_ts} if message.edited else None,
             "hidden": True if message.is_tombstone else None,
         }
@@ -177,6 +180,16 @@ class SlackPayloads:
             "url_private_download": f"{self.files_base_url}{file.id}/download/{quote(file.name)}",
         }
 
+    def _broadcast_root(self, message: SlackMessage) -> dict[str, Any] | None:
+        """Return the root of the thread of a broadcast reply; None for other messages."""
+        if message.thread_ts is None or message.subtype != BROADCAST_SUBTYPE:
+            return None
+        root = self._workspace.find_message(message.channel, message.thread_ts)
+        if root is None:
+            return None
+        dropped = ("app_id", "blocks", "client_msg_id", "is_locked")
+        return {name: value for name, value in self.history_message(root).items() if name not in dropped}
+
     def _parent_user(self, message: SlackMessage) -> str | None:
         if not message.is_thread_reply or message.thread_ts is None or message.user is None:
             return None
@@ -210,7 +223,6 @@ class SlackPayloads:
             "handle": group.handle,
             "description": "",
             "date_delete": 0,
-            "auto_type": None,
             "user_count": len(group.members),
             "users": sorted(group.members),
         }

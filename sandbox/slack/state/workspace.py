@@ -1,9 +1,12 @@
 """State of a Slack workspace: users, conversations and messages."""
 
+import re
 import secrets
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from time import monotonic, time
 from typing import Any, Literal
 
@@ -13,8 +16,19 @@ from sandbox.slack.state.markup import SlackContent, TaskCard, find_pings, rende
 
 #: The user that posts Slack's own messages.
 SLACKBOT = "USLACKBOT"
+#: The subtype of a reply that is also shown in the channel.
+BROADCAST_SUBTYPE = "thread_broadcast"
+
+_EMOJI_FILE = Path(__file__).with_name("emoji.txt")
+_SKIN_TONE = re.compile(r"::skin-tone-[2-6]$")
 
 ChangeKind = Literal["posted", "streamed", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
+
+
+@cache
+def _standard_emoji() -> frozenset[str]:
+    lines = _EMOJI_FILE.read_text().splitlines()
+    return frozenset(name for line in lines if not line.startswith("#") for name in line.split())
 
 
 def create_id(prefix: str) -> str:
@@ -164,6 +178,7 @@ class SlackMessage:
         unfurl_links, unfurl_media: arguments of the call; None if missing.
         stream: set for messages from `chat.startStream`.
         attachments: shared and linked messages below it.
+        icons: the picture of its author, if the app chose another one.
         is_tombstone: whether it replaces a deleted message with replies.
         input_states: the values that users entered, by user id.
     """
@@ -186,6 +201,7 @@ class SlackMessage:
     ephemeral_to: str | None = None
     files: Sequence[SlackFile] = ()
     attachments: Sequence[Mapping[str, Any]] = ()
+    icons: Mapping[str, str] = field(default_factory=dict)
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
     stream: NativeStream | None = None
@@ -225,6 +241,11 @@ class SlackMessage:
     def is_thread_reply(self) -> bool:
         return self.thread_ts is not None and self.thread_ts != self.ts
 
+    @property
+    def is_in_channel(self) -> bool:
+        """True if the channel shows it outside threads."""
+        return not self.is_thread_reply or self.subtype == BROADCAST_SUBTYPE
+
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceChange:
@@ -245,6 +266,9 @@ class WorkspaceChange:
 class Workspace:
     """State of a workspace.
 
+    Attributes:
+        custom_emoji: addresses of the workspace's own emoji by name.
+
     Args:
         on_change: called after every change.
         name: the name of the workspace.
@@ -263,7 +287,12 @@ class Workspace:
         self.users: dict[str, WorkspaceUser] = {self.bot.id: self.bot}
         self.channels: dict[str, SlackConversation] = {}
         self.groups: dict[str, UserGroup] = {}
+        self.custom_emoji: dict[str, str] = {}
         self._messages: dict[str, dict[str, SlackMessage]] = {}
+
+    def has_emoji(self, name: str) -> bool:
+        """Return whether an emoji exists: `wave`, or `wave::skin-tone-3`."""
+        return _SKIN_TONE.sub("", name) in _standard_emoji() | self.custom_emoji.keys()
 
     # Users and conversations
 

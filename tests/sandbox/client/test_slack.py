@@ -87,3 +87,21 @@ async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: Bot) 
     (_, reply) = slack.messages(question.channel, thread_ts=question.ts)
     assert reply.stream is not None
     assert not reply.stream.is_live
+
+
+async def test_attachments_and_broadcast_replies_are_shown(slack: SlackSandbox, bot: Bot) -> None:
+    platform, ada = SlackPlatform(slack), PlatformUser(slack.people["ada"].id, "ada")
+    question = await slack.post_message("ada", "general", "question")
+    channel = question.channel.id
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": "a *section*"}}
+    attachments: list[dict[str, Any]] = [
+        {"title": "Title", "text": "a <https://example.com|link>"},
+        {"blocks": [section]},
+    ]
+    await bot.web.chat_postMessage(
+        channel=channel, thread_ts=question.ts, text="answer", attachments=attachments, reply_broadcast=True
+    )
+    for place in (ClientLocation(channel), ClientLocation(channel, question.ts)):
+        shown = platform.list_messages(place, ada)
+        assert [message.plain_text for message in shown] == ["question", "answer\nTitle\na link\na *section*"]
+        assert shown[1].markdown == "answer\n\n> Title\n>\n> a [link](https://example.com)\n\n> a **section**"

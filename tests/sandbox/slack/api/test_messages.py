@@ -1,4 +1,4 @@
-"""Methods for messages and reactions, through slack_sdk's client."""
+"""Methods for messages, through slack_sdk's client."""
 
 from typing import Any
 
@@ -133,17 +133,6 @@ async def test_metadata_is_returned_on_request(slack: SlackSandbox, client: Asyn
     full = await client.conversations_history(channel=general, include_all_metadata=True)
     assert "metadata" not in plain["messages"][0]
     assert full["messages"][0]["metadata"] == metadata
-
-
-async def test_reactions_can_be_added_and_removed(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
-    message = await slack.post_message("ada", "general", "hello")
-    where = {"channel": general, "timestamp": message.ts, "name": "eyes"}
-    await client.reactions_add(**where)
-    assert message.reactions == {"eyes": [slack.bot_user_id]}
-    assert (await catch_error(client.reactions_add(**where)))["error"] == "already_reacted"
-    await client.reactions_remove(**where)
-    assert message.reactions == {}
-    assert (await catch_error(client.reactions_remove(**where)))["error"] == "no_reaction"
 
 
 async def test_a_permalink_points_into_the_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:

@@ -78,6 +78,13 @@ async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected: Slac
     assert "user" not in told
 
 
+async def test_the_event_of_a_broadcast_reply_has_the_root(connected: SlackSandbox) -> None:
+    root = await connected.post_message("ada", "general", "question")
+    await connected.post_message("ada", "general", "answer", thread_ts=root.ts, is_broadcast=True)
+    told = (await wait_for_events(connected, 2))[-1]
+    assert (told["subtype"], told["thread_ts"], told["root"]["text"]) == ("thread_broadcast", root.ts, "question")
+
+
 async def test_a_message_event_has_its_files(connected: SlackSandbox) -> None:
     await connected.post_message("ada", "general", "look", files=["cat.png"])
     (told,) = await wait_for_events(connected, 1)

@@ -1,0 +1,146 @@
+"""Content of messages in calls: text, blocks, attachments, metadata and author.
+
+Slack: docs.slack.dev/reference/methods/chat.postMessage and docs.slack.dev/messaging/message-metadata.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.block_kit import check_blocks
+from sandbox.slack.api.limits import MAX_ATTACHMENTS, MAX_MARKDOWN_CHARS, MAX_POST_CHARS
+from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.inputs import with_ids
+from sandbox.slack.state.markup import SlackContent
+from sandbox.slack.state.workspace import SlackConversation, Workspace
+
+#: The scope for another name and picture.
+AUTHOR_SCOPE = "chat:write.customize"
+
+_TRUNCATED_WARNING = "[WARN] A message of more than 40000 characters was truncated [json-pointer:/text]"
+#: An attachment without any of these is empty.
+_ATTACHMENT_CONTENT = frozenset(
+    {"author_name", "blocks", "fallback", "fields", "footer", "image_url", "pretext", "text", "thumb_url", "title"}
+)
+#: Fields that Slack refuses beside `blocks`, as measured: slackapi/node-slack-sdk #832, slackapi/java-slack-sdk #184,
+#: #187 and #416.
+_INVALID_BESIDE_BLOCKS = frozenset(
+    {
+        *("actions", "fields", "indent", "mrkdwn_in"),
+        *("is_app_unfurl", "is_msg_unfurl", "is_reply_unfurl", "is_thread_root_unfurl"),
+    }
+)
+
+
+def parse_content(arguments: Arguments) -> SlackContent:
+    """Return the content in the arguments `text`, `markdown_text`, `blocks`, `attachments`, `link_names`, `parse`.
+
+    Raises:
+        SlackError: `no_text`, `markdown_text_conflict`, `msg_too_long` or an error of the blocks or attachments.
+    """
+    text, markdown = arguments.text("text"), arguments.text("markdown_text")
+    blocks = arguments.json("blocks", error="invalid_blocks_format")
+    attachments = parse_attachments(arguments)
+    if markdown and (text or blocks):
+        raise SlackError("markdown_text_conflict")
+    if not (text.strip() or markdown.strip() or blocks or attachments):
+        raise SlackError("no_text")
+    if len(markdown) > MAX_MARKDOWN_CHARS:
+        raise SlackError("msg_too_long")
+    return SlackContent(
+        text=text or markdown,
+        blocks=with_ids(check_blocks(blocks), secrets.token_hex(4)) if blocks else None,
+        markdown=bool(markdown),
+        link_names=arguments.flag("link_names") or arguments.text("parse") == "full",
+        attachments=attachments,
+    )
+
+
+def parse_attachments(arguments: Arguments) -> tuple[Mapping[str, Any], ...]:
+    """Return the argument `attachments` as Slack returns it: with ids, fallback texts and block ids.
+
+    Raises:
+        SlackError: `too_many_attachments`, `invalid_attachments`, `no_text` or an error of the blocks.
+    """
+    attachments = arguments.json("attachments", error="invalid_attachments")
+    if not attachments:
+        return ()
+    if not isinstance(attachments, list) or not all(isinstance(attachment, dict) for attachment in attachments):
+        raise SlackError("invalid_attachments")
+    if len(attachments) > MAX_ATTACHMENTS:
+        raise SlackError("too_many_attachments")
+    return tuple(_complete_attachment(index, attachment) for index, attachment in enumerate(attachments))
+
+
+def _complete_attachment(index: int, attachment: Mapping[str, Any]) -> Mapping[str, Any]:
+    filled = {name: value for name, value in attachment.items() if value not in (None, "", [])}
+    if not filled.keys() & _ATTACHMENT_CONTENT:
+        raise SlackError("no_text")
+    if blocks := filled.get("blocks"):
+        if attachment.keys() & _INVALID_BESIDE_BLOCKS:
+            raise SlackError("invalid_attachments", messages=["[ERROR] invalid_keys"])
+        checked = check_blocks(blocks, path=f"/attachments/{index}/blocks", error="invalid_attachments")
+        filled["blocks"] = with_ids(checked, secrets.token_hex(4))
+    if color := filled.get("color"):
+        filled["color"] = str(color).removeprefix("#")
+    fallback = filled.get("fallback") or filled.get("text") or "[no preview available]"
+    return {"id": index + 1, **filled, "fallback": fallback}
+
+
+def truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
+    """Cut the text at `MAX_POST_CHARS`.
+
+    Returns:
+        The content, and the response's fields with Slack's warning; no fields if nothing was cut.
+    """
+    if len(content.text) <= MAX_POST_CHARS:
+        return content, {}
+    warning = {"warning": "message_truncated", "response_metadata": {"messages": [_TRUNCATED_WARNING]}}
+    return replace(content, text=content.text[:MAX_POST_CHARS]), warning
+
+
+def parse_author(api: WebApi, arguments: Arguments) -> dict[str, Any]:
+    """Return the fields of a message for the arguments `username`, `icon_emoji` and `icon_url`.
+
+    Without the scope, Slack ignores them, as measured (papercups-io/papercups #522, linyows/dewy #362).
+    """
+    names = ("username", "icon_emoji", "icon_url")
+    if not any(arguments.text(name) for name in names) or not api.has_scope(AUTHOR_SCOPE):
+        return {}
+    username, emoji, url = (arguments.text(name) for name in names)
+    icons = {"emoji": f":{emoji.strip(':')}:"} if emoji else {"image_48": url} if url else {}
+    return {"username": username or api.workspace.bot.real_name, "icons": icons, "subtype": "bot_message"}
+
+
+def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments: Arguments) -> str | None:
+    """Return the argument `thread_ts` if it is the root of a thread; None without it.
+
+    Raises:
+        SlackError: `thread_not_found` or `cannot_reply_to_message`.
+    """
+    thread_ts = arguments.text("thread_ts")
+    if not thread_ts:
+        return None
+    root = workspace.find_message(channel, thread_ts)
+    if root is None:
+        raise SlackError("thread_not_found")
+    if root.is_thread_reply:
+        raise SlackError("cannot_reply_to_message")
+    return thread_ts
+
+
+def parse_metadata(arguments: Arguments) -> dict[str, Any] | None:
+    """Return the argument `metadata`; None without it.
+
+    Raises:
+        SlackError: `invalid_metadata_format`.
+    """
+    metadata = arguments.json("metadata", error="invalid_metadata_format")
+    if metadata is None or metadata == {}:
+        return None
+    match metadata:
+        case {"event_type": str(), "event_payload": dict()}:
+            return dict(metadata)
+    raise SlackError("invalid_metadata_format")
