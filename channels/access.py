@@ -109,34 +109,34 @@ class AccessPolicy:
         rules = self.get_rules(platform)
         return {rule.partition(":")[2] for rule in rules.allow | rules.block} | self._admins | self._other_ids
 
-    def is_admin(self, visitor: Actor) -> bool:
-        """Return whether a user administers the bot."""
-        return not self._admins.isdisjoint({visitor.author, *visitor.roles})
+    def is_admin(self, actor: Actor) -> bool:
+        """Return whether a user, or one of their roles, administers the bot."""
+        return not self._admins.isdisjoint({actor.author, *actor.roles})
 
-    def to_user(self, visitor: Actor, name: str) -> User:
+    def to_user(self, actor: Actor, name: str) -> User:
         """Return a platform's user as the user of the core, with roles and admin right.
 
         Args:
             name: the display name.
         """
-        return User(visitor.author, name, frozenset(visitor.roles), self.is_admin(visitor))
+        return User(actor.author, name, frozenset(actor.roles), self.is_admin(actor))
 
-    def check(self, visitor: Actor, spot: Location) -> AccessDecision:
+    def check(self, actor: Actor, location: Location) -> AccessDecision:
         """Return whether a user may use the bot at a place, or the reason against it."""
-        rules = self.get_rules(visitor.platform)
-        if visitor.is_bot and not rules.allows_bots:
+        rules = self.get_rules(actor.platform)
+        if actor.is_bot and not rules.allows_bots:
             return AccessDecision.BOT_DENIED
         who, home, where = (
-            set(_list_user_rules(visitor)),
-            set(_list_workspace_rules(visitor)),
-            set(_list_place_rules(spot)),
+            set(_list_user_rules(actor)),
+            set(_list_workspace_rules(actor)),
+            set(_list_place_rules(location)),
         )
         people = {rule for rule in rules.allow if rule.startswith(_USER_KINDS)}
-        is_stranger = visitor.is_external and not rules.allows_external and not home & rules.allow
-        is_unnamed = bool(people) and not who & people and not self.is_admin(visitor)
+        is_stranger = actor.is_external and not rules.allows_external and not home & rules.allow
+        is_unnamed = bool(people) and not who & people and not self.is_admin(actor)
         if (who | home) & rules.block or is_stranger or is_unnamed:
             return AccessDecision.USER_DENIED
-        is_served = not rules.guilds or not spot.workspace or spot.workspace in rules.guilds
+        is_served = not rules.guilds or not location.workspace or location.workspace in rules.guilds
         if (
             where & rules.block
             or not is_served
@@ -156,19 +156,19 @@ def _matches_kind(places: set[str], kind: str, rules: AccessRules) -> bool:
     return not named or bool(places & named)
 
 
-def _list_user_rules(visitor: Actor) -> Iterator[str]:
-    yield f"user:{visitor.author.removeprefix(BOT_PREFIX)}"
-    yield from (f"role:{role}" for role in visitor.roles)
+def _list_user_rules(actor: Actor) -> Iterator[str]:
+    yield f"user:{actor.author.removeprefix(BOT_PREFIX)}"
+    yield from (f"role:{role}" for role in actor.roles)
 
 
-def _list_workspace_rules(visitor: Actor) -> Iterator[str]:
-    for workspace in visitor.workspaces:
+def _list_workspace_rules(actor: Actor) -> Iterator[str]:
+    for workspace in actor.workspaces:
         yield from (f"workspace:{workspace}", f"guild:{workspace}")
 
 
-def _list_place_rules(spot: Location) -> Iterator[str]:
-    if spot.workspace:
-        yield from (f"workspace:{spot.workspace}", f"guild:{spot.workspace}")
-    yield from (f"channel:{id_}" for id_ in (spot.channel, *spot.parents) if id_)
-    if spot.is_direct:
+def _list_place_rules(location: Location) -> Iterator[str]:
+    if location.workspace:
+        yield from (f"workspace:{location.workspace}", f"guild:{location.workspace}")
+    yield from (f"channel:{id_}" for id_ in (location.channel, *location.parents) if id_)
+    if location.is_direct:
         yield DIRECT_MESSAGES

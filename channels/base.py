@@ -226,7 +226,7 @@ class Surface(Protocol):
     async def acquire_slot(
         self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
     ) -> None:
-        """Wait until the rate limits allow the next call, and keep that slot for `show`.
+        """Wait until the rate limits allow one call of `show`, and keep that slot.
 
         The caller chooses the text after the wait, so that it sends the newest. A cancelled wait holds no slot.
 
@@ -290,13 +290,13 @@ class Surface(Protocol):
         ...
 
     async def add_reaction(self, emoji: str) -> None:
-        """React to the message that the reply answers.
+        """React to the user's message that the reply answers.
 
         Args:
             emoji: a Unicode emoji or its short name.
 
         Raises:
-            SurfaceError: the platform does not accept it.
+            SurfaceError: the platform refuses the reaction, or cannot be reached.
         """
         ...
 

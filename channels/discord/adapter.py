@@ -68,7 +68,7 @@ class DiscordChannel:
     sends the events of a server to the connection of its shard, and each worker connects some of the shards.
 
     Args:
-        places: the store of the watermarks and places, for the backfill.
+        watermarks: the store of the watermarks and places, for the backfill.
         assignment: divides the shards among the workers.
     """
 
@@ -80,7 +80,7 @@ class DiscordChannel:
         self,
         settings: DiscordSettings,
         services: ChannelServices,
-        places: Watermarks,
+        watermarks: Watermarks,
         backfill_limits: BackfillLimits,
         assignment: ShardAssignment,
     ) -> None:
@@ -131,7 +131,7 @@ class DiscordChannel:
         )
         history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_call)
         self._read_history = history.read_since
-        self._places = places
+        self._watermarks = watermarks
         self._backfill_limits = backfill_limits
         self._assignment = assignment
         self._shards = self._make_shards(1, 1)
@@ -205,7 +205,7 @@ class DiscordChannel:
         def backfill(shard: int, heard_at: Callable[[], float]) -> Backfill:
             return Backfill(
                 NAME,
-                self._places,
+                self._watermarks,
                 self._backfill_limits,
                 store_message=self._intake.accept,
                 fetch_since=self._read_history,

@@ -53,21 +53,21 @@ class _ModelFileCheck:
     """Check of whether a model supports a file: see `FileCheck`.
 
     Attributes:
-        takes: the types and sizes that the model supports.
+        supported: the types and sizes that the model supports.
         max_bytes: the most bytes of a file that the bot downloads.
     """
 
-    takes: SupportedFiles
+    supported: SupportedFiles
     max_bytes: int
 
     def __call__(self, file: Attachment) -> None:
         if file.size > self.max_bytes:
             raise too_large(self.max_bytes)
         if kind := media.guess_mime_type(file.name, file.mime_type):
-            _check_kind(self.takes, kind, file.size)
+            _check_kind(self.supported, kind, file.size)
 
 
-def _check_kind(takes: SupportedFiles, kind: str, size: int) -> None:
+def _check_kind(supported: SupportedFiles, kind: str, size: int) -> None:
     """Check that a model can read files of this type and size.
 
     Args:
@@ -79,20 +79,24 @@ def _check_kind(takes: SupportedFiles, kind: str, size: int) -> None:
     """
     if media.is_text_type(kind):
         return
-    if kind not in takes.max_bytes:
+    if kind not in supported.max_bytes:
         raise UnreadableFileError("I cannot read files of its kind")
-    if not takes.supports(kind, size):
-        raise too_large(takes.max_bytes[kind])
+    if not supported.supports(kind, size):
+        raise too_large(supported.max_bytes[kind])
 
 
 class AttachmentReader:
     """Downloads the attachments of a turn's messages, and prepares them for the model."""
 
-    def __init__(self, allowance: AttachmentLimits) -> None:
-        self._allowance = allowance
+    def __init__(self, limits: AttachmentLimits) -> None:
+        self._limits = limits
 
     async def read(
-        self, channel: Channel, messages: Sequence[InboxMessage], texts: Sequence[MessageText], takes: SupportedFiles
+        self,
+        channel: Channel,
+        messages: Sequence[InboxMessage],
+        texts: Sequence[MessageText],
+        supported: SupportedFiles,
     ) -> tuple[list[MessageText], list[types.Part], list[FileRecord]]:
         """Download the attachments of a turn's messages.
 
@@ -100,29 +104,29 @@ class AttachmentReader:
 
         Args:
             texts: the texts of the messages, in the same order.
-            takes: the types and sizes that the model supports.
+            supported: the types and sizes that the model supports.
 
         Returns:
             The texts, each followed by a description of its files; the files for the model; a record of each file for
             the turn report.
         """
-        check = _ModelFileCheck(takes, self._allowance.max_bytes)
+        check = _ModelFileCheck(supported, self._limits.max_bytes)
         fetching = {
             (i, j): asyncio.create_task(self._fetch(channel, message, file, check), name="file")
             for i, message in enumerate(messages)
-            for j, file in enumerate(message.attachments[: self._allowance.max_files])
+            for j, file in enumerate(message.attachments[: self._limits.max_files])
         }
         if not any(message.attachments for message in messages):
             return list(texts), [], []
         try:
             if fetching:
-                await asyncio.wait(fetching.values(), timeout=self._allowance.seconds)
+                await asyncio.wait(fetching.values(), timeout=self._limits.seconds)
         finally:
             for task in fetching.values():
                 task.cancel()
             await asyncio.gather(*fetching.values(), return_exceptions=True)
         return await asyncio.to_thread(
-            self._combine, messages, texts, fetching, _AttachmentBudget(takes)
+            self._combine, messages, texts, fetching, _AttachmentBudget(supported)
         )  # texts may be long
 
     def _combine(
@@ -155,7 +159,7 @@ class AttachmentReader:
         intro = f"{speaker} sent a file"
         try:
             if task is None:
-                raise UnreadableFileError(f"I read no more than {self._allowance.max_files} files of a message")
+                raise UnreadableFileError(f"I read no more than {self._limits.max_files} files of a message")
             if task.cancelled():
                 raise UnreadableFileError("it did not come in time")
             return budget.add(task.result(), intro)
@@ -173,9 +177,9 @@ class AttachmentReader:
 class _AttachmentBudget:
     """Bytes and tokens that are left for further files of a turn."""
 
-    def __init__(self, takes: SupportedFiles) -> None:
-        self._takes = takes
-        self._bytes = takes.max_total_bytes
+    def __init__(self, supported: SupportedFiles) -> None:
+        self._supported = supported
+        self._bytes = supported.max_total_bytes
         self._tokens = TEXT_TOKENS
 
     def add(self, fetched: FetchedFile, intro: str) -> AttachmentContent:
@@ -191,7 +195,7 @@ class _AttachmentBudget:
         kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
         if kind is None:
             raise UnreadableFileError("I cannot make out what is in it")
-        _check_kind(self._takes, kind, len(data))
+        _check_kind(self._supported, kind, len(data))
         if media.is_text_type(kind):
             return AttachmentContent(self._text(file, data, intro))
         if len(data) > self._bytes:

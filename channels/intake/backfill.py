@@ -96,7 +96,7 @@ class Backfill:
 
     Args:
         channel: the channel's name.
-        places: the store of the watermarks and places.
+        watermarks: the store of the watermarks and places.
         store_message: stores a message; raises `StoreError` if it could not be stored.
         fetch_since: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
             since then.
@@ -111,8 +111,8 @@ class Backfill:
     def __init__(
         self,
         channel: str,
-        places: Watermarks,
-        bounds: BackfillLimits,
+        watermarks: Watermarks,
+        limits: BackfillLimits,
         *,
         store_message: Callable[[IncomingMessage], Awaitable[None]],
         fetch_since: FetchSince,
@@ -124,8 +124,8 @@ class Backfill:
         self._channel = channel
         self._watermark_name = watermark_name or channel
         self._has_place = has_place
-        self._places = places
-        self._bounds = bounds
+        self._watermarks = watermarks
+        self._limits = limits
         self._store_message = store_message
         self._fetch_since = fetch_since
         self._last_event_at = last_event_at
@@ -152,7 +152,8 @@ class Backfill:
             Exception: raised by `connect`.
         """
         watermark = await retry_store(
-            lambda: self._places.get_watermark(self._watermark_name), what=f"the watermark of {self._watermark_name}"
+            lambda: self._watermarks.get_watermark(self._watermark_name),
+            what=f"the watermark of {self._watermark_name}",
         )
         if watermark is not None:
             self.open_gap(watermark)
@@ -185,7 +186,7 @@ class Backfill:
 
         Nothing happens if the backfill is turned off.
         """
-        if self._bounds.hours:
+        if self._limits.hours:
             since = min(since, self._gap_start)
             self._gap = _Gap(
                 since, self._fetch_since(self._limit_age(since - OVERLAP_SECONDS - EDIT_MENTION_WINDOW_SECONDS))
@@ -201,7 +202,7 @@ class Backfill:
             Exception: the message is not stored yet; it is retried in the background.
         """
         inbound = message.inbound
-        if len(self._pending) >= MAX_PENDING and self._bounds.hours:
+        if len(self._pending) >= MAX_PENDING and self._limits.hours:
             self.open_gap(inbound.sent_at)
             raise StoreError("too many messages could not be stored")
         self._pending[inbound.event_key] = message
@@ -276,7 +277,7 @@ class Backfill:
 
     async def _store_pending(self) -> None:
         """Retry to store all pending messages; those older than the backfill are dropped."""
-        oldest = time.time() - max(1.0, self._bounds.hours) * 3600
+        oldest = time.time() - max(1.0, self._limits.hours) * 3600
         for call in [call for call in self._pending.values() if _sent_at(call) < oldest]:
             log.error("%s: a message is lost: it could not be stored for too long", self._channel)
             del self._pending[call.inbound.event_key]
@@ -294,7 +295,7 @@ class Backfill:
         return self._gap.since if self._gap is not None else inf
 
     def _limit_age(self, since: float) -> float:
-        return max(since, time.time() - self._bounds.hours * 3600)
+        return max(since, time.time() - self._limits.hours * 3600)
 
     async def _fetch_all(self) -> None:
         """Fetch and store what all places miss, then close the gap.
@@ -343,7 +344,7 @@ class Backfill:
                 return
             missing = await retry_store(partial(self._list_missing, gap, place_id), what=f"fetching {place_id}")
             gap.fetched.add(place_id)
-            surplus = max(0, gap.found_count + len(missing) - self._bounds.messages)
+            surplus = max(0, gap.found_count + len(missing) - self._limits.messages)
             if surplus:
                 log.warning("%s: %d messages more than a backfill stores are left", self._channel, surplus)
             newest = missing[surplus:]
@@ -363,13 +364,13 @@ class Backfill:
             return []
         since = self._limit_age(gap.since - OVERLAP_SECONDS)
         begun = {place.id: place.begun_at for place in places.values()}
-        return await filter_missing(self._places, await gap.fetch(places[place_id]), gap.active, begun, since=since)
+        return await filter_missing(self._watermarks, await gap.fetch(places[place_id]), gap.active, begun, since=since)
 
     async def _list_places(self, gap: _Gap) -> Mapping[str, ActivePlace]:
         """Return the places of this watermark with recent messages, by id, newest first."""
         if gap.places is None:
             active_since = self._limit_age(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
-            served = await self._places.list_active_places(self._channel, since=active_since, limit=MAX_PLACES)
+            served = await self._watermarks.list_active_places(self._channel, since=active_since, limit=MAX_PLACES)
             gap.places = {place.id: place for place in served if self._has_place(place.id)}
             gap.active.update(session for place in gap.places.values() for session in place.sessions)
         return gap.places
@@ -379,7 +380,7 @@ class Backfill:
     async def _save_watermark(self) -> None:
         until = min(self._last_event_at(), self._gap_start, *map(_sent_at, self._pending.values()))
         if self._watermark is not None and until and until != self._watermark:
-            await self._places.save_watermark(self._watermark_name, until)
+            await self._watermarks.save_watermark(self._watermark_name, until)
             self._watermark = until
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
@@ -387,7 +388,7 @@ class Backfill:
 
 
 async def filter_missing(
-    places: Watermarks,
+    watermarks: Watermarks,
     messages: Sequence[IncomingMessage],
     active_sessions: set[str],
     begun_at: Mapping[str, float],
@@ -408,9 +409,9 @@ async def filter_missing(
     """
     if not messages:
         return []
-    known = await places.find_known_keys(call.inbound.event_key for call in messages)
+    known = await watermarks.find_known_keys(call.inbound.event_key for call in messages)
     sessions = {call.inbound.session_id for call in messages}
-    reset_at, stopped_at = await places.get_cancellation_times(sessions)
+    reset_at, stopped_at = await watermarks.get_cancellation_times(sessions)
     missing = []
     for call in sorted(messages, key=_sent_at):
         inbound = call.inbound

@@ -144,7 +144,7 @@ class ContextBuilder:
 def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
     """Return an entry for `InboxMessage.brings`: the message that a question is about.
 
-    A user chooses that message in the menu of a message.
+    The user chose that message by the bot's entry in its menu.
 
     Args:
         author: the platform's id of the message's author.

@@ -117,7 +117,7 @@ class MessageHandler:
         self._choose_address = choose_address
         self._background = BackgroundTasks()
 
-    async def get_refusal(self, visitor: Actor, spot: Location, *, must_reply: bool = False) -> str | None:
+    async def get_refusal(self, actor: Actor, location: Location, *, must_reply: bool = False) -> str | None:
         """Check a user's access, and return the reason against it.
 
         Args:
@@ -127,10 +127,10 @@ class MessageHandler:
         Returns:
             None if the user has access. Else the untranslated sentence to show; empty if the user is not told now.
         """
-        decision = self._services.access_policy.check(visitor, spot)
+        decision = self._services.access_policy.check(actor, location)
         if decision is AccessDecision.ALLOWED:
             return None
-        return decision.message if must_reply or await self._should_notify(visitor, "door") else ""
+        return decision.message if must_reply or await self._should_notify(actor, "door") else ""
 
     async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimited | None:
         """Return the user or place limit that refuses a message; None if there is none.
@@ -157,11 +157,11 @@ class MessageHandler:
         text = render(words.messages_for(await words.resolve_locale(self._get_locale(message.inbound))))
         await (message.deny_privately(text) if message.deny_privately else self._send_ephemeral(message.inbound, text))
 
-    async def _should_notify(self, visitor: Actor, kind: DenialKind, *, until: float | None = None) -> bool:
-        if visitor.is_bot:
+    async def _should_notify(self, actor: Actor, kind: DenialKind, *, until: float | None = None) -> bool:
+        if actor.is_bot:
             return False
         try:
-            person = f"{visitor.platform}:{visitor.author}"
+            person = f"{actor.platform}:{actor.author}"
             return await self._services.refusals.claim_notice(person, kind, until=until)
         except StoreError as error:
             log.warning("a notice of a refusal cannot be recorded: %s", format_error(error))

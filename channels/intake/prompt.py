@@ -45,16 +45,20 @@ class PromptBuilder:
     """Builds the prompts of turns.
 
     Args:
-        allowance: the limits of the attachments that the model reads.
+        attachment_limits: the limits of the attachments that the model reads.
     """
 
     def __init__(
-        self, turns: TurnStore, context: ContextBuilder, access_policy: AccessPolicy, allowance: AttachmentLimits
+        self,
+        turns: TurnStore,
+        context: ContextBuilder,
+        access_policy: AccessPolicy,
+        attachment_limits: AttachmentLimits,
     ) -> None:
         self._turns = turns
         self._context = context
         self._access_policy = access_policy
-        self._attachments = AttachmentReader(allowance)
+        self._attachments = AttachmentReader(attachment_limits)
 
     def remove_denied_messages(self, turn: Turn) -> Turn | None:
         """Return the turn without messages of authors who have lost access since.
@@ -100,8 +104,8 @@ class PromptBuilder:
         authors = tuple(speakers)
         speakers += await self._list_earlier_authors(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
-            takes = runtime.get_media_support(turn.model)
-            texts, files, uses = await self._attachments.read(channel, turn.messages, texts, takes)
+            supported = runtime.get_media_support(turn.model)
+            texts, files, uses = await self._attachments.read(channel, turn.messages, texts, supported)
             recorder.set_files(uses)
         spoken, recorder.context = await self._context.build(turn, channel, texts)
         return Prompt(

@@ -68,11 +68,11 @@ class Dialect:
         return line
 
     def render_rule(self, line: str) -> str:
-        """Render a thematic break."""
+        """Render a thematic break (horizontal rule)."""
         return line
 
     def render_link(self, link: Link) -> tuple[str, str]:
-        """Return the text before and after the label of a link."""
+        """Return the texts before and after the rendered label of a link."""
         start = link.source.index("[") + 1
         return link.source[:start], link.source[start + len(link.label) :]
 

@@ -87,8 +87,8 @@ class _Waiter:
 class RateLimiter:
     """Limits the calls that share one rate limit of a platform.
 
-    A call uses a slot from its start until a window after its answer, since the time at which it reaches the platform
-    is unknown.
+    A slot is the permission for one call. A call uses its slot from its start until a window after its answer, since
+    the time at which it reaches the platform is unknown.
 
     Args:
         window: the platform's limit.

@@ -40,7 +40,10 @@ class RateLimiters:
         return limiter
 
     def announce_usage(self) -> dict[str, LimitUsage]:
-        """Return this worker's use of each limit, by `_digest` of the key."""
+        """Return this worker's use of each limit, by a hash of the limiter's key.
+
+        Limiters without calls and replies are left out.
+        """
         usage = {_digest(key): limiter.announce_usage() for key, limiter in self._limiters.items()}
         return {name: use for name, use in usage.items() if use != LimitUsage()}
 

@@ -35,7 +35,7 @@ class QueuedReactions:
         self._background = BackgroundTasks()
 
     def add(self, address: Address) -> None:
-        """Start to add the reaction, unless this process did so or assumes it."""
+        """Start to add the reaction, unless it is added or assumed already."""
         key = _key(address)
         if key not in self._tasks:
             self._tasks[key] = task = asyncio.create_task(_log_errors(self._add_reaction, address), name="reaction")

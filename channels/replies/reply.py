@@ -353,7 +353,12 @@ class Reply:
         return False
 
     async def _check_active(self) -> None:
-        """Raise if the reply is abandoned or another process has claimed the turn."""
+        """Check that the reply is not abandoned and this worker still owns the turn.
+
+        Raises:
+            _AbandonedError: the reply was abandoned.
+            TurnLostError: another worker has claimed the turn.
+        """
         if self._is_abandoned:
             raise _AbandonedError
         await self._check_owned()

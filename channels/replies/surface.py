@@ -198,7 +198,7 @@ class MessageSurface(ABC):
 
     @abstractmethod
     async def add_reaction(self, emoji: str) -> None:
-        """React to the message that the reply answers: see `Surface`."""
+        """See `Surface.add_reaction`."""
 
     async def post_message(self, text: str, file: File | None = None) -> None:
         message_id = await self.post_text(text)

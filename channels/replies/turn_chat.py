@@ -14,10 +14,10 @@ MAX_REACTIONS, MAX_POSTS = 3, 3
 
 
 class TurnChat:
-    """The `ChatContext` of a turn: see there.
+    """Reactions and messages of a turn's tools, on its platform: see `ChatContext`.
 
     Args:
-        address: the address of the message that the turn answers.
+        address: the address of the reply: see `InboxMessage.address`.
     """
 
     def __init__(self, channel: Channel, address: Mapping[str, Any]) -> None:
@@ -52,6 +52,9 @@ class TurnChat:
             raise ChatError(f"the message cannot be posted: {error}") from error
 
     def _create_side_surface(self) -> Surface:
-        """Return a surface whose message is in no reply: deletions and retries of replies leave it alone."""
+        """Return a surface for a message that belongs to no reply.
+
+        Deletions and retries of replies do not change it.
+        """
         name = uuid4().hex
         return self._channel.create_surface(self._channel.side_message_address(self._address, name), turn_id=name)

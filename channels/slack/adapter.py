@@ -61,7 +61,7 @@ class SlackChannel:
     """The Slack adapter (see `Channel`); create it inside a running event loop.
 
     Args:
-        places: the store of the watermarks and places, for the backfill.
+        watermarks: the store of the watermarks and places, for the backfill.
         vault: stores the tokens of several workspaces; None for one workspace.
 
     Attributes:
@@ -76,8 +76,8 @@ class SlackChannel:
         self,
         settings: SlackSettings,
         services: ChannelServices,
-        places: Watermarks,
-        bounds: BackfillLimits,
+        watermarks: Watermarks,
+        backfill_limits: BackfillLimits,
         vault: Vault | None = None,
     ) -> None:
         self._services = services
@@ -118,8 +118,8 @@ class SlackChannel:
         fetcher = self._history.fetcher
         self._backfill = Backfill(
             NAME,
-            places,
-            bounds,
+            watermarks,
+            backfill_limits,
             store_message=self._accept,
             fetch_since=fetcher,
             last_event_at=self.last_event_at,

@@ -24,13 +24,14 @@ def make_queued_reactions(api: DiscordApi) -> QueuedReactions:
 
 
 async def add_reaction(api: DiscordApi, emoji: str, address: Address) -> None:
-    """React to the message of an address.
+    """React to the user's message that the reply at an address answers.
 
     Args:
         emoji: a Unicode emoji or its short name, or `name:id` of an emoji of the server.
+        address: the address of the reply.
 
     Raises:
-        SurfaceError: Discord does not accept it.
+        SurfaceError: Discord refuses the reaction, or cannot be reached.
     """
     emoji = emojize(f":{emoji.strip(':')}:", language="alias") if emoji.strip(":").isascii() else emoji
     await api.add_reaction(_get_channel(address), int(address["message"]), emoji.strip(":"))

@@ -47,11 +47,14 @@ class HttpMode:
 
     @property
     def last_event_at(self) -> float:
-        """When requests could last be received (seconds since the epoch); now, while open."""
+        """The time until which requests could be received: now, while open.
+
+        In seconds since the epoch.
+        """
         return time.time() if self._is_open else self._closed_at
 
     async def open(self) -> None:
-        """Accept requests from now on."""
+        """Start to accept requests; before, they get HTTP 503."""
         self._is_open = True
 
     async def reopen(self) -> None:

@@ -44,7 +44,10 @@ class SocketMode:
 
     @property
     def last_event_at(self) -> float:
-        """The time of the last frame on any connection (seconds since the epoch), or 0."""
+        """The time of the last frame on any connection; 0 before the first.
+
+        In seconds since the epoch.
+        """
         return max(connection.last_event_at for connection in self._connections)
 
     async def open(self) -> None:

@@ -69,7 +69,7 @@ def forwarded_messages(message: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def is_forwarded(attachment: Mapping[str, Any]) -> bool:
-    """Return whether an attachment is a forwarded or linked message."""
+    """Return whether a message's attachment is a forwarded or linked message."""
     return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl"))
 
 

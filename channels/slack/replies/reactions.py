@@ -23,13 +23,14 @@ def make_queued_reactions(api: SlackApi) -> QueuedReactions:
 
 
 async def add_reaction(api: SlackApi, emoji: str, address: Address) -> None:
-    """React to the message of an address.
+    """React to the user's message that the reply at an address answers.
 
     Args:
         emoji: a Unicode emoji or Slack's name of one.
+        address: the address of the reply.
 
     Raises:
-        SurfaceError: Slack does not accept it.
+        SurfaceError: Slack refuses the reaction, or cannot be reached.
     """
     await _react(api, "reactions.add", demojize(emoji, language="alias").strip(":\ufe0f"), address)
 

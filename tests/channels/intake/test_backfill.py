@@ -337,7 +337,7 @@ async def test_a_message_that_cannot_be_stored_is_given_up_when_it_is_old(
         await world.backfill.receive(called("second", now - 60))
         assert world.taken == ["second"]
         await wait_until(lambda: world.watermark == now - 2 * 3600)
-        world.backfill._bounds = BackfillLimits(hours=1)
+        world.backfill._limits = BackfillLimits(hours=1)
         await wait_until(lambda: world.watermark == now)
         assert "test: a message is lost: it could not be stored for too long" in caplog.text
 
