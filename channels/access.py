@@ -114,7 +114,7 @@ class AccessPolicy:
         return not self._admins.isdisjoint({actor.author, *actor.roles})
 
     def to_user(self, actor: Actor, name: str) -> User:
-        """Return a platform's user as the user of the core, with roles and admin right.
+        """Return the user for the core, with their roles and whether they are an admin.
 
         Args:
             name: the display name.

@@ -317,7 +317,7 @@ class Surface(Protocol):
 
 
 class FileCheck(Protocol):
-    """Check by size and type of whether to download a file for the model.
+    """Check of a file's size and type before it is downloaded for the model.
 
     Attributes:
         max_bytes: the most bytes that may be downloaded.

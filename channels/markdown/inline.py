@@ -140,7 +140,7 @@ class InlineParser:
         return None
 
     def _parse_token(self, found: re.Match[str]) -> int:
-        """Parse a token that was found, and return the position after it."""
+        """Parse one match of `_TOKEN`, and return the position after it."""
         start, end = found.span()
         match found.lastgroup:
             case "ticks":

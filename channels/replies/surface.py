@@ -436,7 +436,7 @@ def _is_file(id_: str) -> bool:
 
 
 def _file_entry(name: str, id_: str) -> str:
-    """Return the entry of a file among the stored message ids of a reply."""
+    """Return the entry (`file:ID:NAME`) of a file among a reply's stored message ids."""
     return f"{file_prefix(id_)}{name}"
 
 

@@ -37,9 +37,9 @@ CHOICE_PREFIX = "pick:"
 
 
 def choice_question(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
-    """Return the untranslated question for the conversation of a command; "" for none.
+    """Return the untranslated request to choose a conversation; "" for none.
 
-    Only `reset` and a valid `export` ask, if there are several conversations.
+    Only `reset` and a valid `export` let the user choose, if there are several conversations.
 
     Args:
         found: the user's recent conversations there.

@@ -58,7 +58,7 @@ class StreamPolicy:
         self._refused[channel] = True
 
     def is_enabled(self, channel: str) -> bool:
-        """Return whether `disable` was not called for a channel lately."""
+        """Return whether replies in a channel may be streamed: see `disable`."""
         return channel not in self._refused
 
 
