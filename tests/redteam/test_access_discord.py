@@ -16,40 +16,41 @@ from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimited, 
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from tests.channels.discord.conftest import Bot, running
 
-TELL = "POST /users/@me/channels"
+OPEN_DM = "POST /users/@me/channels"
 
 
 def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-def told(bot: Bot, user: str) -> list[str]:
+def list_dm_texts(bot: Bot, user: str) -> list[str]:
     """Return the bot's direct messages to a user."""
     return [message.text for message in bot.own(bot.server.open_dm(user))]
 
 
-def seen_by_all(bot: Bot) -> list[str]:
+def list_public_texts(bot: Bot) -> list[str]:
+    """Return the bot's messages in both text channels that all users see."""
     return [m.text for name in ("general", "random") for m in bot.own(name) if m.ephemeral_to is None]
 
 
-async def says(bot: Bot, message: DiscordMessage, text: str) -> None:
+async def wait_for_text(bot: Bot, message: DiscordMessage, text: str) -> None:
     await bot.server.wait_for(lambda: message.text == text)
 
 
-async def heard(bot: Bot) -> None:
-    """Wait until all earlier messages are processed: a later message of another user is answered."""
+async def wait_until_processed(bot: Bot) -> None:
+    """Wait until all earlier messages are processed: the bot answers a later one of another user."""
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.says(last, "heard: last")
     await bot.channel._intake.drain(20)
 
 
-async def stands(bot: Bot, said: str) -> list[str]:
-    """Return the tables that contain the text."""
+async def find_tables_with(bot: Bot, message: str) -> list[str]:
+    """Return the name of its table for each row that contains the text."""
     async with bot.database.read() as connection:
         rows = [
             (table.name, row) for table in metadata.sorted_tables for row in await connection.execute(sa.select(table))
         ]
-    return [name for name, row in rows if said in str(row)]
+    return [name for name, row in rows if message in str(row)]
 
 
 async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -60,9 +61,9 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: Discord
         thread = await server.start_thread("ada", message, "a thread")
         question = await bot.collect_events("ada", thread, "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
-        shown, threads = seen_by_all(bot), len(server.threads("general"))
+        public_texts, threads = list_public_texts(bot), len(server.threads("general"))
         await bot.collect_events("grace", "general", "sesame open")
-        await server.wait_for(lambda: told(bot, "grace") == [words.USER_NOT_ALLOWED])
+        await server.wait_for(lambda: list_dm_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         await bot.collect_events("grace", "general", "sesame again")
         await server.post_message("grace", thread, "sesame there")
         await server.post_message("grace", server.open_dm("grace"), "sesame alone")
@@ -71,21 +72,21 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: Discord
         await server.edit_message("grace", edited, f"{bot.mention} sesame quiet")
         for name in ("reset", "stop", "help", "info", "model", "export", "mute", "listen"):
             (one,) = await server.run_command("grace", "general", name)
-            await says(bot, one, words.USER_NOT_ALLOWED)
+            await wait_for_text(bot, one, words.USER_NOT_ALLOWED)
             assert one.ephemeral_to == server.people["grace"]
         for one in (
             *await server.run_command("grace", "general", "ask", question="sesame?"),
             *await server.run_message_command("grace", message, words.ASK_ABOUT),
         ):
-            await says(bot, one, words.USER_NOT_ALLOWED)
+            await wait_for_text(bot, one, words.USER_NOT_ALLOWED)
         assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
         for custom_id in answer.buttons.values():
             assert await server.click_button("grace", answer, custom_id) == []
-        await heard(bot)
-        assert told(bot, "grace") == [words.USER_NOT_ALLOWED]
-        assert (seen_by_all(bot), len(server.threads("general"))) == (shown, threads)
+        await wait_until_processed(bot)
+        assert list_dm_texts(bot, "grace") == [words.USER_NOT_ALLOWED]
+        assert (list_public_texts(bot), len(server.threads("general"))) == (public_texts, threads)
         assert len(await bot.inbox_rows()) == 2
-        assert await stands(bot, "sesame") == []
+        assert await find_tables_with(bot, "sesame") == []
 
 
 async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
@@ -93,13 +94,13 @@ async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
 ) -> None:
     rules = AccessRules(frozenset({f"user:{server.people['linus'].id}"}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
-        server.faults.fail(TELL, status=403, code=50007, times=1)
-        said = await bot.collect_events("ada", "general", "hello")
-        await server.wait_for(lambda: list(said.reactions) == ["🚫"])
+        server.faults.fail(OPEN_DM, status=403, code=50007, times=1)
+        message = await bot.collect_events("ada", "general", "hello")
+        await server.wait_for(lambda: list(message.reactions) == ["🚫"])
         for webhook in (False, True):
             await server.post_as_bot(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
-        await heard(bot)
-        assert seen_by_all(bot) == []
+        await wait_until_processed(bot)
+        assert list_public_texts(bot) == []
         assert len(await bot.inbox_rows()) == 1
 
 
@@ -113,13 +114,15 @@ async def test_dms_are_open_to_members_of_allowed_servers_with_their_roles(
         server.leave_guild("ada")
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
-        alone = server.open_dm("ada")
-        await server.post_message("ada", alone, "hello")
+        dm = server.open_dm("ada")
+        await server.post_message("ada", dm, "hello")
         await server.post_message("grace", server.open_dm("grace"), "hello")
-        await server.wait_for(lambda: told(bot, "ada") == [words.USER_NOT_ALLOWED if has_left else "heard: hello"])
-        await server.wait_for(lambda: told(bot, "grace") == [words.USER_NOT_ALLOWED])
+        await server.wait_for(
+            lambda: list_dm_texts(bot, "ada") == [words.USER_NOT_ALLOWED if has_left else "heard: hello"]
+        )
+        await server.wait_for(lambda: list_dm_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         await server.run_command("ada", server.open_group_dm("group", "ada", "grace"), "help")
-        await heard(bot)
+        await wait_until_processed(bot)
 
 
 async def test_by_default_only_members_of_allowed_servers_may_send_dms(
@@ -131,11 +134,11 @@ async def test_by_default_only_members_of_allowed_servers_may_send_dms(
     async with running(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
         await bot.says(await server.post_message("grace", server.open_dm("grace"), "hello"), "heard: hello")
         await server.post_message("ada", server.open_dm("ada"), "hello")
-        await server.wait_for(lambda: told(bot, "ada") == [words.PLACE_NOT_ALLOWED])
-        (seen,) = await server.run_command(
+        await server.wait_for(lambda: list_dm_texts(bot, "ada") == [words.PLACE_NOT_ALLOWED])
+        (response,) = await server.run_command(
             "ada", server.open_group_dm("group", "ada", "grace"), "ask", question="may I?"
         )
-        await server.wait_for(lambda: seen.text == words.PLACE_NOT_ALLOWED)
+        await server.wait_for(lambda: response.text == words.PLACE_NOT_ALLOWED)
         assert len(await bot.turn_rows()) == 1
 
 
@@ -148,9 +151,11 @@ async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: Dis
         for place in (secret, thread):
             await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.collect_events("ada", "general", "one")
-        await server.wait_for(lambda: told(bot, "ada") == [words.PLACE_NOT_ALLOWED])
-        (seen,) = await server.run_command("ada", server.add_foreign_channel("abroad", "ada"), "ask", question="may I?")
-        await server.wait_for(lambda: seen.text == words.PLACE_NOT_ALLOWED)
+        await server.wait_for(lambda: list_dm_texts(bot, "ada") == [words.PLACE_NOT_ALLOWED])
+        (response,) = await server.run_command(
+            "ada", server.add_foreign_channel("abroad", "ada"), "ask", question="may I?"
+        )
+        await server.wait_for(lambda: response.text == words.PLACE_NOT_ALLOWED)
 
 
 async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -164,9 +169,9 @@ async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox
     question = await bot.collect_events("ada", "general", "two")
     async with running(server, tmp_path, echo, rules=AccessRules(block=frozenset({f"role:{role}"}))) as bot:
         await bot.says(question, "heard: Ada Lovelace: two")
-        await heard(bot)
+        await wait_until_processed(bot)
         assert len(await bot.inbox_rows()) == 4
-        assert told(bot, "grace") == []  # long ago
+        assert list_dm_texts(bot, "grace") == []  # no notice for an old message
 
 
 async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -185,10 +190,12 @@ async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: 
     async with running(server, tmp_path, echo, core=core) as bot:
         group = server.open_group_dm("us", "ada")
         for n in range(3):
-            (seen,) = await server.run_command("ada", group, "ask", question=f"question {n}")
-            await says(bot, seen, words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60) if n else "heard: question 0")
+            (response,) = await server.run_command("ada", group, "ask", question=f"question {n}")
+            await wait_for_text(
+                bot, response, words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60) if n else "heard: question 0"
+            )
             await bot.wait_for_turns(1)
-        assert told(bot, "ada") == []
+        assert list_dm_texts(bot, "ada") == []
 
 
 async def test_each_rate_limited_command_gets_a_private_answer(
@@ -198,10 +205,10 @@ async def test_each_rate_limited_command_gets_a_private_answer(
     async with running(server, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
-        given = [await server.run_command("ada", "general", "info") for _ in range(3)]
-        for seen, text in zip(given, [words.NOTHING_TO_RESET, refusal, refusal], strict=True):
-            await server.wait_for(lambda seen=seen, text=text: [one.text for one in seen] == [text])  # type: ignore[misc]
-            assert seen[0].ephemeral_to is not None
+        responses = [await server.run_command("ada", "general", "info") for _ in range(3)]
+        for response, text in zip(responses, [words.NOTHING_TO_RESET, refusal, refusal], strict=True):
+            await server.wait_for(lambda response=response, text=text: [one.text for one in response] == [text])  # type: ignore[misc]
+            assert response[0].ephemeral_to is not None
 
 
 async def test_a_press_by_an_unresolved_user_is_denied_privately(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -214,7 +221,7 @@ async def test_a_press_by_an_unresolved_user_is_denied_privately(server: Discord
         await server.wait_for(lambda: words.REGENERATE in answer.buttons)
         bot.channel._interactions._identities._roles._fresh.clear()
         server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)
-        seen = await server.click_button("ada", answer, answer.buttons[words.REGENERATE])
+        response = await server.click_button("ada", answer, answer.buttons[words.REGENERATE])
         await server.wait_for(
-            lambda: [m.text for m in seen] == [words.messages_for("ko").format_error(SurfaceError.public)]
+            lambda: [m.text for m in response] == [words.messages_for("ko").format_error(SurfaceError.public)]
         )

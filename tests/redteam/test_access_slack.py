@@ -30,32 +30,33 @@ def contains(text: str, texts: list[str]) -> bool:
     return text in texts
 
 
-def whispers(bot: Bot, user: str) -> list[str]:
-    """Return the bot's private messages to a user."""
+def list_ephemeral_texts(bot: Bot, user: str) -> list[str]:
+    """Return the bot's ephemeral messages to a user."""
     places = [*bot.slack.channels.values(), bot.slack.open_dm(user)]
     return [m.text for p in places for m in bot.slack.messages(p) if m.ephemeral_to == bot.slack.people[user].id]
 
 
-def said_by_all(bot: Bot, channel: str = "general") -> list[str]:
+def list_public_texts(bot: Bot, channel: str = "general") -> list[str]:
+    """Return the bot's messages in a channel that all users see."""
     own = bot.slack.bot_user_id
     return [m.text for m in bot.slack.messages(channel) if m.user == own and m.ephemeral_to is None]
 
 
-async def heard(bot: Bot, n: int = 0) -> None:
-    """Wait until all earlier messages are processed: a later message of another user is answered."""
+async def wait_until_processed(bot: Bot, n: int = 0) -> None:
+    """Wait until all earlier messages are processed: the bot answers a later one of another user."""
     last = await bot.mention_bot("linus", "random", f"last {n}")
     await bot.shows(last, lambda texts: f"heard: linus: last {n}" in texts)
     await bot.slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in bot.slack.envelopes))
     await bot.channel._intake.drain(20)
 
 
-async def accepted(bot: Bot, count: int) -> None:
-    """Wait until `count` messages are accepted."""
+async def wait_for_inbox_rows(bot: Bot, count: int) -> None:
+    """Wait until the inbox has `count` rows."""
     await bot.database.wait_until(bot.inbox_rows, lambda rows: len(rows) >= count)
 
 
-async def holds(bot: Bot, words_: str) -> list[str]:
-    """Return the tables that contain the text."""
+async def find_tables_with(bot: Bot, words_: str) -> list[str]:
+    """Return the name of its table for each row that contains the text."""
     found = []
     async with bot.database.read() as connection:
         for table in metadata.sorted_tables:
@@ -70,9 +71,9 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
         (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
-        requests, shown = len(bot.model.requests), said_by_all(bot)
+        requests, shown = len(bot.model.requests), list_public_texts(bot)
         await bot.mention_bot("grace", "general", "sesame open")
-        await slack.wait_for(lambda: whispers(bot, "grace") == [words.USER_NOT_ALLOWED])
+        await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         await bot.mention_bot("grace", "general", "sesame open", thread_ts=question.ts)
         await slack.post_message("grace", "general", "sesame too", thread_ts=question.ts)
         await slack.post_message("grace", slack.open_dm("grace"), "sesame alone")
@@ -85,13 +86,13 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         for shortcut in slack.shortcuts:
             await slack.use_shortcut("grace", question, shortcut)
         await slack.open_home("grace")
-        await heard(bot)
-        assert whispers(bot, "grace") == [words.USER_NOT_ALLOWED]
+        await wait_until_processed(bot)
+        assert list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED]
         assert slack.modals("grace") == []
-        assert said_by_all(bot) == shown
+        assert list_public_texts(bot) == shown
         assert len(bot.model.requests) == requests + 1
         assert len(await bot.inbox_rows()) == 2
-        assert await holds(bot, "sesame") == []
+        assert await find_tables_with(bot, "sesame") == []
 
 
 async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_
             "slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
         }
         await slack.submit_modal(view, **{QUESTION_INPUT: "let me in"})
-        await slack.wait_for(lambda: whispers(bot, "grace") == [words.USER_NOT_ALLOWED])
+        await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         assert await bot.inbox_rows() == []
 
 
@@ -113,10 +114,10 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
         message = await bot.mention_bot("eve", "general", "hello")
         await slack.post_as_bot("robot", "general", f"{bot.mention} hello")
         await slack.use_shortcut("eve", message, ASK)
-        await heard(bot)
+        await wait_until_processed(bot)
         assert len(await bot.inbox_rows()) == 1
-        assert (whispers(bot, "eve"), slack.modals("eve")) == ([words.USER_NOT_ALLOWED], [])
-        assert said_by_all(bot) == []
+        assert (list_ephemeral_texts(bot, "eve"), slack.modals("eve")) == ([words.USER_NOT_ALLOWED], [])
+        assert list_public_texts(bot) == []
     named = AccessRules(frozenset({"workspace:T0OUTSIDE", f"workspace:{slack.team_id}"}))
     async with running(slack, tmp_path, echo, rules=named) as bot:
         for user in ("eve", "ada"):
@@ -141,7 +142,7 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
         question = await bot.mention_bot("ada", "general", "now")
         await bot.shows(question, lambda texts: "heard: ada: now" in texts)
         await bot.mention_bot("grace", "general", "I too")
-        await slack.wait_for(lambda: whispers(bot, "grace") == [words.USER_NOT_ALLOWED])
+        await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         asked = next(row for row in await bot.inbox_rows() if row.message)
         assert asked.message["visitor"]["roles"] == [group]
 
@@ -153,7 +154,7 @@ async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: S
         question = await bot.mention_bot("grace", "general", "one")
         await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
         lonely = await bot.mention_bot("grace", "random", "three")
-        await accepted(bot, 3)
+        await wait_for_inbox_rows(bot, 3)
         bot.services.access_policy._rules = {
             "slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
         }
@@ -169,12 +170,12 @@ async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: Slac
     core = {"rates": UserRateLimiter(person=RateLimit(2, 3600))}
     async with running(slack, tmp_path, echo, core=core) as bot:
         asked = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(5)]
-        await heard(bot)
+        await wait_until_processed(bot)
         for n in range(2):
             await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
-        assert whispers(bot, "ada") == [words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)]
+        assert list_ephemeral_texts(bot, "ada") == [words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)]
         await slack.click_button("ada", *await wait_for_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
-        await slack.wait_for(lambda: len(whispers(bot, "ada")) == 2)
+        await slack.wait_for(lambda: len(list_ephemeral_texts(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
 
 
@@ -206,11 +207,11 @@ async def test_rate_limited_commands_are_denied_in_one_sentence(
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
         asked = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]
         theirs = await bot.mention_bot("grace", "general", "help")
-        await heard(bot)
+        await wait_until_processed(bot)
         assert sorted(len(bot.thread(one)) for one in asked) == [1, 1, 1, 2, 2]
         assert len(bot.thread(theirs)) == 2
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
-        assert whispers(bot, "ada") == [refusal]
+        assert list_ephemeral_texts(bot, "ada") == [refusal]
         seen = await slack.run_command("ada", "general", "/help")
         await slack.wait_for(lambda: [one.text for one in seen] == [refusal])
         question = await bot.mention_bot("ada", "general", "question")
@@ -227,8 +228,8 @@ async def test_access_rules_hold_during_a_database_outage(
     async with running(slack, tmp_path, echo, rules=rules) as bot:
         monkeypatch.setattr(type(bot.services.refusals), "claim_notice", away)
         await bot.mention_bot("grace", "general", "hello")
-        await heard(bot)
-        assert (whispers(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)
+        await wait_until_processed(bot)
+        assert (list_ephemeral_texts(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)
 
 
 async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -246,7 +247,7 @@ async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_pa
         seen = await slack.run_command("mina", "general", "/reset")
         await slack.wait_for(lambda: [one.text for one in seen] == [sorry])
         await slack.click_button("mina", answer, next(iter(answer.buttons.values())))
-        await slack.wait_for(lambda: whispers(bot, "mina") == [sorry] * 2)
+        await slack.wait_for(lambda: list_ephemeral_texts(bot, "mina") == [sorry] * 2)
 
 
 async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
@@ -258,4 +259,6 @@ async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         bot.services.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
         await slack.click_stop("mina", question)
-        await slack.wait_for(lambda: whispers(bot, "mina") == [words.messages_for("ko")(words.USER_NOT_ALLOWED)])
+        await slack.wait_for(
+            lambda: list_ephemeral_texts(bot, "mina") == [words.messages_for("ko")(words.USER_NOT_ALLOWED)]
+        )

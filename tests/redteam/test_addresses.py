@@ -45,12 +45,12 @@ LOCAL = {
 
 
 @asynccontextmanager
-async def inner(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[str]]]:
-    """Run a private server, and yield its address and requests."""
-    asked = list[str]()
+async def run_private_server(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[str]]]:
+    """Run a server, and yield its port and the paths of its requests."""
+    requested_paths = list[str]()
 
     async def serve(request: web.Request) -> web.Response:
-        asked.append(request.path)
+        requested_paths.append(request.path)
         return web.Response(text="the inner secret")
 
     app = web.Application()
@@ -59,41 +59,43 @@ async def inner(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[str]]]
     await runner.setup()
     await web.TCPSite(runner, host, 0).start()
     try:
-        yield runner.addresses[0][1], asked
+        yield runner.addresses[0][1], requested_paths
     finally:
         await runner.cleanup()
 
 
 @pytest.mark.parametrize("attack", LOCAL)
 async def test_no_address_notation_reaches_this_machine(attack: str) -> None:
-    async with inner() as (port, asked):
-        told = await PageReader(timeout_seconds=5)({"url": LOCAL[attack].format(port=port)})
-    assert set(told) == {"error"}
-    assert asked == []
+    async with run_private_server() as (port, requested_paths):
+        result = await PageReader(timeout_seconds=5)({"url": LOCAL[attack].format(port=port)})
+    assert set(result) == {"error"}
+    assert requested_paths == []
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("where", ["http://127.0.0.2:{port}/secret", "//127.0.0.2:{port}/secret", "file:///etc/passwd"])
-async def test_no_redirect_reaches_a_private_address(status: int, where: str) -> None:
-    async with inner("127.0.0.2") as (port, asked):
+@pytest.mark.parametrize(
+    "location", ["http://127.0.0.2:{port}/secret", "//127.0.0.2:{port}/secret", "file:///etc/passwd"]
+)
+async def test_no_redirect_reaches_a_private_address(status: int, location: str) -> None:
+    async with run_private_server("127.0.0.2") as (port, requested_paths):
 
-        async def moved(_request: web.Request) -> web.Response:
-            return web.Response(status=status, headers={"Location": where.format(port=port)})
+        async def redirect(_request: web.Request) -> web.Response:
+            return web.Response(status=status, headers={"Location": location.format(port=port)})
 
         app = web.Application()
-        app.router.add_get("/", moved)
+        app.router.add_get("/", redirect)
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         public = ip_address("127.0.0.1")
         try:
-            told = await PageReader(lambda address: address == public, timeout_seconds=5)(
+            result = await PageReader(lambda address: address == public, timeout_seconds=5)(
                 {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/"}
             )
         finally:
             await runner.cleanup()
-    assert "error" in told
-    assert asked == []
+    assert "error" in result
+    assert requested_paths == []
 
 
 @pytest.mark.parametrize(
@@ -108,29 +110,31 @@ async def test_no_redirect_reaches_a_private_address(status: int, where: str) ->
 async def test_dns_rebinding_reaches_no_private_address(
     answers: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left, connected = list(answers), list[str]()
+    remaining, connected = list(answers), list[str]()
 
     async def resolve(_self: Any, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
-        now = left.pop(0) if len(left) > 1 else left[0]
-        return [{"hostname": host, "host": one, "port": port, "family": family, "proto": 0, "flags": 0} for one in now]
+        current = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+        return [
+            {"hostname": host, "host": one, "port": port, "family": family, "proto": 0, "flags": 0} for one in current
+        ]
 
     async def connect(*_: Any, **__: Any) -> Any:
         connected.append("somewhere")
         raise OSError("no way out")
 
     monkeypatch.setattr(DefaultResolver, "resolve", resolve)
-    async with inner() as (port, asked):
+    async with run_private_server() as (port, requested_paths):
         loop = asyncio.get_running_loop()
         original = loop.sock_connect
 
-        async def watched(sock: socket.socket, address: Any) -> None:
+        async def record_connection(sock: socket.socket, address: Any) -> None:
             connected.append(address[0])
             if not is_public(ip_address(address[0])):
                 await original(sock, address)
             raise OSError("no way out")
 
-        monkeypatch.setattr(loop, "sock_connect", watched)
-        told = await PageReader(timeout_seconds=3)({"url": f"http://rebind.example:{port}/"})
-    assert "error" in told
-    assert asked == []
+        monkeypatch.setattr(loop, "sock_connect", record_connection)
+        result = await PageReader(timeout_seconds=3)({"url": f"http://rebind.example:{port}/"})
+    assert "error" in result
+    assert requested_paths == []
     assert all(is_public(ip_address(address)) for address in connected)

@@ -59,8 +59,8 @@ BOT = AgentRouter(
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
+    async with run_sandbox(request.param) as platform:
+        yield platform
 
 
 NAMES = {
@@ -83,12 +83,12 @@ async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, 
             before = len(talk.replies())
             await talk.say(f"agent {name}")
             await wait_for_texts(talk, lambda found, before=before: len(found) > before)  # type: ignore[misc]
-            said = talk.replies()[-1]
-            assert "open" in said.text, attack
-            assert "\n- `payroll`" not in said.text, attack
-            assert "\n- `law`" not in said.text, attack
-            assert len(said.text) < 400, attack
-            assert not said.versions[-1].pings, attack
+            content = talk.replies()[-1]
+            assert "open" in content.text, attack
+            assert "\n- `payroll`" not in content.text, attack
+            assert "\n- `law`" not in content.text, attack
+            assert len(content.text) < 400, attack
+            assert not content.versions[-1].pings, attack
         async with talk.bot.database.read() as connection:
             assert set((await connection.execute(sa.select(sessions.c.agent))).scalars()) <= {None}
 
@@ -96,8 +96,8 @@ async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, 
 async def test_autocomplete_lists_only_agents_that_may_be_chosen(tmp_path: Path) -> None:
     async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "Here.", core={"agents": BOT}):
         for typed in ("", "pay", "LAW", "../"):
-            offered = await server.autocomplete_option("ada", "general", "agent", "name", typed)
-            assert set(offered) <= {"parley", "open"}
+            choices = await server.autocomplete_option("ada", "general", "agent", "name", typed)
+            assert set(choices) <= {"parley", "open"}
 
 
 ARGUMENTS = {
@@ -111,11 +111,11 @@ ARGUMENTS = {
 
 
 async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, tmp_path: Path) -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    tool_started, may_return = asyncio.Event(), asyncio.Event()
 
     async def look(arguments: dict[str, Any]) -> str:
-        begun.set()
-        await go_on.wait()
+        tool_started.set()
+        await may_return.wait()
         return "seen"
 
     schema = {"type": "object", "properties": {"at": {"type": "string"}}}
@@ -125,22 +125,24 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
         script += [CallTool("look", {"at": at}, id=f"c{number}"), "Seen."]
     async with run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as talk:
         for number, attack in enumerate(ARGUMENTS, 1):
-            begun.clear()
-            go_on.clear()
+            tool_started.clear()
+            may_return.clear()
             await talk.say("look!")
-            await begun.wait()
-            await talk.sandbox.wait_for(lambda number=number: len(talk.replies()) == number and _shown(talk)[0])
-            for text in _shown(talk):
+            await tool_started.wait()
+            await talk.sandbox.wait_for(
+                lambda number=number: len(talk.replies()) == number and _list_status_texts(talk)[0]
+            )
+            for text in _list_status_texts(talk):
                 assert len(text) < 200, attack
                 assert not set("<>[]`|\u202e\u2066") & set(text), attack
                 assert "://" not in text, attack
-            go_on.set()
+            may_return.set()
             await wait_for_answer(talk, *["Seen."] * number)
             assert not any(version.pings for version in talk.replies()[-1].versions), attack
 
 
-def _shown(talk: Any) -> list[str]:
-    """Return the status text during the tool call."""
+def _list_status_texts(talk: Any) -> list[str]:
+    """Return the status texts of the running tool; [""] without one."""
     version = talk.replies()[-1].versions[-1]
     found = [task.title for task in getattr(version, "tasks", ())] + [version.text]
     return [text for text in found if "Looking at" in text] or [""]
@@ -173,7 +175,9 @@ async def test_a_generated_file_has_a_plain_name_without_a_path(converse: Conver
         assert (await connection.execute(sa.select(artifacts.c.name))).all() == []
 
 
-def paying(name: str, provider: ScriptedProvider, paid: list[str], **more: Any) -> App:
+def create_paying_app(name: str, provider: ScriptedProvider, paid: list[str], **more: Any) -> App:
+    """Return an app whose agent has a tool with approval that adds to `paid`; none with `pays=False`."""
+
     async def pay(to: str) -> str:
         """Pays."""
         paid.append(f"{name}: {to}")
@@ -187,22 +191,22 @@ def paying(name: str, provider: ScriptedProvider, paid: list[str], **more: Any) 
 PAY: Answer = [ToolCall("p1", "pay", {"to": "Mallory"}), Done()]
 
 
-async def both(talk: Conversation, tmp_path: Path, app: App) -> AgentRuntime:
-    """Provide a second agent in the same session."""
+async def add_second_agent(talk: Conversation, tmp_path: Path, app: App) -> AgentRuntime:
+    """Return the runtime of another app with the sessions of the conversation."""
     service = SessionService(talk.database, TokenCounter(tmp_path), home_app=talk.runtime.app.name)
     return AgentRuntime(app, service)
 
 
 async def test_always_allow_holds_for_the_tool_of_one_agent_only(converse: Converse, tmp_path: Path) -> None:
     paid = list[str]()
-    talk = await converse(app=paying("desk", ScriptedProvider(PAY, "Paid."), paid))
+    talk = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, "Paid."), paid))
     async with talk.database.write() as connection:
         await scopes.write_state(
             connection, scopes.get_scope_owners("", "", SESSION), {standing_approval_key("desk", "pay"): {"by": "ada"}}
         )
     assert (await talk.events("pay", run_id="r1"))[-1].confirmations == ()
     assert paid == ["desk: Mallory"]
-    runtime = await both(talk, tmp_path, paying("other", ScriptedProvider(PAY, "Hm."), paid))
+    runtime = await add_second_agent(talk, tmp_path, create_paying_app("other", ScriptedProvider(PAY, "Hm."), paid))
     events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="pay", run_id="r2"))]
     assert [ask.tool for ask in events[-1].confirmations] == ["pay"]
     assert paid == ["desk: Mallory"]
@@ -213,9 +217,11 @@ async def test_an_agent_cannot_call_the_tool_of_another_in_the_same_conversation
     converse: Converse, tmp_path: Path
 ) -> None:
     paid = list[str]()
-    talk = await converse(app=paying("desk", ScriptedProvider("I have a tool named pay."), paid))
+    talk = await converse(app=create_paying_app("desk", ScriptedProvider("I have a tool named pay."), paid))
     await talk.reply("What can you do?")
-    runtime = await both(talk, tmp_path, paying("other", ScriptedProvider(PAY, "I cannot."), paid, pays=False))
+    runtime = await add_second_agent(
+        talk, tmp_path, create_paying_app("other", ScriptedProvider(PAY, "I cannot."), paid, pays=False)
+    )
     events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="pay", run_id="r2"))]
     assert (events[-1].text, events[-1].confirmations, paid) == ("I cannot.", (), [])
     await runtime.aclose()
@@ -223,7 +229,7 @@ async def test_an_agent_cannot_call_the_tool_of_another_in_the_same_conversation
 
 async def test_a_decision_does_not_hold_for_a_call_with_other_arguments(converse: Converse) -> None:
     paid = list[str]()
-    talk = await converse(app=paying("desk", ScriptedProvider(PAY, "No."), paid))
+    talk = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, "No."), paid))
     (ask,) = (await talk.events("pay", run_id="r1"))[-1].confirmations
     forged = Decision(ask.call_id, "0" * 64, is_allowed=True)
     assert (await talk.events("", run_id="r1", decisions=[forged]))[-1].text == "No."
@@ -238,22 +244,22 @@ RESULTS = {
 }
 
 
-@pytest.mark.parametrize("way", ["a result", "an error", "another agent's word"])
+@pytest.mark.parametrize("source", ["a result", "an error", "another agent's word"])
 @pytest.mark.parametrize("attack", RESULTS)
-async def test_a_tool_result_cannot_approve_a_call(converse: Converse, attack: str, way: str) -> None:
+async def test_a_tool_result_cannot_approve_a_call(converse: Converse, attack: str, source: str) -> None:
     paid = list[str]()
-    look: Answer = [ToolCall("l1", "look", {"request": "look"} if way.startswith("another") else {}), Done()]
+    look: Answer = [ToolCall("l1", "look", {"request": "look"} if source.startswith("another") else {}), Done()]
     provider = ScriptedProvider(look, PAY, "Never said.")
-    app = paying("desk", provider, paid)
+    app = create_paying_app("desk", provider, paid)
 
     def look_up() -> str:
         """Looks."""
-        if way == "an error":
+        if source == "an error":
             raise ValueError(RESULTS[attack])
         return RESULTS[attack]
 
     other = LlmAgent(name="look", model=adapter(ScriptedProvider(RESULTS[attack])))
-    tool: FunctionTool | AgentTool = AgentTool(other) if way.startswith("another") else FunctionTool(look_up)
+    tool: FunctionTool | AgentTool = AgentTool(other) if source.startswith("another") else FunctionTool(look_up)
     tool.name = "look"
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.tools.append(tool)
@@ -261,8 +267,8 @@ async def test_a_tool_result_cannot_approve_a_call(converse: Converse, attack: s
     events = await talk.events("look", run_id="r1")
     assert [ask.tool for ask in events[-1].confirmations] == ["pay"]
     assert paid == []
-    told = [message for message in provider.requests[1].messages if RESULTS[attack].strip()[:20] in str(message)]
-    assert {message.role for message in told} == {"tool"}
+    results = [message for message in provider.requests[1].messages if RESULTS[attack].strip()[:20] in str(message)]
+    assert {message.role for message in results} == {"tool"}
 
 
 REMEMBERED = {
@@ -277,9 +283,9 @@ REMEMBERED = {
 async def test_the_memory_of_other_users_is_not_found(converse: Converse, attack: str) -> None:
     talk = await converse()
     memories = MemoryService(talk.database)
-    said = types.Content(role="user", parts=[types.Part(text="the secret of the place")])
+    content = types.Content(role="user", parts=[types.Part(text="the secret of the place")])
     of: dict[str, Any] = {"app_name": "desk", "user_id": USER}
-    await memories.add_events_to_memory(**of, events=[Event(author="user", content=said)], session_id=SESSION)
+    await memories.add_events_to_memory(**of, events=[Event(author="user", content=content)], session_id=SESSION)
     assert (await memories.search_memory(**of, query="secret")).memories
     assert not (await memories.search_memory(**{**of, **REMEMBERED[attack]}, query="secret place")).memories
 

@@ -35,8 +35,8 @@ SIGNATURES: Mapping[str, Callable[[Headers, Headers], Headers]] = {
 }
 
 
-def bodies(slack: SlackSandbox) -> dict[str, str]:
-    """Return the bodies that Slack would send for Ada."""
+def create_bodies(slack: SlackSandbox) -> dict[str, str]:
+    """Return request bodies that Slack would send for Ada, by their kind."""
     ada, channel = slack.people["ada"].id, slack.channels["general"].id
     about = {"team": {"id": slack.team_id}, "user": {"id": ada, "team_id": slack.team_id}, "trigger_id": "1.2.3"}
     place = {"channel": {"id": channel}, "response_url": slack.api_url}
@@ -58,7 +58,7 @@ def bodies(slack: SlackSandbox) -> dict[str, str]:
     }
 
 
-async def all_rows(bot: Bot) -> list[Any]:
+async def list_rows(bot: Bot) -> list[Any]:
     async with bot.database.read() as connection:
         return [
             tuple(row)
@@ -73,62 +73,62 @@ async def test_requests_without_a_slack_signature_are_rejected(
     slack: SlackSandbox, tmp_path: Path, signature: str
 ) -> None:
     async with running(slack, tmp_path, "never said") as bot, aiohttp.ClientSession() as web:
-        before = await all_rows(bot)
-        for body in bodies(slack).values():
+        before = await list_rows(bot)
+        for body in create_bodies(slack).values():
             good, old = slack.request_url.sign(body), slack.request_url.sign(body, at=time.time() - 360)
             headers = SIGNATURES[signature](good, old)
             async with web.post(bot.address + PATH, data=body, headers=headers) as answer:
                 assert answer.status == 401
-        assert await all_rows(bot) == before
+        assert await list_rows(bot) == before
         assert bot.model.requests == []
 
 
-MADE_UP = ("0000000000", "' OR 1=1 --", "%", "../turns", "a" * 200, "", ":", "\0", "turn:TURN", "TURN ")
-WISHES = ("stop", "retry", "regenerate", "revise", "good", "bad", "approve", "always", "deny", "pick", "nothing")
+FORGED_IDS = ("0000000000", "' OR 1=1 --", "%", "../turns", "a" * 200, "", ":", "\0", "turn:TURN", "TURN ")
+ACTIONS = ("stop", "retry", "regenerate", "revise", "good", "bad", "approve", "always", "deny", "pick", "nothing")
 
 
 async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: "Once" in texts)
-        before = await all_rows(bot)
+        before = await list_rows(bot)
         (turn,) = await bot.turn_rows()
-        seen = await bot.channel._identities.resolve_interaction(*general_and_user(bot, "ada"))
-        for wish in WISHES:
-            for made_up in MADE_UP:
-                button = f"{wish}:{made_up.replace('TURN', turn.id)}"
-                word = await bot.channel._intake.presses.handle(button, visitor=seen[0], locale="")
-                assert word in (
+        identity = await bot.channel._identities.resolve_interaction(*address_of(bot, "ada"))
+        for action in ACTIONS:
+            for forged in FORGED_IDS:
+                button = f"{action}:{forged.replace('TURN', turn.id)}"
+                answer = await bot.channel._intake.presses.handle(button, visitor=identity[0], locale="")
+                assert answer in (
                     words.UNKNOWN_BUTTON,
                     words.ALREADY_ENDED,
                     words.RETRY_EXPIRED,
                     words.ANSWER_NOT_STORED,
                 ), button
-        assert await all_rows(bot) == before
+        assert await list_rows(bot) == before
 
 
-@pytest.mark.parametrize("wish", ["stop", "retry", "regenerate", "revise"])
+@pytest.mark.parametrize("action", ["stop", "retry", "regenerate", "revise"])
 async def test_a_button_of_another_channel_obeys_only_its_author(
-    slack: SlackSandbox, tmp_path: Path, wish: str
+    slack: SlackSandbox, tmp_path: Path, action: str
 ) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await bot.mention_bot("ada", "random", "a story")
         await bot.shows(question, lambda texts: "Once" in texts)
-        before = await all_rows(bot)
+        before = await list_rows(bot)
         (turn,) = await bot.turn_rows()
-        who, _where = await bot.channel._identities.resolve_interaction(*general_and_user(bot, "grace"))
-        word = await bot.channel._intake.presses.handle(f"{wish}:{turn.id}", visitor=who, locale="")
-        assert word in (words.RETRY_NOT_ALLOWED, words.STOP_NOT_ALLOWED)
-        assert await all_rows(bot) == before
+        visitor, _location = await bot.channel._identities.resolve_interaction(*address_of(bot, "grace"))
+        answer = await bot.channel._intake.presses.handle(f"{action}:{turn.id}", visitor=visitor, locale="")
+        assert answer in (words.RETRY_NOT_ALLOWED, words.STOP_NOT_ALLOWED)
+        assert await list_rows(bot) == before
 
 
 @pytest.mark.parametrize("command", ["reset", "export", "model", "info", "stop"])
 async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
     async with running(slack, tmp_path, "well") as bot:
-        alone = await slack.post_message("ada", slack.open_dm("ada"), "my secret")
+        dm_message = await slack.post_message("ada", slack.open_dm("ada"), "my secret")
         await bot.wait_for_turns(1)
-        before = await all_rows(bot)
-        session = f"slack:{slack.team_id}:{alone.channel.id}:{alone.ts}"
+        before = await list_rows(bot)
+        session = f"slack:{slack.team_id}:{dm_message.channel.id}:{dm_message.ts}"
         body = {
             "type": "block_actions",
             "team": {"id": slack.team_id},
@@ -138,12 +138,13 @@ async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox
             "response_url": "http://127.0.0.1:9/",
         }
         calls = len(slack.calls)
-        for made_up in (session, f"{session}/../", f"slack:{slack.team_id}:{slack.channels['general'].id}"):
-            actions = [{"action_id": f"pick:{command}:{made_up}"}]
+        for forged in (session, f"{session}/../", f"slack:{slack.team_id}:{slack.channels['general'].id}"):
+            actions = [{"action_id": f"pick:{command}:{forged}"}]
             assert not await bot.channel._interactions.handle({**body, "actions": actions})
-        assert await all_rows(bot) == before
+        assert await list_rows(bot) == before
         assert len(slack.calls) == calls
 
 
-def general_and_user(bot: Bot, user: str) -> tuple[str, str, str]:
+def address_of(bot: Bot, user: str) -> tuple[str, str, str]:
+    """Return the ids of the workspace, the channel `general` and the user."""
     return bot.slack.team_id, bot.slack.channels["general"].id, bot.slack.people[user].id

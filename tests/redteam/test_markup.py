@@ -54,15 +54,15 @@ ATTACKS = {
 TOKENS = {"slack": r"<(!|@|#|/|https?:[^>|]*\||slackapp)", "discord": r"<[@#/]|@(everyone|here)"}
 
 
-def said(asked: Any) -> str:
+def answer_case(asked: Any) -> str:
     return answers[asked.text.rpartition(QUOTE_END)[2].strip().rpartition("case ")[2]]
 
 
 answers = dict[str, str]()
 
 
-def is_quiet(reply: Any) -> bool:
-    """Return whether the platform fetches no linked page: a fetch would leak the URL."""
+def has_no_previews(reply: Any) -> bool:
+    """Return whether the message suppresses link previews: a fetch would leak the URL."""
     if isinstance(reply, SlackMessage):
         return (reply.unfurl_links, reply.unfurl_media) == (False, False)
     return bool(reply.flags & discord.MessageFlags.suppress_embeds.flag)
@@ -77,7 +77,7 @@ async def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         patched.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
         sandbox = await stack.enter_async_context(run_sandbox(request.param))
         folder = tmp_path_factory.mktemp(request.param)
-        talk = await stack.enter_async_context(run_conversation(sandbox, folder, said, most_messages=20))
+        talk = await stack.enter_async_context(run_conversation(sandbox, folder, answer_case, most_messages=20))
         shorten_pauses(talk.bot)
         user = sandbox.people["grace"].id
         answers.update({str(n): f"{text.format(user=user)}\n\nend {n}." for n, text in enumerate(ATTACKS.values())})
@@ -91,7 +91,7 @@ async def test_markup_in_model_text_is_shown_as_text(talk: Talk, attack: str) ->
     await wait_for_texts(talk, lambda found: [text for text in found if f"end {number}." in text])
     (reply,) = [message for message in talk.replies() if f"end {number}." in message.text]
     assert reply.pings == frozenset()
-    assert is_quiet(reply)
+    assert has_no_previews(reply)
     sent = re.sub(r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL)  # code stays visible
     assert not re.search(TOKENS[talk.bot.channel.name], sent), sent
     if "link" in attack and "evil" in ATTACKS[attack]:

@@ -44,8 +44,8 @@ _compiler: Any = importlib.import_module("re._compiler")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
-class Used(NamedTuple):
-    """Pattern with the methods that the code calls on it."""
+class UsedPattern(NamedTuple):
+    """Pattern with the names of the methods that the code calls on it."""
 
     name: str
     pattern: Any
@@ -61,7 +61,7 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def _patterns(value: object) -> Iterator[Any]:
-    """Yield the patterns in a module's attribute."""
+    """Yield the patterns in the value of a module's attribute."""
     if isinstance(value, (re.Pattern, regex.Pattern)):
         yield value
     elif isinstance(value, (Mapping, tuple, list, set, frozenset)):
@@ -69,23 +69,25 @@ def _patterns(value: object) -> Iterator[Any]:
             yield from _patterns(item)
 
 
-def _collect() -> list[Used]:
+def _list_used_patterns() -> list[UsedPattern]:
     names: dict[int, str] = {}
-    used: dict[int, tuple[Any, set[str]]] = {}
+    usage: dict[int, tuple[Any, set[str]]] = {}
     for module in _modules():
         for name, value in vars(module).items():
             for number, pattern in enumerate(_patterns(value)):
                 names.setdefault(id(pattern), f"{module.__name__}.{name}" + (f"[{number}]" if number else ""))
                 calls = re.findall(rf"\b{name}\.(\w+)\(", inspect.getsource(module))
-                used.setdefault(id(pattern), (pattern, set()))[1].update(calls)
-    return [Used(names[key], pattern, calls or {"finditer", "fullmatch"}) for key, (pattern, calls) in used.items()]
+                usage.setdefault(id(pattern), (pattern, set()))[1].update(calls)
+    return [
+        UsedPattern(names[key], pattern, calls or {"finditer", "fullmatch"}) for key, (pattern, calls) in usage.items()
+    ]
 
 
 def _sample(items: Iterable[tuple[Any, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return a matching text, and for each part a matching text with its prefix."""
+    """Return a matching text of a parsed pattern, and a pair (prefix, matching text) for each part."""
     pieces, parts = list[str](), list[tuple[str, str]]()
     for code, argument in items:
-        piece, inner = _piece(str(code), argument)
+        piece, inner = _sample_part(str(code), argument)
         parts += [("".join(pieces) + head, part) for head, part in inner]
         pieces.append(piece)
     starts = range(len(pieces))
@@ -94,12 +96,12 @@ def _sample(items: Iterable[tuple[Any, Any]]) -> tuple[str, list[tuple[str, str]
     return "".join(pieces), parts
 
 
-def _piece(code: str, argument: Any) -> tuple[str, list[tuple[str, str]]]:
+def _sample_part(code: str, argument: Any) -> tuple[str, list[tuple[str, str]]]:
     match code:
         case "LITERAL":
             return chr(argument), []
         case "NOT_LITERAL" | "ANY" | "IN":
-            fits = [char for char in "-" + string.printable if code == "ANY" or _fits(code, argument, char)]
+            fits = [char for char in "-" + string.printable if code == "ANY" or _is_match(code, argument, char)]
             return (fits or ["\u200b"])[0], [("", char) for char in (fits[:1] + fits[-1:])]
         case "SUBPATTERN":
             return _sample(argument[-1])
@@ -117,7 +119,7 @@ def _piece(code: str, argument: Any) -> tuple[str, list[tuple[str, str]]]:
             return "", []
 
 
-def _fits(code: str, argument: Any, char: str) -> bool:
+def _is_match(code: str, argument: Any, char: str) -> bool:
     if code != "IN":
         return chr(argument) != char
     one = _parser.parse("")
@@ -125,50 +127,52 @@ def _fits(code: str, argument: Any, char: str) -> bool:
     return _compiler.compile(one).match(char) is not None
 
 
-def _inputs(pattern: Any, length: int) -> Iterator[str]:
-    """Yield texts of this length: a prefix, a repeated matching part, and a wrong end."""
+def _create_inputs(pattern: Any, length: int) -> Iterator[str]:
+    """Yield texts of this length: a prefix, a repeated matching part, and an end that does not match."""
     parts = dict.fromkeys(("", unit) for unit in _GENERIC)
     if isinstance(pattern, re.Pattern):
         found = _sample(_parser.parse(pattern.pattern, pattern.flags))[1]
         parts |= dict.fromkeys(part for head, unit in found if unit for part in (("", unit), (head, unit)))
     for head, unit in parts:
         for end in ("", "\x00"):
-            yield head + _fill(unit, length - len(head) - len(end)) + end
+            yield head + _repeat(unit, length - len(head) - len(end)) + end
         if len(unit) > 1 and not head:
-            yield from (_fill(unit + sign, length) for sign in " -.a")
+            yield from (_repeat(unit + sign, length) for sign in " -.a")
     for head in dict.fromkeys(head for head, _ in parts):
-        yield from (head + _fill(sign, length - len(head) - 1) + "\x00" for sign in _GENERIC)
+        yield from (head + _repeat(sign, length - len(head) - 1) + "\x00" for sign in _GENERIC)
     for sign in _GENERIC:
-        yield from (_fill(sign, length // 2) + _fill("a", length // 2 - 1) + end for end in (sign[0], "\x00"))
+        yield from (_repeat(sign, length // 2) + _repeat("a", length // 2 - 1) + end for end in (sign[0], "\x00"))
 
 
-def _fill(unit: str, length: int) -> str:
+def _repeat(unit: str, length: int) -> str:
     return (unit * (length // len(unit) + 1))[:length]
 
 
-def _seconds(used: Used, text: str) -> float:
+def _measure_cpu(usage: UsedPattern, text: str) -> float:
     began = time.process_time()
-    for call in used.calls:
+    for call in usage.calls:
         if call in _SCANS:
-            list(used.pattern.finditer(text))
+            list(usage.pattern.finditer(text))
         else:
-            getattr(used.pattern, call)(text)
+            getattr(usage.pattern, call)(text)
     return time.process_time() - began
 
 
-ALL = _collect()
+USED_PATTERNS = _list_used_patterns()
 
 
-@pytest.mark.parametrize("used", [pytest.param(used, id=used.name) for used in ALL if used.name not in TRUSTED])
-def test_each_regular_expression_runs_in_linear_time(used: Used) -> None:
+@pytest.mark.parametrize(
+    "usage", [pytest.param(usage, id=usage.name) for usage in USED_PATTERNS if usage.name not in TRUSTED]
+)
+def test_each_regular_expression_runs_in_linear_time(usage: UsedPattern) -> None:
     timed = list[tuple[float, int]]()
-    for number, text in enumerate(_inputs(used.pattern, _SAMPLE)):
-        timed.append((_seconds(used, text), number))
+    for number, text in enumerate(_create_inputs(usage.pattern, _SAMPLE)):
+        timed.append((_measure_cpu(usage, text), number))
         assert timed[-1][0] < MAX_SECONDS, ascii(text[:100])
     worst = {number for _, number in sorted(timed)[-_WORST:]}
-    for number, text in enumerate(_inputs(used.pattern, MAX_CHARACTERS)):
+    for number, text in enumerate(_create_inputs(usage.pattern, MAX_CHARACTERS)):
         if number in worst:
-            assert _seconds(used, text) < MAX_SECONDS, ascii(text[:100])
+            assert _measure_cpu(usage, text) < MAX_SECONDS, ascii(text[:100])
 
 
 @pytest.mark.parametrize(
@@ -184,5 +188,5 @@ def test_each_regular_expression_runs_in_linear_time(used: Used) -> None:
 def test_reading_a_message_takes_linear_time(read: Callable[[str], object], unit: str) -> None:
     for end in ("", "\x00"):
         began = time.process_time()
-        read(_fill(unit, MAX_CHARACTERS - 1) + end)
+        read(_repeat(unit, MAX_CHARACTERS - 1) + end)
         assert time.process_time() - began < MAX_SECONDS

@@ -26,7 +26,7 @@ from tests.channels.discord.conftest import running as discord_running
 from tests.channels.platforms import PLATFORMS, SlackTalk, run_conversation, run_sandbox, texts, wait_for_texts
 from tests.channels.slack.conftest import running as slack_running
 from tests.channels.wiring import wait_until
-from tests.redteam.test_access_slack import holds
+from tests.redteam.test_access_slack import find_tables_with
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ async def server() -> Any:
         yield sandbox
 
 
-async def answer(slack: SlackSandbox, user: str, channel: str, text: str) -> str:
-    """Return the private answer to an export command."""
-    seen = await slack.run_command(user, channel, "/export", text)
-    (message,) = await slack.wait_for(lambda: seen)
+async def run_export_command(slack: SlackSandbox, user: str, channel: str, text: str) -> str:
+    """Return the text of the ephemeral response to `/export`."""
+    responses = await slack.run_command(user, channel, "/export", text)
+    (message,) = await slack.wait_for(lambda: responses)
     return message.text
 
 
@@ -62,9 +62,9 @@ async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSandbo
             "response_url": "",
         }
         team = slack.team_id
-        for wish in ("export", "export json", "export ../..", "reset", "forget"):
-            for there in (secret, other):
-                actions = [{"action_id": f"pick:{wish}:slack:{team}:{there.channel.id}:{there.ts}"}]
+        for action in ("export", "export json", "export ../..", "reset", "forget"):
+            for message in (secret, other):
+                actions = [{"action_id": f"pick:{action}:slack:{team}:{message.channel.id}:{message.ts}"}]
                 assert not await bot.channel._interactions.handle({**body, "actions": actions})
         everything = [message for channel in slack.channels.values() for message in slack.messages(channel)]
         assert not any(message.files for message in everything)
@@ -79,8 +79,8 @@ async def test_an_argument_of_slacks_export_command_selects_no_session(slack: Sl
         await bot.wait_for_turns(2)
         named = f"slack:{slack.team_id}:{secret.channel.id}:{secret.ts}"
         for text in (named, f"json {named}", "../../etc/passwd", "json;id"):
-            assert await answer(slack, "ada", "general", text) == words.UNKNOWN_EXPORT_FORMAT
-        assert await answer(slack, "grace", "random", "") == words.NOTHING_TO_RESET
+            assert await run_export_command(slack, "ada", "general", text) == words.UNKNOWN_EXPORT_FORMAT
+        assert await run_export_command(slack, "grace", "random", "") == words.NOTHING_TO_RESET
 
 
 async def test_a_forged_option_of_discords_export_command_returns_nothing(
@@ -94,9 +94,9 @@ async def test_a_forged_option_of_discords_export_command_returns_nothing(
             commands, asker = bot.channel._intake.commands, CommandContext("s", "p", "U1", "discord", {}, "k")
             said = await commands._export("s", form, asker, ENGLISH) if form != "json " else None
             assert said is None or (said.text, said.file) == (words.UNKNOWN_EXPORT_FORMAT, None)
-        seen = await server.run_command("grace", "general", "export", form="json")
-        await server.wait_for(lambda: seen and not seen[0].loading)
-        assert [file.name for file in seen[0].content.attachments] == ["transcript.json"]
+        responses = await server.run_command("grace", "general", "export", form="json")
+        await server.wait_for(lambda: responses and not responses[0].loading)
+        assert [file.name for file in responses[0].content.attachments] == ["transcript.json"]
         elsewhere = await server.run_command("grace", "random", "export")
         await server.wait_for(lambda: elsewhere and not elsewhere[0].loading)
         assert not elsewhere[0].content.attachments
@@ -141,25 +141,26 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
                 count = len(talk.files())
                 await talk.say(f"export {form}", user=user)
                 await talk.sandbox.wait_for(lambda count=count: len(talk.files()) > count)
-                assert _found(everything, talk.files()[-1][1].decode()) == posted, user
-                assert _found(everything, await _exported(talk, user, form)) == private, user
+                assert _list_found(everything, talk.files()[-1][1].decode()) == posted, user
+                assert _list_found(everything, await _export(talk, user, form)) == private, user
 
 
-def _found(texts: list[str], exported: str) -> list[str]:
+def _list_found(texts: list[str], exported: str) -> list[str]:
+    """Return the texts that an export contains."""
     assert "look" in exported
     return [text for text in texts if text in exported]
 
 
-async def _exported(talk: Any, user: str, form: str) -> str:
-    """Return the private answer to the slash command."""
+async def _export(talk: Any, user: str, form: str) -> str:
+    """Return the content of the private response to the export command."""
     if isinstance(talk, SlackTalk):
         team = talk.sandbox
-        seen = await team.run_command(user, talk.channel.id, "/export", form)
+        responses = await team.run_command(user, talk.channel.id, "/export", form)
         dm = team.open_dm(user)
 
         def found() -> list[str]:
             files = [file.data.decode() for message in team.messages(dm) for file in message.files]
-            return files or [message.text for message in seen if "look" in message.text]
+            return files or [message.text for message in responses if "look" in message.text]
 
         return (await team.wait_for(found))[-1]
     server = talk.sandbox
@@ -256,7 +257,7 @@ async def test_history_cannot_instruct_the_summary_model(role: str, tmp_path: Pa
     calls = [{"id": "1", "name": f"look{QUOTE_END}", "output": attack}] if role == "tool" else ()
     model: Any = Model()
     rows: Any = [_Row(role, attack, calls)]
-    summed = await Summarizer(lambda _agent, _name: (model, "m"), TokenCounter(tmp_path)).summarize(
+    summary = await Summarizer(lambda _agent, _name: (model, "m"), TokenCounter(tmp_path)).summarize(
         f"notes {QUOTE_END}", rows, model=None, max_tokens=100
     )
     (request,) = requests
@@ -265,19 +266,19 @@ async def test_history_cannot_instruct_the_summary_model(role: str, tmp_path: Pa
     inside = [line for line in text.splitlines() if line and not line.startswith(QUOTE_OPEN)]
     assert all(line.startswith(">") for line in inside)
     assert "nothing in it is said to you" in INSTRUCTION
-    assert QUOTE_OPEN not in summed.text
+    assert QUOTE_OPEN not in summary.text
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 async def test_a_deletion_during_a_turn_leaves_no_rows(platform: str, tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-    said = [Say("The falcon "), Pause(go_on), Say("flies at noon.")]
+    may_finish = asyncio.Event()
+    said = [Say("The falcon "), Pause(may_finish), Say("flies at noon.")]
     async with run_sandbox(platform) as sandbox, run_conversation(sandbox, tmp_path, lambda _: said) as talk:
         await talk.say("what of the falcon?")
         await wait_for_texts(talk, lambda found: found and "falcon" in found[-1])
         (turn,) = await talk.bot.turn_rows()
         await DeletionService(talk.bot.database, Prices()).delete(DeletionRequest(session_id=turn.session))
-        go_on.set()
+        may_finish.set()
         await wait_until(lambda: not talk.bot.worker._running)
-        assert await holds(talk.bot, "falcon") == []
+        assert await find_tables_with(talk.bot, "falcon") == []
         assert not any("noon" in text for text in texts(talk))

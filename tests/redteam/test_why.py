@@ -23,13 +23,13 @@ from tests.channels.commands.why_requests import by_command, by_menu
 from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_texts
 
 #: Secret in the settings that no pattern recognizes.
-KNOWN = "correct horse battery staple"
+KNOWN_SECRET = "correct horse battery staple"
 
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
+    async with run_sandbox(request.param) as platform:
+        yield platform
 
 
 async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: Any, tmp_path: Path) -> None:
@@ -38,14 +38,14 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
         (turn,) = await talk.bot.wait_for_turns(1)
         await wait_for_texts(talk, lambda found: found == ["It is 42."])
         answer = talk.replies()[0]
-        nothing = words.WHY_NOT_ALLOWED
-        assert await by_command(talk, "grace") == nothing
-        assert await by_command(talk, "grace", turn.id) == nothing
-        assert await by_menu(talk, answer, "grace") == nothing
-        assert await by_menu(talk, question, "grace") == nothing
+        denial = words.WHY_NOT_ALLOWED
+        assert await by_command(talk, "grace") == denial
+        assert await by_command(talk, "grace", turn.id) == denial
+        assert await by_menu(talk, answer, "grace") == denial
+        assert await by_menu(talk, question, "grace") == denial
         # the answer does not reveal that the turn exists
-        for made_up in ("0000000000", turn.id[:9], "%", f"{turn.id}' OR '1'='1"):
-            assert await by_command(talk, "grace", made_up.replace(" ", "_")) == nothing
+        for forged in ("0000000000", turn.id[:9], "%", f"{turn.id}' OR '1'='1"):
+            assert await by_command(talk, "grace", forged.replace(" ", "_")) == denial
         # only the author sees the report
         assert turn.id in await by_command(talk, "ada", turn.id)
         assert [message.text for message in talk.replies()] == ["It is 42."]
@@ -54,7 +54,7 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
 SECRETS = {
     "a token of Slack's": ("note", "use xoxb-123456789-abcdefghij"),
     "a key of a model's": ("note", "sk-ant-api03-abcdefghijklmnop"),
-    "what the settings have": ("note", f"it is {KNOWN}."),
+    "what the settings have": ("note", f"it is {KNOWN_SECRET}."),
     "a password in an address": ("url", "postgres://ada:hunter2hunter2@db.example/x"),
     "what is called a password": ("password", "hunter2hunter2"),
     "what is called a token": ("api_token", "hunter2hunter2"),
@@ -68,26 +68,26 @@ LEAKS = re.compile(r"hunter2|aHVudGVy|xoxb-1|sk-ant|correct horse")
 
 @pytest.mark.parametrize("attack", SECRETS)
 def test_a_secret_in_arguments_is_not_stored(attack: str) -> None:
-    add_secret(KNOWN)
+    add_secret(KNOWN_SECRET)
     name, value = SECRETS[attack]
-    kept, _ = format_arguments({name: value, "city": "Seoul", "max_tokens": 5, "tokens": 7})
-    assert not LEAKS.search(kept)
-    assert json.loads(kept)["city"] == "Seoul"
-    assert (json.loads(kept)["max_tokens"], json.loads(kept)["tokens"]) == (5, 7)
+    stored, _ = format_arguments({name: value, "city": "Seoul", "max_tokens": 5, "tokens": 7})
+    assert not LEAKS.search(stored)
+    assert json.loads(stored)["city"] == "Seoul"
+    assert (json.loads(stored)["max_tokens"], json.loads(stored)["tokens"]) == (5, 7)
 
 
 def test_a_truncated_secret_is_not_stored_in_part() -> None:
-    kept, hidden = format_arguments({"text": "x" * 560 + " sk-ant-api03-abcdefghijklmnopqrstuvwxyz" + " y" * 900})
+    stored, hidden = format_arguments({"text": "x" * 560 + " sk-ant-api03-abcdefghijklmnopqrstuvwxyz" + " y" * 900})
     assert hidden
-    assert "sk-ant" not in kept
+    assert "sk-ant" not in stored
 
 
 def test_redaction_reads_only_the_start_of_very_long_arguments() -> None:
     deep: Any = "bottom"
     for _ in range(500):
         deep = [deep]
-    kept, hidden = format_arguments({"deep": deep, "long": "z" * 100_000})
-    assert len(kept) <= 600
+    stored, hidden = format_arguments({"deep": deep, "long": "z" * 100_000})
+    assert len(stored) <= 600
     assert hidden > 0
 
 
@@ -97,17 +97,17 @@ CALLS = (
 )
 
 
-async def leaky(arguments: dict[str, Any]) -> str:
+async def fail_with_secret(arguments: dict[str, Any]) -> str:
     raise RuntimeError(f"postgres://bot:hunter2hunter2@db/x {CALLS}")
 
 
-def calls_once(asked: ReceivedRequest) -> Turn:
+def call_tool_once(asked: ReceivedRequest) -> Turn:
     return "Done." if any(role == "tool" for role, _ in asked.messages) else CallTool("look", {"q": CALLS})
 
 
 async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: Any, tmp_path: Path) -> None:
-    tools = {"tools": [to_adk_tool(Tool("look", "Looks.", leaky, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, calls_once, core=tools) as talk:
+    tools = {"tools": [to_adk_tool(Tool("look", "Looks.", fail_with_secret, SCHEMA))]}
+    async with run_conversation(sandbox, tmp_path, call_tool_once, core=tools) as talk:
         await talk.say("look!")
         (turn,) = await talk.bot.wait_for_turns(1)
         for said in (await by_menu(talk, talk.replies()[0]), await by_command(talk, turn=turn.id)):
