@@ -18,8 +18,8 @@ import pytest
 from hypothesis import settings
 
 from sandbox.postgres import PostgresSandbox
-from tests.fixtures import empty_databases as tables
-from tests.processes import shared_setup as once
+from tests.fixtures import empty_databases
+from tests.processes import shared_setup
 from tests.processes.fork_server import ForkServer, start_fork_server
 
 gc.disable()  # until collection ends: it releases no memory
@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def outage(pytestconfig: pytest.Config) -> float:
-    """Return the length of a database outage in seconds: longer than its detection takes."""
+    """Return the length of a database outage in seconds, which is longer than its detection takes."""
     return float(pytestconfig.getoption("outage"))
 
 
@@ -58,15 +58,15 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Move slow tests to the front of each worker's share."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    long = [item for item in items if item.get_closest_marker("long")]
+    slow = [item for item in items if item.get_closest_marker("long")]
     others = iter([item for item in items if not item.get_closest_marker("long")])
-    left = len(items)
+    remaining = len(items)
     items.clear()
     for number in range(workers):
-        size = left // (workers - number)
-        left -= size
-        mine = long[number::workers]
-        items += [*mine, *islice(others, max(0, size - len(mine)))]
+        size = remaining // (workers - number)
+        remaining -= size
+        own = slow[number::workers]
+        items += [*own, *islice(others, max(0, size - len(own)))]
     items += others
 
 
@@ -86,26 +86,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _once_for_all() -> Iterator[None]:
+def _share_setup() -> Iterator[None]:
     """Share one-time work among all tests."""
     with pytest.MonkeyPatch.context() as patch:
-        once.share(patch.setattr)
+        shared_setup.share(patch.setattr)
         yield
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresSandbox]:
-    """Run a server for all tests of a process."""
+    """Run a PostgreSQL server for all tests of a process."""
     with PostgresSandbox() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres_server: PostgresSandbox) -> str:
-    """Return the URL of a migrated database for successive tests."""
-    url = driven(postgres_server.create_database("tests"))
+    """Return the URL of a migrated database; it has the rows of former tests."""
+    url = add_driver(postgres_server.create_database("tests"))
     with asyncio.Runner() as runner:
-        runner.run(tables.migrate_database(url))
+        runner.run(empty_databases.migrate_database(url))
     return url
 
 
@@ -113,7 +113,7 @@ def postgres_url(postgres_server: PostgresSandbox) -> str:
 def postgres(postgres_url: str) -> str:
     """Return the URL of an empty migrated database."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        runner.run(tables.empty_database(postgres_url))
+        runner.run(empty_databases.empty_database(postgres_url))
     return postgres_url
 
 
@@ -132,7 +132,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @contextmanager
 def run_fork_server(config: pytest.Config, module: str) -> Iterator[ForkServer]:
-    """Return the fork server of a module: the shared one, or one of this process."""
+    """Provide the warmed-up fork server of a module: the shared one under xdist, otherwise a new one."""
     shared = getattr(config, "workerinput", {}).get("fork_servers")
     with nullcontext(ForkServer(Path(shared[module]))) if shared else start_fork_server(module) as fork_server:
         fork_server.warm_up()
@@ -141,7 +141,7 @@ def run_fork_server(config: pytest.Config, module: str) -> Iterator[ForkServer]:
 
 @pytest.fixture(scope="session")
 def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
-    """Return the fork server that forks programs: their imports take seconds."""
+    """Return the fork server of the program, whose forks do not import again: that takes seconds."""
     with run_fork_server(pytestconfig, FORKED_MODULE) as process:
         yield process
 
@@ -155,7 +155,7 @@ def python(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 4 MB; skip the test without the permission."""
+    """Mount a file system of 4 MB, and return its folder; skip the test without root."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
@@ -165,6 +165,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def driven(url: str) -> str:
-    """Return the URL with SQLAlchemy's driver."""
+def add_driver(url: str) -> str:
+    """Return a PostgreSQL URL with SQLAlchemy's name of the driver (asyncpg)."""
     return url.replace("postgresql://", "postgresql+asyncpg://")

@@ -30,7 +30,7 @@ from docs.pictures.drawing import (
     text,
 )
 from tests.fixtures.clock import FastLoop
-from tests.fixtures.import_graph import package_imports, without_shortcuts
+from tests.fixtures.import_graph import package_imports, reduce_transitively
 
 HERE = Path(__file__).parent
 
@@ -77,7 +77,9 @@ def packages() -> str:
         for place, name in enumerate(names)
     }
     arrows = [
-        Arrow(name, target) for name, targets in sorted(without_shortcuts(edges).items()) for target in sorted(targets)
+        Arrow(name, target)
+        for name, targets in sorted(reduce_transitively(edges).items())
+        for target in sorted(targets)
     ]
     return diagram(sum(_COLUMNS["sandbox"]), height + 10, nodes, arrows)
 

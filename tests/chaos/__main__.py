@@ -23,62 +23,64 @@ PROGRESS_INTERVAL = 100
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--database", choices=["sqlite", "postgres"], action="append")
-    parser.add_argument("--cases", type=int, help="how many, by chance; all if not given")
-    parser.add_argument("--seed", type=int, default=1, help="which, if not all")
-    parser.add_argument("--at", default="", help="only at points whose name begins so, as core/inbox/store.py:60")
+    parser.add_argument("--cases", type=int, help="number of random cases; by default all")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random choice")
+    parser.add_argument("--at", default="", help="only crash points with this prefix, such as core/inbox/store.py:60")
     parser.add_argument(
-        "--at-once", type=int, default=campaign.MAX_CONCURRENT, help="how many at once: they mostly wait"
+        "--at-once", type=int, default=campaign.MAX_CONCURRENT, help="number of concurrent cases, which mostly wait"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     try:
-        wrong = [asyncio.run(_run(database, given)) for database in given.database or ["sqlite", "postgres"]]
+        failures = [asyncio.run(_run(database, arguments)) for database in arguments.database or ["sqlite", "postgres"]]
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    return int(any(wrong))
+    return int(any(failures))
 
 
-async def _run(database: str, given: argparse.Namespace) -> int:
+async def _run(database: str, arguments: argparse.Namespace) -> int:
     """Run the cases and return the number of failures; Ctrl-C reports the finished ones."""
-    tried: list[CaseResult] = []
+    results: list[CaseResult] = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-chaos-")))
         if database == "sqlite":
-            lend = await databases.lend_sqlite(folder)
+            provide_database = await databases.create_sqlite_provider(folder)
         else:
-            lend = await databases.lend_postgres(stack.enter_context(PostgresSandbox()))
+            provide_database = await databases.create_postgres_provider(stack.enter_context(PostgresSandbox()))
         fork_server = stack.enter_context(start_fork_server(FORKED_MODULE))
         fork_server.warm_up()
-        stage = ScenarioRunner(fork_server, lend, folder)
-        plan = await campaign.make_plan(stage)
-        cases = [case for case in (*plan.single_crashes, *plan.double_crashes) if case[-1].point.startswith(given.at)]
-        if given.cases is not None:
-            cases = campaign.draw_sample(cases, given.cases, given.seed)
+        runner = ScenarioRunner(fork_server, provide_database, folder)
+        plan = await campaign.make_plan(runner)
+        cases = [
+            case for case in (*plan.single_crashes, *plan.double_crashes) if case[-1].point.startswith(arguments.at)
+        ]
+        if arguments.cases is not None:
+            cases = campaign.draw_sample(cases, arguments.cases, arguments.seed)
 
-        def tell(one: CaseResult) -> None:
-            tried.append(one)
-            _tell(one)
-            if len(tried) % PROGRESS_INTERVAL == 0:
-                _say(f"{len(tried):,} of {len(cases):,}")
+        def record_result(result: CaseResult) -> None:
+            results.append(result)
+            _print_result(result)
+            if len(results) % PROGRESS_INTERVAL == 0:
+                _print(f"{len(results):,} of {len(cases):,}")
 
         try:
-            await campaign.run_cases(stage, cases, tell, at_once=given.at_once)
+            await campaign.run_cases(runner, cases, record_result, max_concurrent=arguments.max_concurrent)
         finally:
-            _say(f"\n{database}:\n\n{table(plan.passages, tried)}\n")
-    if not any(one.reached for one in tried):
-        _say("No process has died: that shows nothing.")
+            _print(f"\n{database}:\n\n{table(plan.passages, results)}\n")
+    if not any(result.reached for result in results):
+        _print("No process reached its crash point, so nothing was tested.")
         return 1
-    return sum(bool(one.verdict.findings) for one in tried)
+    return sum(bool(result.verdict.findings) for result in results)
 
 
-def _tell(tried: CaseResult) -> None:
-    if tried.report:
-        _say(tried.report)
-    elif not tried.reached:
-        _say(f"not reached: {tried.name}")
+def _print_result(results: CaseResult) -> None:
+    if results.report:
+        _print(results.report)
+    elif not results.reached:
+        _print(f"not reached: {results.name}")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

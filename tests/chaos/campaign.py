@@ -1,4 +1,4 @@
-"""Campaigns: the list of crash cases, samples of it, and the result of each case."""
+"""Cases of the crash tests: their list, samples of it, and the result of each case."""
 
 import asyncio
 import random
@@ -48,7 +48,7 @@ class CaseResult:
 
     @property
     def report(self) -> str:
-        """Return the details of a failure; empty if the case passed."""
+        """Name, findings and log of a failed case; "" if it passed."""
         if not self.verdict.findings:
             return ""
         return "\n  ".join([f"{self.name}:", *self.verdict.findings, *(f"| {line}" for line in self.log)])
@@ -59,9 +59,9 @@ class CrashPlan:
     """All cases.
 
     Attributes:
-        passages: number of passages of each point.
-        once: cases with one crash, in the first or last passage of a point.
-        twice: cases with a crash during an answer, and one of the next process at one of its points.
+        passages: the number of passages of each crash point.
+        single_crashes: cases with one crash, in the first or last passage of a point.
+        double_crashes: cases with a crash during an answer, and one of the next process at one of its points.
     """
 
     passages: Mapping[str, int]
@@ -69,26 +69,26 @@ class CrashPlan:
     double_crashes: Sequence[Case]
 
 
-async def make_plan(stage: ScenarioRunner) -> CrashPlan:
-    """Run the scenario without a crash, and return the possible cases.
+async def make_plan(runner: ScenarioRunner) -> CrashPlan:
+    """Run the scenario without a crash and with one, and return all cases.
 
     Raises:
         AssertionError: the scenario fails without a crash, or with one crash during an answer.
     """
-    first = await count_passages(stage)
-    middle = crash_during_answer(first)
-    second = await count_passages(stage, middle)
-    once = [(crash,) for crash in _list_crashes(first)]
-    return CrashPlan({**second, **first}, once, [(middle, crash) for crash in _list_crashes(second)])
+    first = await count_passages(runner)
+    during_answer = crash_during_answer(first)
+    second = await count_passages(runner, during_answer)
+    single = [(crash,) for crash in _list_crashes(first)]
+    return CrashPlan({**second, **first}, single, [(during_answer, crash) for crash in _list_crashes(second)])
 
 
-async def count_passages(stage: ScenarioRunner, *case: Crash) -> dict[str, int]:
-    """Return the number of passages of each point by the process after the last crash.
+async def count_passages(runner: ScenarioRunner, *case: Crash) -> dict[str, int]:
+    """Return how often the process after the last crash passes each point.
 
     Raises:
         AssertionError: the scenario fails.
     """
-    outcomes = await asyncio.gather(*(stage.play(*case) for _ in range(COUNTING_RUNS)))
+    outcomes = await asyncio.gather(*(runner.run(*case) for _ in range(COUNTING_RUNS)))
     for outcome in outcomes:
         findings = judge(outcome.evidence, crashed=bool(case)).findings
         assert not findings, "\n".join([*findings, outcome.log])
@@ -97,61 +97,66 @@ async def count_passages(stage: ScenarioRunner, *case: Crash) -> dict[str, int]:
 
 
 def crash_during_answer(passages: Mapping[str, int]) -> Crash:
-    """Return a crash during an answer."""
-    often = max((point for point in passages if module_of(point) == ANSWER_MODULE), key=lambda point: passages[point])
-    return Crash(often, passages[often] // 2)
+    """Return a crash in the middle of the passages of the answerer's most frequent point."""
+    point = max((point for point in passages if module_of(point) == ANSWER_MODULE), key=lambda point: passages[point])
+    return Crash(point, passages[point] // 2)
 
 
-def draw_sample(of: Sequence[Case], size: int, seed: int) -> list[Case]:
-    return random.Random(seed).sample(of, min(size, len(of)))
+def draw_sample(cases: Sequence[Case], size: int, seed: int) -> list[Case]:
+    """Return at most `size` random cases."""
+    return random.Random(seed).sample(cases, min(size, len(cases)))
 
 
 async def run_cases(
-    stage: ScenarioRunner, cases: Sequence[Case], tell: Callable[[CaseResult], object], *, at_once: int = MAX_CONCURRENT
+    runner: ScenarioRunner,
+    cases: Sequence[Case],
+    on_result: Callable[[CaseResult], object],
+    *,
+    max_concurrent: int = MAX_CONCURRENT,
 ) -> None:
-    """Play the scenario with each case, some of them concurrently.
+    """Run the scenario with each case, at most `max_concurrent` at the same time.
 
     Args:
-        tell: called with each result.
+        on_result: called with each result.
     """
 
     async def play(case: Case) -> None:
-        tell(await _run_case(stage, case))
+        on_result(await _run_case(runner, case))
 
-    await run_concurrently(play, cases, at_once)
+    await run_concurrently(play, cases, max_concurrent)
 
 
-async def run_until_reached(stage: ScenarioRunner, cases: Sequence[Case], size: int) -> list[CaseResult]:
-    """Play the scenario until `size` cases were reached.
+async def run_until_reached(runner: ScenarioRunner, cases: Sequence[Case], size: int) -> list[CaseResult]:
+    """Run cases in order until `size` of them reached their crash points; return all results.
 
-    On a slower or faster machine than at planning time a process may miss its point: then the next case is played.
+    On a slower or faster machine than at planning time a process may miss its point: then the next case is run.
     """
-    tried, ahead, missing = list[CaseResult](), iter(cases), size
-    while missing and (some := list(islice(ahead, missing))):
-        done = list[CaseResult]()
-        await run_cases(stage, some, done.append)
-        tried += done
-        missing -= sum(one.reached for one in done)
-    return tried
+    results, remaining, missing = list[CaseResult](), iter(cases), size
+    while missing and (batch := list(islice(remaining, missing))):
+        batch_results = list[CaseResult]()
+        await run_cases(runner, batch, batch_results.append)
+        results += batch_results
+        missing -= sum(result.reached for result in batch_results)
+    return results
 
 
-async def _run_case(stage: ScenarioRunner, case: Case) -> CaseResult:
-    """Play one case.
+async def _run_case(runner: ScenarioRunner, case: Case) -> CaseResult:
+    """Run one case.
 
-    The number of passages varies: a missed crash is repeated at the last counted passage, and then halfway.
+    The number of passages varies: a missed crash is repeated at the last counted passage, and then at half of it.
     """
-    (tried, seen), (*before, crash) = await _play_case(stage, case), case
-    for share in (1, 2):
-        passages = seen.get(crash.point)
-        if tried.reached or tried.verdict.findings or not passages:
+    (result, passages), (*before, crash) = await _play_case(runner, case), case
+    for divisor in (1, 2):
+        count = passages.get(crash.point)
+        if result.reached or result.verdict.findings or not count:
             break
-        tried, seen = await _play_case(stage, (*before, Crash(crash.point, max(1, passages // share))))
-    return tried
+        result, passages = await _play_case(runner, (*before, Crash(crash.point, max(1, count // divisor))))
+    return result
 
 
-async def _play_case(stage: ScenarioRunner, case: Case) -> tuple[CaseResult, Mapping[str, int]]:
+async def _play_case(runner: ScenarioRunner, case: Case) -> tuple[CaseResult, Mapping[str, int]]:
     """Return the result of the case and the passages of its last process."""
-    outcome = await stage.play(*case)
+    outcome = await runner.run(*case)
     log = outcome.log.splitlines()[-MAX_LOG_LINES:]
     return CaseResult(case, outcome.reached, judge(outcome.evidence), log), outcome.passages
 

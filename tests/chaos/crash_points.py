@@ -1,7 +1,7 @@
 """Crash points: before and after every `await` of the program's code.
 
-An import hook compiles the program's modules with a call before and after each awaited expression. `watch` sets the
-function that is called.
+An import hook compiles the program's modules with a call before and after each awaited expression.
+`set_callback` sets the function that is called.
 """
 
 import ast
@@ -19,19 +19,28 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("bot", "channels", "core")
 
 #: Global names of the functions that an instrumented module calls.
-_AWAIT, _AWAITED, _EACH, _WITHIN = "__chaos_await__", "__chaos_awaited__", "__chaos_each__", "__chaos_within__"
+_BEFORE_AWAIT, _AFTER_AWAIT, _ITERATE, _ENTER = (
+    "__chaos_await__",
+    "__chaos_awaited__",
+    "__chaos_each__",
+    "__chaos_within__",
+)
 
-_pass_by: Callable[[str], None] = lambda _point: None  # noqa: E731 - what is there before `watch`
+_report_point: Callable[[str], None] = lambda _point: None  # noqa: E731 - the default before `set_callback`
 
 
-def watch(pass_by: Callable[[str], None]) -> None:
-    """Call `pass_by` with each point that this process reaches, as `path:line:column moment`."""
-    global _pass_by  # noqa: PLW0603 - one for all modules, as there is one process to die
-    _pass_by = pass_by
+def set_callback(on_point: Callable[[str], None]) -> None:
+    """Set the function that gets each point that this process passes, as `path:line:column moment`."""
+    global _report_point  # noqa: PLW0603 - one callback for all modules of the process
+    _report_point = on_point
 
 
 def list_points(source: str, path: str) -> list[str]:
-    """Return all points of a module, in no order."""
+    """Return the points of a module's source, in no order.
+
+    Args:
+        path: the first part of each point.
+    """
     collector = _Instrumenter(path)
     collector.visit(ast.parse(source))
     return collector.points
@@ -39,11 +48,12 @@ def list_points(source: str, path: str) -> list[str]:
 
 def list_all_points() -> list[str]:
     """Return all points of the program."""
-    files = [file for room in PACKAGES for file in sorted((ROOT / room).rglob("*.py"))]
+    files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
     return [point for file in files for point in list_points(file.read_text(), file.relative_to(ROOT).as_posix())]
 
 
 def module_of(point: str) -> str:
+    """Return the path of a point's module."""
     return point.partition(":")[0]
 
 
@@ -57,20 +67,20 @@ class _Instrumenter(ast.NodeTransformer):
     def visit_Await(self, node: ast.Await) -> ast.AST:
         place = self._place(node, "before", "after")
         self.generic_visit(node)
-        node.value = _call(_AWAIT, place, node.value)
-        return _call(_AWAITED, place, node)
+        node.value = _call(_BEFORE_AWAIT, place, node.value)
+        return _call(_AFTER_AWAIT, place, node)
 
     def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
         place = self._place(node, "before", "after")
         self.generic_visit(node)
-        node.iter = _call(_EACH, place, node.iter)
+        node.iter = _call(_ITERATE, place, node.iter)
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
         place = self._place(node.target, "before", "after") if node.is_async else None
         self.generic_visit(node)
         if place is not None:
-            node.iter = _call(_EACH, place, node.iter)
+            node.iter = _call(_ITERATE, place, node.iter)
         return node
 
     def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.AST:
@@ -80,7 +90,7 @@ class _Instrumenter(ast.NodeTransformer):
         ]
         self.generic_visit(node)
         for item, place in zip(node.items, places, strict=True):
-            item.context_expr = _call(_WITHIN, place, item.context_expr)
+            item.context_expr = _call(_ENTER, place, item.context_expr)
         return node
 
     def _place(self, node: ast.expr | ast.stmt, *moments: str) -> str:
@@ -94,13 +104,13 @@ def _call(name: str, place: str, value: ast.expr) -> ast.Call:
     return ast.fix_missing_locations(ast.copy_location(call, value))
 
 
-def _await(place: str, awaitable: Any) -> Any:
-    _pass_by(f"{place} before")
+def _before_await(place: str, awaitable: Any) -> Any:
+    _report_point(f"{place} before")
     return awaitable
 
 
-def _awaited(place: str, value: Any) -> Any:
-    _pass_by(f"{place} after")
+def _after_await(place: str, value: Any) -> Any:
+    _report_point(f"{place} after")
     return value
 
 
@@ -116,11 +126,11 @@ class _InstrumentedIterable:
         return self
 
     async def __anext__(self) -> Any:
-        _pass_by(f"{self._place} before")
+        _report_point(f"{self._place} before")
         try:
             return await anext(self._iterator)
         finally:
-            _pass_by(f"{self._place} after")
+            _report_point(f"{self._place} after")
 
 
 class _InstrumentedContext:
@@ -131,25 +141,25 @@ class _InstrumentedContext:
         self._context = context
 
     async def __aenter__(self) -> Any:
-        _pass_by(f"{self._place} before entering")
+        _report_point(f"{self._place} before entering")
         value = await self._context.__aenter__()
-        _pass_by(f"{self._place} after entering")
+        _report_point(f"{self._place} after entering")
         return value
 
     async def __aexit__(self, *error: Any) -> Any:
-        _pass_by(f"{self._place} before leaving")
+        _report_point(f"{self._place} before leaving")
         try:
             return await self._context.__aexit__(*error)
         finally:
-            _pass_by(f"{self._place} after leaving")
+            _report_point(f"{self._place} after leaving")
 
 
 #: Functions that an instrumented module calls, by their global names.
 NAMES: Mapping[str, Any] = {
-    _AWAIT: _await,
-    _AWAITED: _awaited,
-    _EACH: _InstrumentedIterable,
-    _WITHIN: _InstrumentedContext,
+    _BEFORE_AWAIT: _before_await,
+    _AFTER_AWAIT: _after_await,
+    _ITERATE: _InstrumentedIterable,
+    _ENTER: _InstrumentedContext,
 }
 
 
@@ -166,7 +176,12 @@ class _Loader(SourceFileLoader):
 
 
 def compile_instrumented(source: str, path: str, filename: str) -> CodeType:
-    """Return a module's instrumented code; its globals must contain `names`."""
+    """Return a module's instrumented code; the globals to run it with must contain `NAMES`.
+
+    Args:
+        path: the first part of each point.
+        filename: the name of the file in tracebacks.
+    """
     tree = _Instrumenter(path).visit(ast.parse(source, filename))
     return compile(tree, filename, "exec")
 

@@ -16,7 +16,11 @@ LOG, PASSAGES = "bot.log", "passages.json"
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A crash at the `passage`-th passage of `point`."""
+    """Kill of the process at a passage of a crash point.
+
+    Attributes:
+        passage: 1 for the first passage.
+    """
 
     point: str
     passage: int
@@ -29,14 +33,17 @@ def live(folder: str, settings: Mapping[str, str], crash: tuple[str, int] | None
     """Run the program in `folder` until it exits or crashes. Never returns.
 
     Its output goes to the file `LOG`. At exit it writes the number of passages of each point to `PASSAGES`.
+
+    Args:
+        crash: the fields of a `Crash`; None for no crash.
     """
     code = 1
     passages: Counter[str] = Counter()
-    fatal = Crash(*crash) if crash else None
+    planned_crash = Crash(*crash) if crash else None
 
-    def pass_by(point: str) -> None:
+    def on_point(point: str) -> None:
         passages[point] += 1
-        if fatal is not None and fatal.point == point and fatal.passage == passages[point]:
+        if planned_crash is not None and planned_crash.point == point and planned_crash.passage == passages[point]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:
@@ -46,8 +53,8 @@ def live(folder: str, settings: Mapping[str, str], crash: tuple[str, int] | None
         os.dup2(log, 2)
         os.environ.update(settings)
         sys.argv = ["parley", "run"]
-        points.watch(pass_by)
-        from bot.cli import main as cli  # noqa: PLC0415 - only here, behind the hook that puts the points in
+        points.set_callback(on_point)
+        from bot.cli import main as cli  # noqa: PLC0415 - after the hook that instruments it
 
         cli.main()
         code = 0

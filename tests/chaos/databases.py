@@ -1,4 +1,4 @@
-"""Empty migrated databases for crashing processes."""
+"""Providers of empty migrated databases for crashing processes."""
 
 import asyncio
 import shutil
@@ -8,52 +8,53 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sandbox.postgres import PostgresSandbox
-from tests.chaos.platforms import LendDatabase
-from tests.conftest import driven
-from tests.fixtures import empty_databases as tables
+from tests.chaos.platforms import DatabaseProvider
+from tests.conftest import add_driver
+from tests.fixtures import empty_databases
 
 
-async def lend_sqlite(folder: Path) -> LendDatabase:
-    """Return a provider of SQLite files in the folder of the process.
+async def create_sqlite_provider(folder: Path) -> DatabaseProvider:
+    """Return a provider of SQLite files in the folders of the processes.
 
     Args:
-        folder: place of the template file.
+        folder: the folder of the template file.
     """
     template = folder / "template.db"
-    await tables.migrate_database(_sqlite(template))
+    await empty_databases.migrate_database(_sqlite(template))
 
     @asynccontextmanager
-    async def lend(place: Path) -> AsyncIterator[str]:
-        shutil.copy(template, place / "parley.db")
-        yield _sqlite(place / "parley.db")
+    async def provide(process_folder: Path) -> AsyncIterator[str]:
+        file = process_folder / "parley.db"
+        shutil.copy(template, file)
+        yield _sqlite(file)
 
-    return lend
+    return provide
 
 
-async def lend_postgres(server: PostgresSandbox) -> LendDatabase:
+async def create_postgres_provider(server: PostgresSandbox) -> DatabaseProvider:
     """Return a provider of databases on `server`; a returned database is emptied and reused."""
     template, free = f"template_{uuid.uuid4().hex}", list[str]()
-    await tables.migrate_database(driven(await asyncio.to_thread(server.create_database, template)))
+    await empty_databases.migrate_database(add_driver(await asyncio.to_thread(server.create_database, template)))
 
     @asynccontextmanager
-    async def lend(_place: Path) -> AsyncIterator[str]:
+    async def provide(_process_folder: Path) -> AsyncIterator[str]:
         if free:
             url = free.pop()
         else:
-            url = driven(
+            url = add_driver(
                 await asyncio.to_thread(server.create_database, f"chaos_{uuid.uuid4().hex}", template=template)
             )
         yield url
-        await tables.empty_database(url)
+        await empty_databases.empty_database(url)
         free.append(url)
 
-    return lend
+    return provide
 
 
-async def rehearsal_database(server: PostgresSandbox) -> str:
-    """Return the setting of a database for the rehearsal of a fork server."""
-    url = await asyncio.to_thread(server.create_database, f"rehearsed_{uuid.uuid4().hex}")
-    await tables.migrate_database(driven(url))
+async def create_rehearsal_database(server: PostgresSandbox) -> str:
+    """Return the `DATABASE_URL` of a new database for the warm-up of a fork server."""
+    url = await asyncio.to_thread(server.create_database, f"rehearsal_{uuid.uuid4().hex}")
+    await empty_databases.migrate_database(add_driver(url))
     return url
 
 

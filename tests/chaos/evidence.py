@@ -24,51 +24,53 @@ class Evidence:
     """Evidence of one scenario.
 
     Attributes:
-        shown: the texts of the bot's messages in their visible order, by platform.
-        uses: each tool call, as (session, tool).
+        visible_texts: the texts of the bot's messages in their visible order, by platform.
+        tool_calls: each tool call, as (session, tool).
         accepted: each inbox row, as (session, text, turn).
         stored: each stored message, as (session, role, text).
-        unended: active turns and messages without a turn.
-        breaches: violations of the models' rules in requests and stored histories.
-        endings: how the processes ended that were not to be killed, but for a good end.
+        unfinished: descriptions of active turns, and of messages without a turn.
+        violations: violations of the models' rules in requests and stored histories.
+        faults: unexpected exit codes, and other faults of the run.
     """
 
-    shown: Mapping[str, Sequence[str]]
+    visible_texts: Mapping[str, Sequence[str]]
     tool_calls: Sequence[tuple[str, str]] = ()
     accepted: Sequence[tuple[str, str, str]] = ()
     stored: Sequence[tuple[str, str, str]] = ()
     unfinished: Sequence[str] = ()
     violations: Sequence[str] = ()
-    exit_codes: Sequence[str] = ()
+    faults: Sequence[str] = ()
 
 
 def list_tool_calls(folder: Path) -> list[tuple[str, str]]:
+    """Return a pair (session, tool) for each call in the record of the tools."""
     record = folder / RECORD
     lines = record.read_text().splitlines() if record.exists() else []
     return [(session, tool) for session, tool, _call in map(json.loads, lines)]
 
 
 async def list_accepted(database: Database) -> list[tuple[str, str, str]]:
-    """Return the inbox rows of messages to the bot."""
-    said = inbox.c.message.is_not(None), inbox.c.parent.is_(None)  # without unaddressed messages and reruns
-    query = sa.select(inbox.c.session, inbox.c.message, inbox.c.turn).where(*said).order_by(inbox.c.id)
+    """Return (session, text, turn) for each inbox row of a message to the bot; the turn may be ""."""
+    conditions = inbox.c.message.is_not(None), inbox.c.parent.is_(None)  # without unaddressed messages and reruns
+    query = sa.select(inbox.c.session, inbox.c.message, inbox.c.turn).where(*conditions).order_by(inbox.c.id)
     async with database.read() as connection:
         rows = (await connection.execute(query)).all()
     return [(row.session, InboxMessage.from_json(row.message).text, row.turn or "") for row in rows]
 
 
 async def list_unfinished(database: Database) -> list[str]:
-    """Return the unfinished and forgotten work."""
-    under_way = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
+    """Return descriptions of active turns, waiting messages and pending interactions."""
+    active = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
     waiting = sa.select(inbox).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
-    undone = sa.select(interactions.c.key)  # its user got an acknowledgement
+    unprocessed = sa.select(interactions.c.key)  # its user got an acknowledgement
     async with database.read() as connection:
-        left = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(under_way)]
-        left += [f"{row.kind} {row.event_key} of {row.session} waits" for row in await connection.execute(waiting)]
-        return left + [f"{row.key} is left undone" for row in await connection.execute(undone)]
+        found = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(active)]
+        found += [f"{row.kind} {row.event_key} of {row.session} waits" for row in await connection.execute(waiting)]
+        return found + [f"{row.key} is not processed" for row in await connection.execute(unprocessed)]
 
 
 async def list_stored(database: Database) -> list[tuple[str, str, str]]:
+    """Return (session, role, text) for each stored message, oldest first."""
     query = sa.select(messages.c.session, messages.c.role, messages.c.content).order_by(messages.c.id)
     async with database.read() as connection:
         return [(row.session, row.role, row.content) for row in await connection.execute(query)]
@@ -88,41 +90,52 @@ async def load_histories(database: Database, folder: Path) -> dict[str, list[Eve
 
 
 def find_violations(events: Sequence[Event], agent: str = DEFAULT_AGENT_NAME) -> Iterator[str]:
-    """Return the violations of the models' rules in a history."""
+    """Yield the violations of the models' rules in a history.
+
+    Args:
+        agent: the only agent that may have events.
+    """
     if events and not is_user_message(events[0]):
         yield "it does not begin with a user's message"
-    if strangers := {event.author for event in events} - {"user", agent}:
-        yield f"{', '.join(strangers)} speak in it"
+    if unknown_authors := {event.author for event in events} - {"user", agent}:
+        yield f"it has events of unknown authors: {', '.join(unknown_authors)}"
     calls = [call.id for event in events for call in event.get_function_calls()]
     answers = [answer.id for event in events for answer in event.get_function_responses()]
     if None in calls or len(set(calls)) < len(calls):
-        yield f"the ids of its calls are no names: {calls}"
+        yield f"its calls have missing or repeated ids: {calls}"
     if Counter(calls) != Counter(answers):
-        yield f"its calls {calls} are answered by {answers}"
-    asked: set[str | None] = set()
+        yield f"its calls {calls} have the results {answers}"
+    called: set[str | None] = set()
     for event in events:
-        if any(answer.id not in asked for answer in event.get_function_responses()):
-            yield "an answer comes before its call"
-        asked |= {call.id for call in event.get_function_calls()}
+        if any(answer.id not in called for answer in event.get_function_responses()):
+            yield "a result comes before its call"
+        called |= {call.id for call in event.get_function_calls()}
 
 
 async def collect(
     database: Database,
     folder: Path,
     *,
-    shown: Mapping[str, Sequence[str]],
-    breaches_told: Sequence[str],
-    endings: Sequence[str],
+    visible_texts: Mapping[str, Sequence[str]],
+    request_violations: Sequence[str],
+    faults: Sequence[str],
 ) -> Evidence:
-    """Collect the evidence after all processes have exited."""
+    """Collect the evidence after all processes have exited.
+
+    Args:
+        folder: the folder of the processes.
+        request_violations: violations that the scripted model found.
+    """
     found = (await load_histories(database, folder)).items()
-    breaches_found = [f"{session}: {breach}" for session, events in found for breach in find_violations(events)]
+    history_violations = [
+        f"{session}: {violation}" for session, events in found for violation in find_violations(events)
+    ]
     return Evidence(
-        shown=shown,
+        visible_texts=visible_texts,
         tool_calls=list_tool_calls(folder),
         accepted=await list_accepted(database),
         stored=await list_stored(database),
         unfinished=await list_unfinished(database),
-        violations=[*breaches_told, *breaches_found],
-        exit_codes=endings,
+        violations=[*request_violations, *history_violations],
+        faults=faults,
     )

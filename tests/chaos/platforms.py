@@ -1,4 +1,4 @@
-"""Scenarios on platforms and databases of their own."""
+"""Runs of the scenario, each with platforms and a database of its own."""
 
 import asyncio
 import itertools
@@ -32,21 +32,21 @@ from tests.processes.fork_server import ForkedProcess, ForkServer
 FORKED_MODULE = "tests.chaos.fork_main"
 
 #: Limit from the start of the last process to the last answer, in seconds.
-SETTLE_TIMEOUT = 60.0
+SETTLE_TIMEOUT_SECONDS = 60.0
 
 #: Limit of a shutdown, in seconds.
-STOP_TIMEOUT = 20.0
+STOP_TIMEOUT_SECONDS = 20.0
 
 #: Seconds between two looks at the database.
 POLL_SECONDS = 0.02
 
 #: Provider of an empty migrated database for a folder: its SQLAlchemy URL.
-LendDatabase = Callable[[Path], AbstractAsyncContextManager[str]]
+DatabaseProvider = Callable[[Path], AbstractAsyncContextManager[str]]
 
 
 @dataclass(frozen=True)
 class ScenarioOutcome:
-    """Outcome of a scenario.
+    """Outcome of a run.
 
     Attributes:
         reached: whether each process reached its crash point.
@@ -61,26 +61,29 @@ class ScenarioOutcome:
 
 
 class ScenarioRunner:
-    """Plays scenarios.
+    """Runs the scenario.
 
     Args:
-        folder: place of the processes' files.
+        provide_database: see `DatabaseProvider`.
+        folder: the folder of the processes' files.
         settings: additional settings of the program.
     """
 
-    def __init__(self, fork_server: ForkServer, lend_database: LendDatabase, folder: Path, **settings: str) -> None:
+    def __init__(
+        self, fork_server: ForkServer, provide_database: DatabaseProvider, folder: Path, **settings: str
+    ) -> None:
         self._fork_server = fork_server
-        self._lend_database = lend_database
+        self._provide_database = provide_database
         self._folder = folder
         self._settings = settings
         self._numbers = itertools.count()
 
-    async def play(self, *crashes: Crash) -> ScenarioOutcome:
-        """Play the scenario: one process per crash, and a last one that is stopped at the end."""
+    async def run(self, *crashes: Crash) -> ScenarioOutcome:
+        """Run the scenario: one process per crash, and a last one that is stopped at the end."""
         folder = self._folder / str(next(self._numbers))
         folder.mkdir()
         async with AsyncExitStack() as stack:
-            url = await stack.enter_async_context(self._lend_database(folder))
+            url = await stack.enter_async_context(self._provide_database(folder))
             model = ScenarioModel()
             scripted = await stack.enter_async_context(ScriptedOpenAI(model.answer))
             slack = Slack(await stack.enter_async_context(SlackSandbox()))
@@ -99,11 +102,13 @@ class ScenarioRunner:
                 slack: slack.start_conversation(),
                 discord: DiscordTalk(discord.sandbox, place),
             }
-            scene = _Scenario(self._fork_server, folder, settings, database, model, talks)
-            return await scene.play(crashes)
+            scenario_run = _ScenarioRun(self._fork_server, folder, settings, database, model, talks)
+            return await scenario_run.run(crashes)
 
 
-class _Scenario:
+class _ScenarioRun:
+    """One run of the scenario."""
+
     def __init__(
         self,
         fork_server: ForkServer,
@@ -119,84 +124,90 @@ class _Scenario:
         self._database = database
         self._model = model
         self._talks = talks
-        self._endings: list[str] = []
+        self._faults: list[str] = []
 
-    async def play(self, crashes: Sequence[Crash]) -> ScenarioOutcome:
+    async def run(self, crashes: Sequence[Crash]) -> ScenarioOutcome:
         reached = not crashes
-        people = [
+        senders = [
             asyncio.create_task(
-                send_messages(platform, talk, self._model.heard[platform.name], partial(_is_answered, platform, talk))
+                send_messages(
+                    platform, talk, self._model.may_finish[platform.name], partial(_is_answered, platform, talk)
+                )
             )
             for platform, talk in self._talks.items()
         ]
         try:
             for number, crash in enumerate((*crashes, None), 1):
-                code = await self._run_process(crash, people)
+                code = await self._run_process(crash, senders)
                 if code != -signal.SIGKILL:
                     break
                 reached = number == len(crashes)
-                await self._wait_until_noticed()
+                await self._wait_until_disconnected()
             if code:
-                self._endings.append(f"a process ended with {code}")
+                self._faults.append(f"a process ended with {code}")
         finally:
-            for person in people:
-                person.cancel()
-            told = await asyncio.gather(*people, return_exceptions=True)
-        self._endings += [f"somebody could not talk: {error}" for error in told if isinstance(error, Exception)]
-        self._endings += [
-            f"{at.name}: a reply can still be stopped" for at, talk in self._talks.items() if _is_growing(talk)
+            for sender in senders:
+                sender.cancel()
+            sender_results = await asyncio.gather(*senders, return_exceptions=True)
+        self._faults += [
+            f"a user could not send a message: {error}" for error in sender_results if isinstance(error, Exception)
         ]
-        shown = {platform.name: _texts(talk.replies()) for platform, talk in self._talks.items()}
+        self._faults += [
+            f"{platform.name}: a reply still has a Stop button"
+            for platform, talk in self._talks.items()
+            if _is_growing(talk)
+        ]
+        visible_texts = {platform.name: _list_texts(talk.replies()) for platform, talk in self._talks.items()}
         passages, log = self._folder / PASSAGES, self._folder / LOG
         return ScenarioOutcome(
             await evidence.collect(
                 self._database,
                 self._folder,
-                shown=shown,
-                breaches_told=self._model.violations,
-                endings=self._endings,
+                visible_texts=visible_texts,
+                request_violations=self._model.violations,
+                faults=self._faults,
             ),
             reached,
             json.loads(passages.read_text()) if passages.exists() else {},
             log.read_text(errors="replace") if log.exists() else "",
         )
 
-    async def _run_process(self, crash: Crash | None, people: Sequence[asyncio.Task[None]]) -> int:
-        """Run one process until it crashes or all is done; return its exit code."""
+    async def _run_process(self, crash: Crash | None, senders: Sequence[asyncio.Task[None]]) -> int:
+        """Run one process until it crashes, or all messages are answered; return its exit code."""
         fatal = astuple(crash) if crash else None
-        life = await self._fork_server.start_process(folder=str(self._folder), settings=self._settings, crash=fatal)
-        done = asyncio.create_task(self._wait_until_done(people))
-        end = asyncio.create_task(life.end())
+        process = await self._fork_server.start_process(folder=str(self._folder), settings=self._settings, crash=fatal)
+        done = asyncio.create_task(self._wait_until_done(senders))
+        exit_task = asyncio.create_task(process.end())
         try:
-            await asyncio.wait([done, end], timeout=SETTLE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
-            if not end.done():
-                await self._stop(life, end)
-            return await end
+            await asyncio.wait([done, exit_task], timeout=SETTLE_TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not exit_task.done():
+                await self._stop(process, exit_task)
+            return await exit_task
         finally:
-            await life.aclose()
-            for task in (done, end):
+            await process.aclose()
+            for task in (done, exit_task):
                 task.cancel()
-            await asyncio.wait([done, end])
+            await asyncio.wait([done, exit_task])
 
-    async def _stop(self, life: ForkedProcess, end: asyncio.Task[int]) -> None:
-        life.signal(signal.SIGTERM)
-        await asyncio.wait([end], timeout=STOP_TIMEOUT)
-        if not end.done():
-            self._endings.append("a process could not be stopped")
-            life.signal(signal.SIGKILL)
+    async def _stop(self, process: ForkedProcess, exit_task: asyncio.Task[int]) -> None:
+        process.signal(signal.SIGTERM)
+        await asyncio.wait([exit_task], timeout=STOP_TIMEOUT_SECONDS)
+        if not exit_task.done():
+            self._faults.append("a process could not be stopped")
+            process.signal(signal.SIGKILL)
 
-    async def _wait_until_done(self, people: Sequence[asyncio.Task[None]]) -> None:
-        """Wait until all messages are sent and answered."""
+    async def _wait_until_done(self, senders: Sequence[asyncio.Task[None]]) -> None:
+        """Wait until all messages are sent and answered, and no work is left in the database."""
         for platform, talk in self._talks.items():
-            await platform.wait_for(partial(_is_answered, platform, talk), timeout=SETTLE_TIMEOUT)
-        await asyncio.wait(people)
+            await platform.wait_for(partial(_is_answered, platform, talk), timeout=SETTLE_TIMEOUT_SECONDS)
+        await asyncio.wait(senders)
         while await evidence.list_unfinished(self._database):  # noqa: ASYNC110 - no event of another process's
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _wait_until_noticed(self) -> None:
-        """Wait until the platforms have noticed the crash."""
+    async def _wait_until_disconnected(self) -> None:
+        """Wait until both platforms have noticed the crash."""
         for platform in self._talks:
-            await platform.wait_for(partial(_is_gone, platform))
+            await platform.wait_for(partial(_is_disconnected, platform))
 
 
 async def _insert_known_place(place: str, database: Database) -> None:
@@ -207,7 +218,7 @@ async def _insert_known_place(place: str, database: Database) -> None:
 
 
 def _is_answered(platform: Platform, talk: Talk) -> bool:
-    return platform.is_connected and verdict.is_complete(platform.name, _texts(talk.replies()))
+    return platform.is_connected and verdict.is_complete(platform.name, _list_texts(talk.replies()))
 
 
 def _is_growing(talk: Talk) -> bool:
@@ -215,9 +226,9 @@ def _is_growing(talk: Talk) -> bool:
     return bool(talk.replies()) and words.STOP in talk.button_labels()
 
 
-def _is_gone(platform: Platform) -> bool:
+def _is_disconnected(platform: Platform) -> bool:
     return not platform.is_connected
 
 
-def _texts(replies: Sequence[BotMessage]) -> list[str]:
+def _list_texts(replies: Sequence[BotMessage]) -> list[str]:
     return [reply.text for reply in replies]

@@ -22,25 +22,25 @@ FIRST, SECOND = "pay, then ring and mail", "what else"
 EDITED = f"{SECOND} is there"
 
 #: Maximum number of presses of the button under the second answer.
-PRESSES = 3
+MAX_CLICKS = 3
 
 TOOLS = ("pay", "ring", "mail")
 
 #: Limit for the first sign of acceptance, in seconds.
-HEARD_TIMEOUT = 3.0
+ACCEPT_TIMEOUT_SECONDS = 3.0
 
 #: Limit for the connection of the bot, in seconds.
-CONNECT_TIMEOUT = 30.0
+CONNECT_TIMEOUT_SECONDS = 30.0
 
 
 def settings(platforms: Iterable[Platform], model_url: str) -> dict[str, str]:
     """Return the program's settings for the scenario."""
-    theirs = {name: value for platform in platforms for name, value in platform.settings.items()}
+    platform_settings = {name: value for platform in platforms for name, value in platform.settings.items()}
     tools = ",".join(f"tests.chaos.recorded_tools:{tool}" for tool in TOOLS)
-    return {**theirs, "MODEL": "openai/scripted", "OPENAI_BASE_URL": model_url, "TOOLS": tools}
+    return {**platform_settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": model_url, "TOOLS": tools}
 
 
-def _long(size: int) -> str:
+def _build_long_text(size: int) -> str:
     """Return unique paragraphs of at least `size` characters."""
     paragraphs = (f"This is what is to be said in part {number} of the first answer." for number in range(size))
     text = ""
@@ -51,28 +51,29 @@ def _long(size: int) -> str:
 
 #: By platform: the first answer needs two chunks.
 LONG: Mapping[str, str] = {
-    "slack": _long(slack.LIMITS.chunk_size + 200),
-    "discord": _long(discord.LIMITS.chunk_size + 200),
+    "slack": _build_long_text(slack.LIMITS.chunk_size + 200),
+    "discord": _build_long_text(discord.LIMITS.chunk_size + 200),
 }
 SHORT = "The second answer."
 
 
 class ScenarioModel:
-    """Model that derives its next step from the history alone.
+    """Script of a model that derives its next step from the history alone.
 
     Attributes:
-        breaches: violations of the models' rules in the requests.
+        violations: violations of the models' rules in the requests.
+        may_finish: by platform, set when the first answer may end.
     """
 
     def __init__(self) -> None:
         self.violations: list[str] = []
-        self.heard = {platform: asyncio.Event() for platform in LONG}
+        self.may_finish = {platform: asyncio.Event() for platform in LONG}
 
     def answer(self, asked: ReceivedRequest) -> Turn:
         try:
             rules.check_request("openai", asked.body)
-        except AssertionError as breach:
-            self.violations.append(f"a request breaks a rule of the model: {breach or asked.body['messages']}")
+        except AssertionError as error:
+            self.violations.append(f"a request breaks a rule of the model: {error or asked.body['messages']}")
             return Fail(400, "no such history is taken")
         if FIRST not in asked.text:
             return SHORT
@@ -85,54 +86,66 @@ class ScenarioModel:
                 return [CallTool("pay", id="call_pay")]
             case 1:
                 return [CallTool("ring", id="call_ring"), CallTool("mail", id="call_mail")]
-        return self._long(asked)
+        return self._build_long_answer(asked)
 
-    def _long(self, asked: ReceivedRequest) -> Sequence[Say | Pause]:
+    def _build_long_answer(self, asked: ReceivedRequest) -> Sequence[Say | Pause]:
         platform = next(name for name in LONG if name in asked.text)
         text, cut = LONG[platform], len(LONG[platform]) // 2
-        told = f"{text[cut:]}\n\n{SHORT}" if SECOND in asked.text else text[cut:]
-        return [Say(text[:cut], pieces=4, pace=0.02), Pause(self.heard[platform]), Say(told, pieces=4, pace=0.02)]
+        ending = f"{text[cut:]}\n\n{SHORT}" if SECOND in asked.text else text[cut:]
+        return [
+            Say(text[:cut], pieces=4, pace=0.02),
+            Pause(self.may_finish[platform]),
+            Say(ending, pieces=4, pace=0.02),
+        ]
 
 
-async def send_messages(platform: Platform, talk: Talk, heard: asyncio.Event, is_answered: Callable[[], bool]) -> None:
+async def send_messages(
+    platform: Platform, talk: Talk, may_finish: asyncio.Event, is_answered: Callable[[], bool]
+) -> None:
     """Send both messages, edit the second, and regenerate its answer.
 
     The second message follows the first sign of acceptance, or its timeout.
 
     Args:
-        heard: set when the first answer may end.
+        may_finish: set when the first answer may end.
         is_answered: returns whether both messages have an outcome.
     """
     try:
-        await platform.wait_for(lambda: platform.is_connected, timeout=CONNECT_TIMEOUT)
+        await platform.wait_for(lambda: platform.is_connected, timeout=CONNECT_TIMEOUT_SECONDS)
         await talk.say(f"{FIRST} on {platform.name}", files=["notes.txt"])
         with suppress(TimeoutError):
-            await platform.wait_for(lambda: platform.is_connected and talk.replies(), timeout=HEARD_TIMEOUT)
+            await platform.wait_for(lambda: platform.is_connected and talk.replies(), timeout=ACCEPT_TIMEOUT_SECONDS)
         await talk.say("lunch?", user="grace", called=False)
         second = await talk.say(SECOND)
         with suppress(TimeoutError):
-            await platform.wait_for(lambda: talk.count_reactions() or not platform.is_connected, timeout=HEARD_TIMEOUT)
+            await platform.wait_for(
+                lambda: talk.count_reactions() or not platform.is_connected, timeout=ACCEPT_TIMEOUT_SECONDS
+            )
         await talk.edit(second, EDITED)
     finally:
-        heard.set()
+        may_finish.set()
     with suppress(TimeoutError):
-        await platform.wait_for(is_answered, timeout=CONNECT_TIMEOUT)
+        await platform.wait_for(is_answered, timeout=CONNECT_TIMEOUT_SECONDS)
         if talk.replies()[-1].text == SHORT:  # not together with the first one, whose tools would run again
             await _regenerate(platform, talk)
 
 
-def _regenerate_button(talk: Talk) -> list[str]:
-    """Return the Regenerate button of the newest answer."""
+def _find_regenerate_buttons(talk: Talk) -> list[str]:
+    """Return the labels of the Regenerate buttons of the newest answer."""
     return [label for label in talk.button_labels() if label in (words.REGENERATE, words.ANSWER_EDITED)]
 
 
 async def _regenerate(platform: Platform, talk: Talk) -> None:
-    """Press until the answer changes. Platforms do not redeliver a press."""
-    seen = len(talk.replies()[-1].versions)
-    for _ in range(PRESSES):
-        await platform.wait_for(lambda: platform.is_connected and _regenerate_button(talk), timeout=CONNECT_TIMEOUT)
-        if len(talk.replies()[-1].versions) > seen:
+    """Click Regenerate until the answer changes: platforms do not redeliver a click."""
+    version_count = len(talk.replies()[-1].versions)
+    for _ in range(MAX_CLICKS):
+        await platform.wait_for(
+            lambda: platform.is_connected and _find_regenerate_buttons(talk), timeout=CONNECT_TIMEOUT_SECONDS
+        )
+        if len(talk.replies()[-1].versions) > version_count:
             return
-        await talk.press(_regenerate_button(talk)[0])
+        await talk.press(_find_regenerate_buttons(talk)[0])
         with suppress(TimeoutError):
-            await platform.wait_for(lambda: len(talk.replies()[-1].versions) > seen, timeout=HEARD_TIMEOUT)
+            await platform.wait_for(
+                lambda: len(talk.replies()[-1].versions) > version_count, timeout=ACCEPT_TIMEOUT_SECONDS
+            )

@@ -12,14 +12,14 @@ import pytest
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import CaseResult
-from tests.chaos.platforms import FORKED_MODULE, LendDatabase, ScenarioRunner
+from tests.chaos.platforms import FORKED_MODULE, DatabaseProvider, ScenarioRunner
 from tests.chaos.report import table
 from tests.chaos.verdict import judge
 from tests.conftest import run_fork_server
 from tests.processes.fork_server import ForkServer
 
 #: Number of cases per database: with one crash, and with two.
-ONCE, TWICE = 25, 5
+SINGLE_CRASHES, DOUBLE_CRASHES = 25, 5
 SEED = 5
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on an overloaded machine
@@ -32,32 +32,37 @@ def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def lend(request: pytest.FixtureRequest, fork_server: ForkServer, tmp_path: Path) -> LendDatabase:
+async def provide_database(request: pytest.FixtureRequest, fork_server: ForkServer, tmp_path: Path) -> DatabaseProvider:
     if request.param == "sqlite":
-        return await databases.lend_sqlite(tmp_path)
+        return await databases.create_sqlite_provider(tmp_path)
     server: PostgresSandbox = request.getfixturevalue("postgres_server")
-    await asyncio.to_thread(fork_server.warm_up, await databases.rehearsal_database(server))
-    return await databases.lend_postgres(server)
+    await asyncio.to_thread(fork_server.warm_up, await databases.create_rehearsal_database(server))
+    return await databases.create_postgres_provider(server)
 
 
 async def test_each_message_has_one_outcome_at_every_crash_point(
-    fork_server: ForkServer, lend: LendDatabase, tmp_path: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer,
+    provide_database: DatabaseProvider,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    stage = ScenarioRunner(fork_server, lend, tmp_path)
-    plan = await campaign.make_plan(stage)
-    tried: list[CaseResult] = []
-    for cases, size in ((plan.single_crashes, ONCE), (plan.double_crashes, TWICE)):
-        tried += await campaign.run_until_reached(stage, campaign.draw_sample(cases, 2 * size, SEED), size)
-    record_property("table", table(plan.passages, tried))
-    assert "\n".join(one.report for one in tried if one.report) == ""
-    assert sum(one.reached for one in tried) == ONCE + TWICE
+    runner = ScenarioRunner(fork_server, provide_database, tmp_path)
+    plan = await campaign.make_plan(runner)
+    results: list[CaseResult] = []
+    for cases, size in ((plan.single_crashes, SINGLE_CRASHES), (plan.double_crashes, DOUBLE_CRASHES)):
+        results += await campaign.run_until_reached(runner, campaign.draw_sample(cases, 2 * size, SEED), size)
+    record_property("table", table(plan.passages, results))
+    assert "\n".join(result.report for result in results if result.report) == ""
+    assert sum(result.reached for result in results) == SINGLE_CRASHES + DOUBLE_CRASHES
 
 
 async def test_a_turn_out_of_attempts_ends_in_an_apology_and_the_next_one_is_answered(
     fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    stage = ScenarioRunner(fork_server, await databases.lend_sqlite(tmp_path), tmp_path, TURN_MAX_ATTEMPTS="1")
-    outcome = await stage.play(campaign.crash_during_answer(await campaign.count_passages(stage)))
+    runner = ScenarioRunner(
+        fork_server, await databases.create_sqlite_provider(tmp_path), tmp_path, TURN_MAX_ATTEMPTS="1"
+    )
+    outcome = await runner.run(campaign.crash_during_answer(await campaign.count_passages(runner)))
     verdict = judge(outcome.evidence)
     assert verdict.findings == []
     assert set(verdict.outcomes.values()) == {"answered", "apology"}

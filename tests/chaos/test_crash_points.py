@@ -42,33 +42,34 @@ async def fails():
 
 
 @pytest.fixture
-def passed() -> Iterator[list[str]]:
-    """Return the points that the test passes."""
-    told: list[str] = []
-    points.watch(told.append)
-    yield told
-    points.watch(lambda _point: None)
+def reached_points() -> Iterator[list[str]]:
+    """Return the list of points that the test passes."""
+    points_seen: list[str] = []
+    points.set_callback(points_seen.append)
+    yield points_seen
+    points.set_callback(lambda _point: None)
 
 
-def names(*, pointed: bool) -> dict[str, Any]:
-    found: dict[str, Any] = dict(points.NAMES)
-    exec(compile_instrumented(SOURCE, "m.py", "m.py") if pointed else SOURCE, found)
-    return found
+def execute_source(*, instrumented: bool) -> dict[str, Any]:
+    """Return the namespace of `SOURCE` after its execution."""
+    namespace: dict[str, Any] = dict(points.NAMES)
+    exec(compile_instrumented(SOURCE, "m.py", "m.py") if instrumented else SOURCE, namespace)
+    return namespace
 
 
 async def test_instrumented_code_behaves_like_the_original() -> None:
-    plain, pointed = names(pointed=False), names(pointed=True)
-    assert await pointed["main"]() == await plain["main"]() == ("a", [1, 2])
-    assert pointed["said"] == plain["said"]
-    for each in (plain, pointed):
+    original, instrumented = execute_source(instrumented=False), execute_source(instrumented=True)
+    assert await instrumented["main"]() == await original["main"]() == ("a", [1, 2])
+    assert instrumented["said"] == original["said"]
+    for each in (original, instrumented):
         with pytest.raises(NameError):
             await each["fails"]()
-    assert pointed["said"] == plain["said"]
+    assert instrumented["said"] == original["said"]
 
 
-async def test_each_await_reports_a_point_before_and_after(passed: list[str]) -> None:
-    await names(pointed=True)["main"]()
-    assert Counter(passed) == {
+async def test_each_await_reports_a_point_before_and_after(reached_points: list[str]) -> None:
+    await execute_source(instrumented=True)["main"]()
+    assert Counter(reached_points) == {
         "m.py:21:16 before entering": 1,
         "m.py:21:16 after entering": 1,
         "m.py:21:16 before leaving": 1,
@@ -86,15 +87,15 @@ async def test_each_await_reports_a_point_before_and_after(passed: list[str]) ->
         "m.py:24:47 before": 3,
         "m.py:24:47 after": 3,
     }
-    never = set(list_points(SOURCE, "m.py")) - set(passed)
-    assert {point[:7] for point in never} == {"m.py:27", "m.py:28"}
+    unreached = set(list_points(SOURCE, "m.py")) - set(reached_points)
+    assert {point[:7] for point in unreached} == {"m.py:27", "m.py:28"}
 
 
-async def test_an_awaited_call_runs_between_its_points(passed: list[str]) -> None:
-    found = names(pointed=True)
-    points.watch(lambda point: found["said"].append(point) if "23:" in point else None)
-    await found["main"]()
-    assert found["said"][2:6] == ["m.py:23:25 before", 0, "m.py:23:25 after", 0]
+async def test_an_awaited_call_runs_between_its_points(reached_points: list[str]) -> None:
+    namespace = execute_source(instrumented=True)
+    points.set_callback(lambda point: namespace["said"].append(point) if "23:" in point else None)
+    await namespace["main"]()
+    assert namespace["said"][2:6] == ["m.py:23:25 before", 0, "m.py:23:25 after", 0]
 
 
 def test_each_await_of_the_program_has_its_points() -> None:
@@ -105,10 +106,10 @@ def test_each_await_of_the_program_has_its_points() -> None:
                 node.items if isinstance(node, ast.AsyncWith) else ()
             )
             awaited[path] += 2 * (isinstance(node, ast.comprehension) and bool(node.is_async))
-    found = list_all_points()
-    assert len(set(found)) == len(found)
-    assert Counter(map(module_of, found)) == awaited
-    assert len(found) > 900
+    all_points = list_all_points()
+    assert len(set(all_points)) == len(all_points)
+    assert Counter(map(module_of, all_points)) == awaited
+    assert len(all_points) > 900
 
 
 def test_instrumentation_after_an_import_is_refused() -> None:

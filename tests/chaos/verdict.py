@@ -1,4 +1,4 @@
-"""Verdict about the evidence of a scenario."""
+"""Verdict on the evidence of a scenario."""
 
 import re
 from collections import Counter
@@ -9,107 +9,124 @@ from typing import Literal
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 
-#: Outcome of a message. `unheard`: accepted neither by event nor by backfill.
-MessageOutcome = Literal["answered", "apology", "unheard", "wrong"]
+#: Outcome of a message. `unreceived`: accepted neither by event nor by backfill.
+MessageOutcome = Literal["answered", "apology", "unreceived", "wrong"]
 
 
 @dataclass(frozen=True)
 class CrashVerdict:
-    """Outcome of each message by platform, and the faults."""
+    """Verdict on a scenario.
+
+    Attributes:
+        outcomes: the outcome by (platform, message).
+        findings: descriptions of all faults; empty if the scenario passed.
+    """
 
     outcomes: Mapping[tuple[str, str], MessageOutcome]
     findings: Sequence[str]
 
 
-def is_complete(platform: str, shown: Sequence[str]) -> bool:
-    """Return whether both messages have a visible outcome, separately or together."""
-    return any(_read_outcomes(platform, shown, turns) is not None for turns in ([[FIRST], [SECOND]], [[FIRST, SECOND]]))
+def is_complete(platform: str, visible_texts: Sequence[str]) -> bool:
+    """Return whether the visible texts show an outcome of both messages, answered separately or together."""
+    return any(
+        _read_outcomes(platform, visible_texts, turns) is not None for turns in ([[FIRST], [SECOND]], [[FIRST, SECOND]])
+    )
 
 
 def judge(evidence: Evidence, *, crashed: bool = True) -> CrashVerdict:
-    """Judge the evidence of a scenario.
+    """Return the verdict on the evidence of a scenario.
 
     Args:
         crashed: whether a process crashed. Without a crash no apology is allowed.
     """
-    ends: dict[tuple[str, str], MessageOutcome] = {}
-    findings: list[str] = [*evidence.unfinished, *evidence.violations, *evidence.exit_codes]
-    for platform, shown in evidence.shown.items():
-        turns = _turns(evidence, platform)
-        heard = [said for turn in turns for said in turn]
-        read = _read_outcomes(platform, shown, turns)
-        if read is None:
-            findings.append(f"{platform}: to {turns} it shows {[_shorten(text) for text in shown]}")
-        for said in (FIRST, SECOND):
-            ends[platform, said] = "unheard" if said not in heard else read[said] if read else "wrong"
+    outcomes: dict[tuple[str, str], MessageOutcome] = {}
+    findings: list[str] = [*evidence.unfinished, *evidence.violations, *evidence.faults]
+    for platform, visible_texts in evidence.visible_texts.items():
+        turns = _group_by_turn(evidence, platform)
+        accepted = [message for turn in turns for message in turn]
+        outcomes_read = _read_outcomes(platform, visible_texts, turns)
+        if outcomes_read is None:
+            findings.append(f"{platform}: to {turns} the bot shows {[_shorten(text) for text in visible_texts]}")
+        for message in (FIRST, SECOND):
+            outcomes[platform, message] = (
+                "unreceived" if message not in accepted else outcomes_read[message] if outcomes_read else "wrong"
+            )
         findings += _find_duplicates(evidence, platform)
-        findings += [f"{platform}: {said!r} is lost" for said in (FIRST, SECOND) if said not in heard]
-        findings += _find_unstored(evidence, platform, ends)
+        findings += [f"{platform}: {message!r} is lost" for message in (FIRST, SECOND) if message not in accepted]
+        findings += _find_unstored(evidence, platform, outcomes)
     if not crashed:
-        findings += [f"{platform}: {said!r}: {end}" for (platform, said), end in ends.items() if end != "answered"]
         findings += [
-            f"{tool} is not used" for tool in TOOLS if [used for _, used in evidence.tool_calls].count(tool) != 2
+            f"{platform}: {message!r}: {outcome}"
+            for (platform, message), outcome in outcomes.items()
+            if outcome != "answered"
         ]
-    return CrashVerdict(ends, findings)
+        findings += [
+            f"{tool} is not called" for tool in TOOLS if [name for _, name in evidence.tool_calls].count(tool) != 2
+        ]
+    return CrashVerdict(outcomes, findings)
 
 
-def _turns(evidence: Evidence, platform: str) -> list[list[str]]:
-    """Return the accepted messages in order, grouped by turn."""
-    heard: dict[str, list[str]] = {}
-    for said in (FIRST, SECOND):
-        for turn in _accepted(evidence, platform, said)[:1]:
-            heard.setdefault(turn, []).append(said)
-    return list(heard.values())
+def _group_by_turn(evidence: Evidence, platform: str) -> list[list[str]]:
+    """Return the accepted messages in order, in a list for each turn."""
+    accepted: dict[str, list[str]] = {}
+    for message in (FIRST, SECOND):
+        for turn in _find_turns(evidence, platform, message)[:1]:
+            accepted.setdefault(turn, []).append(message)
+    return list(accepted.values())
 
 
 def _read_outcomes(
-    platform: str, shown: Sequence[str], turns: Sequence[Sequence[str]]
+    platform: str, visible_texts: Sequence[str], turns: Sequence[Sequence[str]]
 ) -> dict[str, MessageOutcome] | None:
-    """Return the outcomes that the visible messages show exactly; None if there are none."""
+    """Return the outcome of each accepted message; None if the texts show anything else."""
     answers = {FIRST: _normalize(LONG[platform]), SECOND: _normalize(SHORT)}
-    wanted = ["".join(answers[said] for said in turn) for turn in turns]
-    pattern = "".join(f"(?:({re.escape(answer)})|([^⚠]*){_APOLOGY})" for answer in wanted)
-    match = re.fullmatch(pattern, _normalize("".join(shown)))
+    expected_texts = ["".join(answers[message] for message in turn) for turn in turns]
+    pattern = "".join(f"(?:({re.escape(answer)})|([^⚠]*){_APOLOGY})" for answer in expected_texts)
+    match = re.fullmatch(pattern, _normalize("".join(visible_texts)))
     if match is None:
         return None
-    ends: dict[str, MessageOutcome] = {}
-    for turn, wants, answer, begun in zip(turns, wanted, match.groups()[::2], match.groups()[1::2], strict=True):
-        if not answer and (begun == wants or not wants.startswith(begun)):
+    outcomes: dict[str, MessageOutcome] = {}
+    for turn, expected, answer, partial in zip(
+        turns, expected_texts, match.groups()[::2], match.groups()[1::2], strict=True
+    ):
+        if not answer and (partial == expected or not expected.startswith(partial)):
             return None
-        ends |= dict.fromkeys(turn, "answered" if answer else "apology")
-    return ends
+        outcomes |= dict.fromkeys(turn, "answered" if answer else "apology")
+    return outcomes
 
 
 def _find_duplicates(evidence: Evidence, platform: str) -> Iterator[str]:
-    """Return the duplicates."""
+    """Yield a finding for each message that is stored or accepted twice, and each repeated tool call."""
     for role, text in (("user", FIRST), ("user", SECOND), ("assistant", LONG[platform]), ("assistant", SHORT)):
-        if _stored(evidence, platform, role, text) > 1:
+        if _count_stored(evidence, platform, role, text) > 1:
             yield f"{platform}: {text[:40]!r} is stored twice"
-    for said in (FIRST, SECOND):
-        if len(_accepted(evidence, platform, said)) > 1:
-            yield f"{platform}: {said!r} is accepted twice"
+    for message in (FIRST, SECOND):
+        if len(_find_turns(evidence, platform, message)) > 1:
+            yield f"{platform}: {message!r} is accepted twice"
     for (session, tool), times in Counter(evidence.tool_calls).items():
         if session.startswith(platform) and times > 1:
-            yield f"{platform}: {tool} is used {times} times"
+            yield f"{platform}: {tool} is called {times} times"
 
 
-def _find_unstored(evidence: Evidence, platform: str, ends: Mapping[tuple[str, str], MessageOutcome]) -> Iterator[str]:
-    """Return the answered messages that are not stored."""
-    for said, text in ((FIRST, LONG[platform]), (SECOND, SHORT)):
-        if ends[platform, said] == "answered" and not _stored(evidence, platform, "assistant", text):
-            yield f"{platform}: the answer to {said!r} is not stored"
+def _find_unstored(
+    evidence: Evidence, platform: str, outcomes: Mapping[tuple[str, str], MessageOutcome]
+) -> Iterator[str]:
+    """Yield a finding for each visible answer that is not stored."""
+    for message, text in ((FIRST, LONG[platform]), (SECOND, SHORT)):
+        if outcomes[platform, message] == "answered" and not _count_stored(evidence, platform, "assistant", text):
+            yield f"{platform}: the answer to {message!r} is not stored"
 
 
-def _accepted(evidence: Evidence, platform: str, said: str) -> list[str]:
-    """Return the turns of the inbox rows with this text."""
-    return [turn for session, text, turn in evidence.accepted if session.startswith(platform) and said in text]
+def _find_turns(evidence: Evidence, platform: str, message: str) -> list[str]:
+    """Return the turns of the inbox rows whose text contains this message."""
+    return [turn for session, text, turn in evidence.accepted if session.startswith(platform) and message in text]
 
 
-def _stored(evidence: Evidence, platform: str, role: str, text: str) -> int:
-    """Return the number of messages of the role that contain the text."""
+def _count_stored(evidence: Evidence, platform: str, role: str, text: str) -> int:
+    """Return the number of stored messages of the role that contain the text."""
     return sum(
-        session.startswith(platform) and of == role and _normalize(text) in _normalize(words)
-        for session, of, words in evidence.stored
+        session.startswith(platform) and stored_role == role and _normalize(text) in _normalize(stored_text)
+        for session, stored_role, stored_text in evidence.stored
     )
 
 
@@ -118,7 +135,7 @@ def _shorten(text: str) -> str:
 
 
 def _normalize(text: str) -> str:
-    """Return a text without the white space and marks that a split adds or removes."""
+    """Return a text without white space, which a split into chunks changes."""
     return re.sub(r"\s+", "", text)
 
 

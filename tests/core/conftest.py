@@ -25,7 +25,7 @@ from core.turns.worker import Worker
 from core.workers.lease import Lease
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.conversation import converse
-from tests.fixtures.retry_waits import limited
+from tests.fixtures.retry_waits import limited_wait
 
 __all__ = ["converse"]
 
@@ -77,7 +77,7 @@ class Faulty(Database):
 @pytest.fixture(autouse=True)
 def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a database operation fail after its third try."""
-    monkeypatch.setattr(retry, "RETRY_WAIT", limited(0.001, 0.001))
+    monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.001, 0.001))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

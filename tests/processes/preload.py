@@ -43,7 +43,7 @@ async def _talk(platform: Platform, talk: Talk, model: ScenarioModel) -> None:
     def is_answered() -> bool:
         return verdict.is_complete(platform.name, [reply.text for reply in talk.replies()])
 
-    await send_messages(platform, talk, model.heard[platform.name], is_answered)
+    await send_messages(platform, talk, model.may_finish[platform.name], is_answered)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from sqlalchemy.sql.elements import ClauseElement
 from channels.i18n import messages as words
 from core.store.fast_path import Prepared, Statement
 from core.usage import prices
-from tests.fixtures import certificates as trust
+from tests.fixtures import certificates
 
 
 def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
@@ -31,7 +31,7 @@ def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
         return compiled(self, dialect, **how)
 
     read, read_once = prices._read_file, cache(prices._read_file)
-    trust.share(patch)
+    certificates.share_tls_contexts(patch)
     patch(prices, "_read_file", lambda file: (read_once if file == prices._DEFAULT_FILE else read)(file))
     patch(words, "find_language", cache(words.find_language))
     patch(Statement, "prepared", once)

@@ -12,8 +12,8 @@ from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider
 
 async def keep_turns(conversation: Conversation, count: int, tokens: int) -> None:
     for turn in range(count):
-        await conversation.keep("user", f"question {turn}", tokens=tokens)
-        await conversation.keep("assistant", f"answer {turn}", tokens=tokens)
+        await conversation.insert_message("user", f"question {turn}", tokens=tokens)
+        await conversation.insert_message("assistant", f"answer {turn}", tokens=tokens)
 
 
 def texts(events: list[Event]) -> list[str]:
@@ -42,15 +42,15 @@ async def test_default_token_budget(converse: Converse) -> None:
     conversation = await converse(budget=0)
     await keep_turns(conversation, 3, tokens=8_000)
     assert texts(await conversation.history()) == ["question 1", "answer 1", "question 2", "answer 2"]  # 32,000
-    await conversation.keep("assistant", "one more", tokens=1)
+    await conversation.insert_message("assistant", "one more", tokens=1)
     assert texts(await conversation.history()) == ["question 2", "answer 2", "one more"]
 
 
 async def test_event_author_mapping(converse: Converse) -> None:
     """Event Author Mapping."""
     conversation = await converse(agent="helper")
-    await conversation.keep("user", "Hi")
-    await conversation.keep("assistant", "Hello!")
+    await conversation.insert_message("user", "Hi")
+    await conversation.insert_message("assistant", "Hello!")
     assert [event.author for event in await conversation.history()] == ["user", "helper"]
 
 
@@ -58,8 +58,8 @@ async def test_event_author_mapping(converse: Converse) -> None:
 async def test_model_role_mapping(converse: Converse, agent: str, author: str) -> None:
     """Model role mapping."""
     conversation = await converse(agent=agent)
-    await conversation.keep("user", "Hi")
-    await conversation.keep("model", "Hello!")
+    await conversation.insert_message("user", "Hi")
+    await conversation.insert_message("model", "Hello!")
     [_, reply] = await conversation.history()
     assert reply.author == author != "model"
 
@@ -70,8 +70,8 @@ async def test_unknown_role_fallback(
 ) -> None:
     """Unknown role fallback."""
     conversation = await converse(ScriptedProvider("The end."), agent=agent)
-    await conversation.keep("user", "Hi")
-    await conversation.keep("narrator", "And so it went.")
+    await conversation.insert_message("user", "Hi")
+    await conversation.insert_message("narrator", "And so it went.")
     assert [event.author for event in await conversation.history()] == ["user", author]
     with caplog.at_level(logging.WARNING):
         await conversation.reply("And then?")
@@ -81,8 +81,8 @@ async def test_unknown_role_fallback(
 async def test_assistant_message_with_function_call_tool_calls(converse: Converse) -> None:
     """Assistant message with FunctionCall ToolCalls."""
     conversation = await converse()
-    await conversation.keep("user", "List.")
-    await conversation.keep("assistant", "", {"id": "adk-uuid-123", "name": "exec", "input": '{"cmd":"ls"}'})
+    await conversation.insert_message("user", "List.")
+    await conversation.insert_message("assistant", "", {"id": "adk-uuid-123", "name": "exec", "input": '{"cmd":"ls"}'})
     [_, event] = await conversation.history()
     assert event.get_function_calls() == [types.FunctionCall(id="adk-uuid-123", name="exec", args={"cmd": "ls"})]
 
@@ -90,10 +90,10 @@ async def test_assistant_message_with_function_call_tool_calls(converse: Convers
 async def test_tool_message_with_function_response_metadata_in_tool_calls(converse: Converse) -> None:
     """Tool message with FunctionResponse metadata in ToolCalls."""
     conversation = await converse()
-    await conversation.keep("user", "List.")
-    await conversation.keep("assistant", "", {"id": "adk-uuid-123", "name": "exec", "input": "{}"})
+    await conversation.insert_message("user", "List.")
+    await conversation.insert_message("assistant", "", {"id": "adk-uuid-123", "name": "exec", "input": "{}"})
     output = '{"result":"ok"}'
-    await conversation.keep("tool", output, {"id": "adk-uuid-123", "name": "exec", "output": output})
+    await conversation.insert_message("tool", output, {"id": "adk-uuid-123", "name": "exec", "output": output})
     event = (await conversation.history())[-1]
     assert event.get_function_responses() == [
         types.FunctionResponse(id="adk-uuid-123", name="exec", response={"result": "ok"})
@@ -105,9 +105,9 @@ async def test_tool_message_with_function_response_metadata_in_tool_calls(conver
 async def test_legacy_tool_message_without_tool_calls(converse: Converse) -> None:
     """Legacy tool message without ToolCalls."""
     conversation = await converse()
-    await conversation.keep("user", "List.")
-    await conversation.keep("assistant", "", {"id": "call_exec", "name": "exec", "input": "{}"})
-    await conversation.keep("tool", '{"result":"file.txt"}')
+    await conversation.insert_message("user", "List.")
+    await conversation.insert_message("assistant", "", {"id": "call_exec", "name": "exec", "input": "{}"})
+    await conversation.insert_message("tool", '{"result":"file.txt"}')
     assert (await conversation.history())[-1].get_function_responses() == [
         types.FunctionResponse(id="call_exec", name="exec", response={"result": "file.txt"})
     ]
@@ -116,8 +116,8 @@ async def test_legacy_tool_message_without_tool_calls(converse: Converse) -> Non
 async def test_tool_message_with_no_context_for_function_response(converse: Converse) -> None:
     """Tool message with no context for FunctionResponse."""
     conversation = await converse()
-    await conversation.keep("user", "List.")
-    await conversation.keep("tool", "file.txt")
+    await conversation.insert_message("user", "List.")
+    await conversation.insert_message("tool", "file.txt")
     event = (await conversation.history())[-1]
     assert event.content is not None
     assert event.content.parts == [types.Part(text="file.txt")]

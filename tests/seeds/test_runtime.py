@@ -9,7 +9,7 @@ from core.agents.events import StreamEvent
 from core.errors import ProviderRateLimitError
 from core.models.provider import Done, Failed, ProviderEvent, Text, ToolCall
 from core.tools.tool import Tool
-from tests.fixtures.conversation import Converse, ScriptedProvider, team
+from tests.fixtures.conversation import Converse, ScriptedProvider, create_team_app
 
 CORRECTION = (
     '[System: Agent "ghost" does not exist. Valid agents: billing, research. '
@@ -41,7 +41,7 @@ async def test_non_streaming_mode_collects_from_final_event(converse: Converse) 
 async def test_hallucinated_agent_name_triggers_retry(converse: Converse, invented: list[ProviderEvent]) -> None:
     """Hallucinated agent name triggers retry."""
     provider = ScriptedProvider(invented, "Here I am.")
-    conversation = await converse(app=team(provider, "billing", "research", guarded=False))
+    conversation = await converse(app=create_team_app(provider, "billing", "research", has_guard=False))
     await conversation.reply("Where is my bill?")
     first, second = provider.requests
     assert first.messages[-1].text == "Where is my bill?"
@@ -51,14 +51,14 @@ async def test_hallucinated_agent_name_triggers_retry(converse: Converse, invent
 async def test_retry_succeeds(converse: Converse) -> None:
     """Retry succeeds."""
     provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("billing"), "It is in the post.")
-    conversation = await converse(app=team(provider, "billing", "research", guarded=False))
+    conversation = await converse(app=create_team_app(provider, "billing", "research", has_guard=False))
     assert await conversation.reply("Where is my bill?") == "It is in the post."
 
 
 async def test_retry_also_fails(converse: Converse) -> None:
     """Retry also fails."""
     provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("phantom"), "never asked for")
-    conversation = await converse(app=team(provider, "billing", "research", guarded=False))
+    conversation = await converse(app=create_team_app(provider, "billing", "research", has_guard=False))
     with pytest.raises(ValueError, match="'phantom' not found") as raised:
         await conversation.reply("Where is my bill?")
     assert "'ghost' not found" in str(raised.value.__cause__)
@@ -69,7 +69,7 @@ async def test_non_hallucination_error_is_not_retried(converse: Converse) -> Non
     """Non-hallucination error is not retried."""
     error = ProviderRateLimitError("busy")
     provider = ScriptedProvider([Failed(error)], "never asked for")
-    conversation = await converse(app=team(provider, "billing", "research", guarded=False))
+    conversation = await converse(app=create_team_app(provider, "billing", "research", has_guard=False))
     with pytest.raises(ProviderRateLimitError) as raised:
         await conversation.reply("Where is my bill?")
     assert raised.value is error

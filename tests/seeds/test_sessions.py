@@ -31,8 +31,8 @@ def texts(events: list[Event]) -> list[str]:
 async def test_load_session(converse: Converse) -> None:
     """Load Session."""
     conversation = await converse()
-    await conversation.keep("user", "Hi")
-    await conversation.keep("assistant", "Hello!")
+    await conversation.insert_message("user", "Hi")
+    await conversation.insert_message("assistant", "Hello!")
     loaded = await conversation.session()
     assert loaded.id == "s"
     assert [(event.author, event.content) for event in loaded.events] == [
@@ -129,14 +129,14 @@ async def test_session_history_truncation(converse: Converse, caplog: pytest.Log
     """Session history truncation."""
     conversation = await converse()
     for turn in range(40):
-        await conversation.keep("user", f"question {turn}")
-        await conversation.keep("assistant", f"answer {turn}")
+        await conversation.insert_message("user", f"question {turn}")
+        await conversation.insert_message("assistant", f"answer {turn}")
     with caplog.at_level(logging.WARNING, logger="core.sessions"):
         caplog.clear()
         assert len(await conversation.history()) == 80
         assert not caplog.records
-        await conversation.keep("user", "question 40")
-        await conversation.keep("assistant", "answer 40")
+        await conversation.insert_message("user", "question 40")
+        await conversation.insert_message("assistant", "answer 40")
         kept = texts(await conversation.history())
     assert kept == [text for turn in range(21, 41) for text in (f"question {turn}", f"answer {turn}")]
     [record] = caplog.records

@@ -12,7 +12,7 @@ from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError
 from core.models.adapter import NO_CONTENT
 from core.models.finish_reasons import CUT_OFF
-from tests.fixtures.conversation import kinds, shown
+from tests.fixtures.conversation import apply_text_events, list_types
 
 
 def part(text: str, *, author: str = "teller", branch: str | None = None) -> Event:
@@ -31,21 +31,21 @@ def told(*events: Event) -> list[StreamEvent]:
 
 def test_a_final_event_that_repeats_its_partials_is_not_told_again() -> None:
     events = told(part("Hel"), part("lo"), final("Hello"))
-    assert kinds(events) == ["text_delta", "text_delta", "done"]
-    assert shown(events) == events[-1].text == "Hello"
+    assert list_types(events) == ["text_delta", "text_delta", "done"]
+    assert apply_text_events(events) == events[-1].text == "Hello"
 
 
 def test_a_final_event_that_redacts_its_partials_wins() -> None:
     events = told(part("The code "), part("is 1234."), final("The code is [redacted]."))
-    assert kinds(events) == ["text_delta", "text_delta", "step_reset", "done"]
-    assert shown(events) == events[-1].text == "The code is [redacted]."
+    assert list_types(events) == ["text_delta", "text_delta", "step_reset", "done"]
+    assert apply_text_events(events) == events[-1].text == "The code is [redacted]."
 
 
 @pytest.mark.parametrize("branch", [None, "left"])
 def test_a_final_event_without_a_word_takes_its_partials_back(branch: str | None) -> None:
     events = told(part("The code is 1234.", branch=branch), final("", branch=branch))
-    assert kinds(events) == ["text_delta", "step_reset", "done"]
-    assert shown(events) == events[-1].text == ""
+    assert list_types(events) == ["text_delta", "step_reset", "done"]
+    assert apply_text_events(events) == events[-1].text == ""
 
 
 def test_a_final_event_that_says_more_than_its_partials_adds_the_rest() -> None:
@@ -61,7 +61,7 @@ def test_the_texts_of_steps_are_joined_by_a_blank_line() -> None:
 def test_a_final_event_replaces_the_partials_of_its_own_author_and_branch(key: str) -> None:
     x, y = {key: "x"}, {key: "y"}
     events = told(part("a", **x), part("b", **y), part("A", **x), final("b", **y), final("aA", **x))
-    assert shown(events) == events[-1].text == "aA\n\nb"
+    assert apply_text_events(events) == events[-1].text == "aA\n\nb"
 
 
 lines_of_talk = st.lists(
@@ -80,7 +80,7 @@ lines_of_talk = st.lists(
 def test_whoever_follows_the_events_ends_with_the_reply(lines: list[Event]) -> None:
     events = told(*lines)
     assert events[-1].type == "done"
-    assert shown(events) == events[-1].text
+    assert apply_text_events(events) == events[-1].text
 
 
 def test_an_answer_that_broke_off_says_so_though_its_model_calls_it_an_error() -> None:

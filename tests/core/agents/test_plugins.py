@@ -24,7 +24,15 @@ from core.store.schema import tool_calls
 from core.tools.call_log import ToolCallLog
 from core.tools.results import MAX_RESULT_CHARACTERS
 from core.tools.tool import Tool, idempotent, to_adk_tool
-from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
+from tests.fixtures.conversation import (
+    SESSION,
+    Answer,
+    Conversation,
+    Converse,
+    ScriptedProvider,
+    adapter,
+    create_team_app,
+)
 
 
 def calls(name: str, **arguments: object) -> list[ProviderEvent]:
@@ -55,14 +63,14 @@ async def test_a_wrong_name_for_an_agent_is_answered_with_the_right_ones(
     converse: Converse, arguments: dict[str, object]
 ) -> None:
     provider = ScriptedProvider(calls("transfer_to_agent", **arguments), "Never mind.")
-    conversation = await converse(app=team(provider, "billing", "research"))
+    conversation = await converse(app=create_team_app(provider, "billing", "research"))
     assert await conversation.reply("Where is my bill?") == "Never mind."
     assert "Valid agents: billing, research." in str(told(provider)["error"])
 
 
 async def test_a_right_name_is_not_held_up(converse: Converse) -> None:
     provider = ScriptedProvider(calls("transfer_to_agent", agent_name="billing"), "It is in the post.")
-    conversation = await converse(app=team(provider, "billing", "research"))
+    conversation = await converse(app=create_team_app(provider, "billing", "research"))
     assert await conversation.reply("Where is my bill?") == "It is in the post."
     assert [row.author for row in await conversation.rows()][-1] == "billing"
 

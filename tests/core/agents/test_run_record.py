@@ -83,8 +83,8 @@ async def test_how_much_of_the_conversation_was_read_is_told_and_by_what_it_was_
     history = kept(clerk).history
     assert history is not None
     assert (history.messages, history.limit, history.budget) == (2, "", 100)
-    await conversation.keep("user", "long", tokens=90)
-    await conversation.keep("assistant", "answer", tokens=9)
+    await conversation.insert_message("user", "long", tokens=90)
+    await conversation.insert_message("assistant", "answer", tokens=9)
     cut = RunRecorder()
     for event in await conversation.events("third", run_id="t3"):
         cut.record_event(event)
@@ -96,8 +96,8 @@ async def test_how_much_of_the_conversation_was_read_is_told_and_by_what_it_was_
 async def test_no_more_turns_than_are_read_cut_it_too(converse: Converse) -> None:
     conversation = await converse(ScriptedProvider("Yes."))
     for _ in range(DEFAULT_MAX_TURNS + 2):
-        await conversation.keep("user", "question")
-        await conversation.keep("assistant", "answer")
+        await conversation.insert_message("user", "question")
+        await conversation.insert_message("assistant", "answer")
     clerk = RunRecorder()
     for event in await conversation.events("go", run_id=RUN):
         clerk.record_event(event)

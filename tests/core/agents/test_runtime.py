@@ -32,7 +32,16 @@ from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, Too
 from core.store.schema import state
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import Usage
-from tests.fixtures.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
+from tests.fixtures.conversation import (
+    USER,
+    Conversation,
+    Converse,
+    ScriptedProvider,
+    adapter,
+    apply_text_events,
+    create_team_app,
+    list_types,
+)
 
 
 def calls(name: str, id_: str = "c1", **arguments: object) -> ToolCall:
@@ -73,7 +82,7 @@ async def test_agents_side_by_side_have_a_text_each(converse: Converse) -> None:
 async def test_thoughts_are_never_shown(converse: Converse, streaming: bool) -> None:
     provider = ScriptedProvider([Thought("He wants "), Thought("a number."), Text("4"), Text("2"), Done()])
     events = await (await converse(provider)).events("6 * 7?", streaming=streaming)
-    assert shown(events) == events[-1].text == "42"
+    assert apply_text_events(events) == events[-1].text == "42"
     assert not any("number" in event.text for event in events)
 
 
@@ -84,13 +93,13 @@ async def test_a_long_run_is_stored_step_by_step_and_each_text_once(converse: Co
     provider = ScriptedProvider(step("a", 70, calls("look", "c1")), step("b", 70, calls("look", "c2")), step("c", 60))
     conversation = await converse(provider, tools=[says({"seen": True})])
     events = await conversation.events("Go.")
-    assert kinds(events).count("text_delta") == 200
+    assert list_types(events).count("text_delta") == 200
     rows = await conversation.rows()
     assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
     texts = [row.content for row in rows if row.role == "assistant"]
     assert [len(text.split()) for text in texts] == [70, 70, 60]
     assert [[call["id"] for call in row.tool_calls] for row in rows if row.role == "tool"] == [["c1"], ["c2"]]
-    assert shown(events) == events[-1].text == "\n\n".join(texts)
+    assert apply_text_events(events) == events[-1].text == "\n\n".join(texts)
     assert events[-1].usage == Usage(input=30, output=6, thinking=3, cached=12)
 
 
@@ -104,7 +113,7 @@ async def test_a_failed_tool_is_an_error_of_its_call_and_the_run_goes_on(convers
     provider = ScriptedProvider([calls("look"), Done()], "I found nothing.")
     conversation = await converse(provider, tools=[Tool("look", "Looks.", look)])
     events = await conversation.events("Look.")
-    assert kinds(events) == ["tool_start", "error", "tool_end", "text_delta", "done"]
+    assert list_types(events) == ["tool_start", "error", "tool_end", "text_delta", "done"]
     assert (events[1].tool, events[1].call_id) == ("look", "c1")
     assert "nothing there" in str(events[1].error)
     assert events[-1].text == "I found nothing."
@@ -158,7 +167,7 @@ async def test_a_tool_that_is_a_plain_function_does_not_hold_up_the_loop(convers
 async def test_a_run_that_fails_ends_in_one_error(converse: Converse) -> None:
     error = ProviderRateLimitError("busy")
     events = await (await converse(ScriptedProvider([Text("Hel"), Failed(error)]))).events("Hi")
-    assert kinds(events) == ["text_delta", "error"]
+    assert list_types(events) == ["text_delta", "error"]
     assert (events[-1].error, events[-1].call_id) == (error, "")
 
 
@@ -187,7 +196,7 @@ async def test_an_answer_that_broke_off_before_its_first_word_is_an_error(
 ) -> None:
     provider = ScriptedProvider(*before, [Thought("Hm."), Done(types.FinishReason(finish))])
     events = await (await converse(provider, tools=[says("sky")])).events("Hi")
-    assert kinds(events).count("error") == 1
+    assert list_types(events).count("error") == 1
     assert isinstance(events[-1].error, ProviderError)
     assert finish in str(events[-1].error)
 
@@ -207,8 +216,8 @@ async def test_an_answer_that_broke_off_in_the_middle_is_the_reply_and_says_so(
 ) -> None:
     conversation = await converse(ScriptedProvider([Text("Once "), Text("upon"), Done(finish)]))
     events = await conversation.events("A story!", streaming=streaming)
-    assert shown(events) == events[-1].text == f"Once upon\n\n{sentence}"
-    assert "step_reset" not in kinds(events)
+    assert apply_text_events(events) == events[-1].text == f"Once upon\n\n{sentence}"
+    assert "step_reset" not in list_types(events)
     assert [row.content for row in await conversation.rows()] == ["A story!", "Once upon"]
 
 
@@ -232,8 +241,8 @@ async def test_closing_early_cancels_the_model(converse: Converse) -> None:
     conversation = await converse(provider)
     async with aclosing(conversation.stream("A story!")) as events:
         assert (await anext(events)).text == "Once upon"
-        assert not provider.closed.is_set()
-    await asyncio.wait_for(provider.closed.wait(), 20)
+        assert not provider.stream_closed.is_set()
+    await asyncio.wait_for(provider.stream_closed.wait(), 20)
     assert [row.role for row in await conversation.rows()] == ["user"]
 
 
@@ -242,11 +251,11 @@ async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> N
     conversation = await converse(provider)
     listening = asyncio.create_task(conversation.reply("A story!"))
     async with asyncio.timeout(20):
-        await provider.asked.wait()
+        await provider.request_received.wait()
         listening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await listening
-        await provider.closed.wait()
+        await provider.stream_closed.wait()
 
 
 # Calls of the model that are tried again
@@ -285,9 +294,9 @@ async def test_a_step_that_broke_off_starts_over_and_its_text_is_there_once(
     )
     conversation = await persistent(converse, provider, look)
     events = await conversation.events("Look.", streaming=streaming)
-    assert shown(events) == events[-1].text == "Let me look.\n\nThe sky is blue."
+    assert apply_text_events(events) == events[-1].text == "Let me look.\n\nThe sky is blue."
     assert [event.text for event in events if event.type == "step_reset"] == ["Let me look."] * streaming
-    assert len(looked) == kinds(events).count("tool_start") == kinds(events).count("tool_end") == 1
+    assert len(looked) == list_types(events).count("tool_start") == list_types(events).count("tool_end") == 1
     assert events[-1].usage == Usage(20, 4, 2, 8)
     rows = await conversation.rows()
     assert [(row.role, row.content) for row in rows if row.role != "tool"] == [
@@ -302,8 +311,8 @@ async def test_a_step_that_broke_off_starts_over_and_its_text_is_there_once(
 async def test_a_new_attempt_may_have_nothing_to_say(converse: Converse) -> None:
     conversation = await persistent(converse, ScriptedProvider([Text("Hel"), overloaded()], [Done()]))
     events = await conversation.events("Hi")
-    assert kinds(events) == ["text_delta", "step_reset", "done"]
-    assert shown(events) == events[-1].text == ""
+    assert list_types(events) == ["text_delta", "step_reset", "done"]
+    assert apply_text_events(events) == events[-1].text == ""
 
 
 async def test_a_step_that_never_comes_right_ends_in_the_last_error_below_what_was_said(converse: Converse) -> None:
@@ -311,7 +320,7 @@ async def test_a_step_that_never_comes_right_ends_in_the_last_error_below_what_w
     provider = ScriptedProvider([Text("Hel"), busy()], [overloaded()], [last], "never asked for")
     conversation = await persistent(converse, provider)
     events = await conversation.events("Hi")
-    assert kinds(events) == ["text_delta", "error"]
+    assert list_types(events) == ["text_delta", "error"]
     assert events[-1].error is last.error
     assert not any("Hel" in str(row) for row in await conversation.rows())
 
@@ -324,7 +333,7 @@ async def test_closing_in_a_wait_ends_it(converse: Converse) -> None:
     async with asyncio.timeout(20):
         async with aclosing(conversation.stream("Hi")) as events:
             assert (await anext(events)).text == "Hel"
-            await provider.closed.wait()
+            await provider.stream_closed.wait()
     assert len(provider.requests) == 1
 
 
@@ -337,7 +346,7 @@ def hands_over_to(name: str, *before: ProviderEvent, id_: str = "c1") -> list[Pr
 
 async def test_an_invented_agent_is_corrected_within_the_turn(converse: Converse) -> None:
     provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("billing", id_="c2"), "It is in the post.")
-    conversation = await converse(app=team(provider, "billing", "research"))
+    conversation = await converse(app=create_team_app(provider, "billing", "research"))
     events = await conversation.events("Where is my bill?")
     assert events[-1].text == "It is in the post."
     [result] = provider.requests[1].messages[-1].parts
@@ -356,22 +365,22 @@ async def test_an_invented_agent_is_corrected_within_the_turn(converse: Converse
 )
 async def test_an_invented_agent_is_known_by_each_of_adks_words(converse: Converse, words: str) -> None:
     provider = ScriptedProvider([Failed(ValueError(words))], "Here I am.")
-    assert await (await converse(app=team(provider, "billing"))).reply("Hi") == "Here I am."
+    assert await (await converse(app=create_team_app(provider, "billing"))).reply("Hi") == "Here I am."
     assert 'Agent "ghost" does not exist. Valid agents: billing.' in provider.requests[1].messages[-1].text
 
 
 async def test_what_was_said_before_an_invented_agent_is_taken_back(converse: Converse) -> None:
     provider = ScriptedProvider(hands_over_to("ghost", Text("One moment.")), "Here I am.")
-    events = await (await converse(app=team(provider, "billing", guarded=False))).events("Hi")
-    assert "error" not in kinds(events)
-    assert shown(events) == events[-1].text == "Here I am."
+    events = await (await converse(app=create_team_app(provider, "billing", has_guard=False))).events("Hi")
+    assert "error" not in list_types(events)
+    assert apply_text_events(events) == events[-1].text == "Here I am."
 
 
 async def test_the_error_of_the_retry_is_caused_by_the_first(converse: Converse) -> None:
     busy = ProviderRateLimitError("busy")
     provider = ScriptedProvider(hands_over_to("ghost"), [Failed(busy)])
-    events = await (await converse(app=team(provider, "billing", guarded=False))).events("Hi")
-    assert kinds(events).count("error") == 1
+    events = await (await converse(app=create_team_app(provider, "billing", has_guard=False))).events("Hi")
+    assert list_types(events).count("error") == 1
     assert events[-1].error is busy
     assert "'ghost' not found" in str(busy.__cause__)
 
@@ -384,7 +393,7 @@ async def test_the_speaker_stays_who_he_was_in_the_retry(converse: Converse) -> 
         return "Help."
 
     provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
-    app = team(provider, "billing", guarded=False)
+    app = create_team_app(provider, "billing", has_guard=False)
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.instruction = instruction
     await (await converse(app=app)).events("Hi", speaker=User("U1", "Ada"))
@@ -393,7 +402,7 @@ async def test_the_speaker_stays_who_he_was_in_the_retry(converse: Converse) -> 
 
 async def test_the_agents_of_agents_are_named_too(converse: Converse) -> None:
     provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
-    app = team(provider, "billing", "research", guarded=False)
+    app = create_team_app(provider, "billing", "research", has_guard=False)
     assert isinstance(app.root_agent, LlmAgent)
     refunds = LlmAgent(name="refunds", model=adapter(provider))
     refunds.parent_agent = app.root_agent.sub_agents[0]

@@ -9,7 +9,7 @@ from core.concurrency import retry
 from core.concurrency.retry import PATIENCE, RETRY_WAIT, retry_forever, retry_store
 from core.concurrency.tasks import run_in_background
 from core.errors import SessionResetError, StoreError
-from tests.fixtures.retry_waits import limited
+from tests.fixtures.retry_waits import limited_wait
 
 
 class Operation:
@@ -116,7 +116,9 @@ async def test_waking_a_job_ends_its_pause() -> None:
         done.set()
 
     wake.set()
-    async with run_in_background(retry_forever(work, wake, limited(), what="messages are not stored yet"), name="job"):
+    async with run_in_background(
+        retry_forever(work, wake, limited_wait(), what="messages are not stored yet"), name="job"
+    ):
         await begun.wait()
         wake.set()
         await asyncio.wait_for(done.wait(), 10)

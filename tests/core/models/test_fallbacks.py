@@ -46,7 +46,7 @@ from core.models.retries_and_fallbacks import Fallbacks
 from core.models.selection import ModelRegistry
 from core.models.vendors import VendorSettings
 from core.usage.meter import Usage
-from tests.fixtures.conversation import Converse, ScriptedProvider, kinds, shown
+from tests.fixtures.conversation import Converse, ScriptedProvider, apply_text_events, list_types
 
 DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("down"))]
 
@@ -102,8 +102,8 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
     other = ScriptedProvider("The sky is blue.")
     talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0,))))
     events = await talk.events("hi")
-    assert shown(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
-    assert kinds(events).count("step_reset") >= 1
+    assert apply_text_events(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
+    assert list_types(events).count("step_reset") >= 1
     assert len(first.requests) == 3  # all its attempts stand
     assert [event.text for event in events if event.type == "step_reset"][-1] == "Let me look. "
 
@@ -213,7 +213,7 @@ async def test_leaving_the_stream_of_a_fallback_closes_its_connection(converse: 
         async for event in events:
             if event.text == "Well":
                 break
-    await asyncio.wait_for(other.closed.wait(), 30)
+    await asyncio.wait_for(other.stream_closed.wait(), 30)
 
 
 def test_a_shortened_history_begins_with_a_users_message() -> None:

@@ -14,7 +14,15 @@ from core.sessions.resume import correction_run_id, discard_run
 from core.store.schema import tool_calls
 from core.tools.call_log import ToolCallLog, ToolInvocation
 from core.tools.tool import Tool, to_adk_tool
-from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
+from tests.fixtures.conversation import (
+    SESSION,
+    Answer,
+    Conversation,
+    Converse,
+    ScriptedProvider,
+    adapter,
+    create_team_app,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated"),
@@ -100,7 +108,7 @@ async def test_after_a_discard_the_model_decides_about_a_transfer_again(
 ) -> None:
     handed: Answer = [ToolCall("c1", "transfer_to_agent", {"agent_name": "cook"}), Done()]
     provider = ScriptedProvider(handed, "I am the cook.", "I can do that.")
-    talk = await converse(app=team(provider, "cook"))
+    talk = await converse(app=create_team_app(provider, "cook"))
     await talk.events("go", run_id="run-1")
     assert await anew(talk) == "I can do that."
     assert [row.author for row in await talk.rows()] == ["user", DEFAULT_AGENT_NAME]

@@ -15,7 +15,7 @@ from core.usage.user_rate_limits import RateLimited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, wait_until
-from tests.fixtures.retry_waits import limited
+from tests.fixtures.retry_waits import limited_wait
 
 
 async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
@@ -159,7 +159,7 @@ async def test_an_edit_that_cannot_be_stored_is_logged(
     async def failing(self: InboxStore, event_key: str) -> None:
         raise StoreError("out of reach")
 
-    monkeypatch.setattr(retry, "RETRY_WAIT", limited(0.01))
+    monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.01))
     async with running(server, tmp_path, echo) as bot:
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
