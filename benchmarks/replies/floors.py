@@ -2,8 +2,9 @@
 
 They hold for schedules that know the end of each reply in advance. Such a schedule posts a placeholder, edits it (on
 Slack it may also append to a stream), and posts each further message that the text needs.
-Each bound has the whole budget for itself, although a call cannot serve both growth and ending. So there is a third
-bound, `joint_age`, for schedules that do not know the end of a reply, and end it as early as the best one.
+
+`min_mean_age` and `best_end_delays` use all calls for one goal each, although a call cannot serve both. So there is a
+third bound, `min_joint_age`, for schedules that do not know the end of a reply, and end it as early as the best one.
 """
 
 import heapq

@@ -59,8 +59,7 @@ class DiscordSandbox(DiscordUserActions):
         Args:
             port: the port to listen on; 0 for a free one.
             speed: factor by which rate limits, timeouts and heartbeats run faster than Discord's. At 20, an
-                interaction
-                must be acknowledged within 150 ms.
+                interaction must be acknowledged within 150 ms.
             rate_limits: whether to enforce rate limits.
         """
         self._port = port

@@ -33,8 +33,7 @@ class PlatformPane(Protocol):
         """Return the other parts of the open place as JSON.
 
         Keys: `typing` (text of the typing indicator), `title` (of the conversation), `commands`, `modal` (the open one
-        or
-        None) and `prompts` (Slack's suggested prompts).
+        or None) and `prompts` (Slack's suggested prompts).
         """
         ...
 

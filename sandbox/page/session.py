@@ -30,8 +30,7 @@ class PageSession:
 
     The view is a JSON object; its changes are sent as `{"set": {key: value}, "gone": [key]}`. An action
     `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "notice": ...}`: the requested data, a text for the
-    user,
-    or "".
+    user, or "".
     """
 
     def __init__(

@@ -27,12 +27,10 @@ class QuietTime:
 class ReplyTracker:
     """Questions to the bot, and the state of its replies.
 
-    A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there.
-    A text is a placeholder if the platform reports it as one, or if an edit has replaced it before. Until the first
-    such
+    A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there. A
+    text is a placeholder if the platform reports it as one, or if an edit has replaced it before. Until the first such
     edit, each first text without a file and with at most one button may be one. Any other reply is complete once it
-    has
-    not changed for some time.
+    has not changed for some time.
     """
 
     def __init__(self, quiet_time: QuietTime) -> None:

@@ -82,8 +82,7 @@ class ThreadRoutes:
         """Rename a thread, archive or reopen it, or set its auto-archive time.
 
         Discord: any user who may write in a thread may archive and reopen it, unless it is locked. Other changes need
-        the
-        thread's owner, and locking needs a permission that the bot lacks.
+        the thread's owner, and locking needs a permission that the bot lacks.
         """
         thread, form = self._api.get_channel(request, "send_messages_in_threads"), request.form
         is_owner = thread.owner_id == self._api.guild.bot.id

@@ -25,8 +25,7 @@ class SlackFaults:
     """Faults that tests inject; each call takes the first one that is pending for its method.
 
     Methods have Slack's names (`chat.postMessage`). `response_url` is a post to a response URL; `upload` and
-    `download`
-    transfer the content of a file. With several methods, the first one called gets the fault.
+    `download` transfer the content of a file. With several methods, the first one called gets the fault.
 
     Attributes:
         latency: delay of each request, response and envelope, in real seconds.
