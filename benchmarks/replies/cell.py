@@ -130,8 +130,10 @@ def _cell(
     seconds: float,
 ) -> Cell:
     speed, rules = load.speed, RULES[contender.platform]
-    shown = measure_replies([questions[one.number] for one in model.speeches], model.speeches, platform.list_versions())
-    waits = [one.wait * speed for one in shown if one.wait is not None]
+    replies = measure_replies(
+        [questions[one.number] for one in model.speeches], model.speeches, platform.list_versions()
+    )
+    waits = [one.wait * speed for one in replies if one.wait is not None]
     never = float("inf")
     all_waits = waits + [never] * (load.replies - len(waits))
     floor = best_end_delays(load, rules)
@@ -145,8 +147,8 @@ def _cell(
         speed=speed,
         calls=len(calls),
         refused=dict(Counter(name for name, _, refused in calls if refused)),
-        wrong=sum(one.final is None for one in shown),
-        age=statistics.mean(one.age for one in shown) * speed,
+        wrong=sum(one.final is None for one in replies),
+        age=statistics.mean(one.age for one in replies) * speed,
         age_floor=min_mean_age(load, rules),
         end_mean=statistics.mean(waits) if waits else None,
         end_median=_none_if_infinite(percentile(all_waits, 0.5)),
@@ -154,7 +156,7 @@ def _cell(
         end_mean_floor=statistics.mean(floor),
         end_median_floor=percentile(floor, 0.5),
         end_p99_floor=percentile(floor, 0.99),
-        drain=_drain(shown, contender.platform, speed),
+        drain=_drain(replies, contender.platform, speed),
         cpu=loop.cpu,
         late=loop.delay_quantile(0.99),
         busiest=loop.longest_busy,
@@ -164,12 +166,12 @@ def _cell(
     )
 
 
-def _drain(shown: list[MeasuredReply], platform: str, speed: float) -> float | None:
+def _drain(replies: list[MeasuredReply], platform: str, speed: float) -> float | None:
     rules = RULES[platform]
     groups: defaultdict[int, list[MeasuredReply]] = defaultdict(list)
-    for one in shown:
+    for one in replies:
         groups[one.channel if rules.edits_by_channel else 0].append(one)
-    until = max([one.final or one.ended for one in shown])
+    until = max([one.final or one.ended for one in replies])
     window = rules.endings
     return mean_drain(groups, window.calls / window.seconds * speed, window.seconds / speed, until)
 

@@ -84,13 +84,13 @@ def mean_age(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> fl
         spoken: the time of each word.
         newest: see `newest_positions`.
     """
-    begun, ended = spoken[0], spoken[-1]
-    age, since, word = 0.0, begun, 0
+    start, ended = spoken[0], spoken[-1]
+    age, since, word = 0.0, start, 0
     for at, position in [*newest, (ended, 0)]:
-        until = min(max(at, begun), ended)
+        until = min(max(at, start), ended)
         age += (until - since) * ((since + until) / 2 - spoken[word])
         since, word = until, max(position, 0)
-    return age / (ended - begun)
+    return age / (ended - start)
 
 
 def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | None:
@@ -109,8 +109,8 @@ def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | 
             current[version.message] = version
         if version.at < ended:
             continue
-        said = "".join(one.text or "" for one in sorted(current.values(), key=lambda one: one.order))
-        was_final, is_final = is_final, _strip_whitespace(said) == whole
+        visible_text = "".join(one.text or "" for one in sorted(current.values(), key=lambda one: one.order))
+        was_final, is_final = is_final, _strip_whitespace(visible_text) == whole
         if is_final and not was_final:
             since = version.at
     return since if is_final else None
@@ -126,7 +126,7 @@ def percentile(values: Iterable[float], share: float) -> float:
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
-def drain(shown: Sequence[MeasuredReply], rate: float, window: float, until: float) -> float | None:
+def drain(replies: Sequence[MeasuredReply], rate: float, window: float, until: float) -> float | None:
     """Return the fraction of a limit of `rate` final edits a second that was used while some waited.
 
     Args:
@@ -137,25 +137,25 @@ def drain(shown: Sequence[MeasuredReply], rate: float, window: float, until: flo
         None if no queue was long enough.
     """
     finals, seconds = 0, 0.0
-    for begun, ended in _backlogs(shown, until):
-        if ended - begun >= window:
-            finals += sum(1 for one in shown if one.final is not None and begun < one.final <= ended)
-            seconds += ended - begun
+    for start, ended in _backlogs(replies, until):
+        if ended - start >= window:
+            finals += sum(1 for one in replies if one.final is not None and start < one.final <= ended)
+            seconds += ended - start
     return finals / (seconds * rate) if seconds else None
 
 
-def _backlogs(shown: Sequence[MeasuredReply], until: float) -> list[tuple[float, float]]:
+def _backlogs(replies: Sequence[MeasuredReply], until: float) -> list[tuple[float, float]]:
     """Return the start and end of each time with at least one waiting final edit."""
     backlogs: list[tuple[float, float]] = []
-    for begun, ended in sorted((one.ended, until if one.final is None else one.final) for one in shown):
-        if backlogs and begun <= backlogs[-1][1]:
+    for start, ended in sorted((one.ended, until if one.final is None else one.final) for one in replies):
+        if backlogs and start <= backlogs[-1][1]:
             backlogs[-1] = backlogs[-1][0], max(ended, backlogs[-1][1])
         else:
-            backlogs.append((begun, ended))
+            backlogs.append((start, ended))
     return backlogs
 
 
 def mean_drain(groups: Mapping[int, Sequence[MeasuredReply]], rate: float, window: float, until: float) -> float | None:
     """Return the mean `drain` of the groups, each with a limit of its own; None without a queue."""
-    drains = [one for shown in groups.values() if (one := drain(shown, rate, window, until)) is not None]
+    drains = [one for replies in groups.values() if (one := drain(replies, rate, window, until)) is not None]
     return statistics.mean(drains) if drains else None

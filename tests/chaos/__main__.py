@@ -64,7 +64,7 @@ async def _run(database: str, arguments: argparse.Namespace) -> int:
                 _print(f"{len(results):,} of {len(cases):,}")
 
         try:
-            await campaign.run_cases(runner, cases, record_result, max_concurrent=arguments.max_concurrent)
+            await campaign.run_cases(runner, cases, record_result, max_concurrent=arguments.at_once)
         finally:
             _print(f"\n{database}:\n\n{table(plan.passages, results)}\n")
     if not any(result.reached for result in results):

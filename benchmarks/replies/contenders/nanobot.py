@@ -69,8 +69,8 @@ class SpeechServer:
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        said = json.dumps([message for message in body["messages"] if message["role"] == "user"])
-        number = int(re.findall(r"question (\d+)", said)[-1])
+        user_messages = json.dumps([message for message in body["messages"] if message["role"] == "user"])
+        number = int(re.findall(r"question (\d+)", user_messages)[-1])
         async with self._asked:
             await self._asked.wait_for(lambda: number in self._speeches)
         words = asyncio.Queue[str]()

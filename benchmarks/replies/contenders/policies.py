@@ -132,19 +132,19 @@ class Llmcord(StreamingPolicy):
 
     async def _write(self) -> None:
         size = self._client.size - len(self.STREAMING_SUFFIX)
-        message, shown, following = None, "", await self._deltas.get()
+        message, visible_text, following = None, "", await self._deltas.get()
         while following is not None:
             delta, following = following, await self._deltas.get()
-            if message is None or len(shown) + len(delta) > size:
-                shown, message = delta, await self._client.post(delta + self.STREAMING_SUFFIX)
+            if message is None or len(visible_text) + len(delta) > size:
+                visible_text, message = delta, await self._client.post(delta + self.STREAMING_SUFFIX)
                 self._last_write.at = _now()
                 continue
-            shown += delta
+            visible_text += delta
             since = _now() - self._last_write.at
-            is_last = following is None or len(shown) + len(following) > size
+            is_last = following is None or len(visible_text) + len(following) > size
             if is_last or since >= self.EDIT_INTERVAL_SECONDS / self._speed:
                 await asyncio.sleep(self.EDIT_INTERVAL_SECONDS / self._speed - since)
-                await self._client.edit(message, shown if is_last else shown + self.STREAMING_SUFFIX)
+                await self._client.edit(message, visible_text if is_last else visible_text + self.STREAMING_SUFFIX)
                 self._last_write.at = _now()
 
 
