@@ -175,7 +175,7 @@ class DiscordSandbox(DiscordUserActions):
 
     @locale.setter
     def locale(self, locale: str) -> None:
-        """Language of the server."""
+        """Language of the server, such as `en-US`."""
         self._guild.locale = locale
 
     def set_locale(self, user: DiscordUser | str, locale: str) -> None:

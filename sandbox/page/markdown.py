@@ -108,7 +108,7 @@ def _parse_angle(state: StateInline, silent: bool) -> bool:
 
 
 def _parse_spoiler(state: StateInline, silent: bool) -> bool:
-    """Parse Discord's `||spoiler||`."""
+    """Parse Discord's `||spoiler||`, whose inside is parsed, too."""
     found = _SPOILER.match(state.src, state.pos)
     if found is None:
         return False

@@ -28,7 +28,10 @@ _REACTION_EVENTS = {"reaction_added": "MESSAGE_REACTION_ADD", "reaction_removed"
 
 
 class DiscordEventDispatcher:
-    """Sender of gateway events for what the bot can see."""
+    """Sender of the gateway events for changes that the bot can see.
+
+    Also handles the routes that give clients the gateway's address.
+    """
 
     def __init__(self, api: DiscordRestApi, gateway: LocalGateway) -> None:
         self._api = api

@@ -43,7 +43,7 @@ def parse_mentions(
 
     Args:
         text: the text as sent.
-        allowed: the valid `allowed_mentions` of the request; None without.
+        allowed: the valid `allowed_mentions` of the request; None if it has none.
         known: the ids of the existing users.
         reply_to: the id of the author of the message that this one replies to; None for no reply.
     """

@@ -77,7 +77,7 @@ class RequestUrlClient:
         self.url = url
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
-        """Post an envelope, with retries; return its delivery, which reports the acknowledgement."""
+        """Start to post an envelope, with retries; return its delivery, which reports the acknowledgement."""
         delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
         self._schedule(delivery, self._faults.latency)

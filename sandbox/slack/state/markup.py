@@ -60,7 +60,11 @@ class SlackContent:
 
 
 def render_text(content: SlackContent, names: Names) -> str:
-    """Return the visible text of the blocks or, without blocks, of `text`; then that of the attachments."""
+    """Return the visible text of the blocks or, without blocks, of `text`; then that of the attachments.
+
+    Args:
+        names: names of users and channels by id, for mentions.
+    """
     if content.blocks:
         parts = [_render_block(block, names) for block in content.blocks]
     else:
