@@ -122,7 +122,7 @@ class AccessPolicy:
         return User(actor.author, name, frozenset(actor.roles), self.is_admin(actor))
 
     def check(self, actor: Actor, location: Location) -> AccessDecision:
-        """Return whether a user may use the bot at a place, or the reason against it."""
+        """Return whether a user may use the bot at a place, as an `AccessDecision`."""
         rules = self.get_rules(actor.platform)
         if actor.is_bot and not rules.allows_bots:
             return AccessDecision.BOT_DENIED

@@ -142,7 +142,7 @@ class Backfill:
     async def start(self, connect: Callable[[], Awaitable[None]]) -> None:
         """Connect, and start to fetch the messages since the stored watermark.
 
-        New messages wait until their place is fetched, for at most `MAX_WAIT_SECONDS`.
+        With `delays_new_messages`, new messages wait until their place is fetched, for at most `MAX_WAIT_SECONDS`.
 
         Args:
             connect: connects to the platform; returns once messages are received.
@@ -196,7 +196,7 @@ class Backfill:
     async def receive(self, message: IncomingMessage) -> None:
         """Store a new message, after older messages of its session that wait to be stored.
 
-        Unless it is a command, it first waits until its place is fetched.
+        With `delays_new_messages`, a message that is no command first waits until its place is fetched.
 
         Raises:
             Exception: the message is not stored yet; it is retried in the background.

@@ -262,7 +262,7 @@ class Reply:
             self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*notes, self._ending])))
 
     def _on_first_text(self) -> None:
-        """Raise the priority of the waiting call, since the reply shows no text yet."""
+        """Raise the priority of the waiting call when the first text arrives."""
         if not self._has_text:
             self._has_text = True
             self._reprioritize()

@@ -441,7 +441,7 @@ def _file_entry(name: str, id_: str) -> str:
 
 
 def file_prefix(id_: str) -> str:
-    """Return the beginning of a file's entry among the ids of a reply, by the platform's id of the file."""
+    """Return the start (`file:ID:`) of a file's entry among a reply's message ids."""
     return f"{_FILE_PREFIX}{id_}:"
 
 
