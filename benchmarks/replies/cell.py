@@ -167,6 +167,7 @@ def _cell(
 
 
 def _drain(replies: list[MeasuredReply], platform: str, speed: float) -> float | None:
+    """Return the mean `drain` of the replies, grouped by the limit for ending calls that they share."""
     rules = RULES[platform]
     groups: defaultdict[int, list[MeasuredReply]] = defaultdict(list)
     for one in replies:

@@ -66,6 +66,7 @@ def _row(cell: Cell) -> tuple[str, ...]:
 
 
 def _floor_row(cell: Cell) -> tuple[str, ...]:
+    """Return the row with the least possible values of a cell's load."""
     times = (cell.age_floor, cell.end_mean_floor, cell.end_p99_floor)
     return (_name(cell), "*least possible*", "", "", *(f"{seconds:.2f}" for seconds in times))
 

@@ -12,6 +12,7 @@ FOLDER = Path(".parley/bench-replies")
 
 
 def find_cell(contender: Contender, load: Load) -> Cell | None:
+    """Return the saved cell of a contender and load; None if it is not measured."""
     file = _file(contender, load)
     return _read(file) if file.exists() else None
 

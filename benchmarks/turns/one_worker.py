@@ -90,6 +90,7 @@ class _TurnRecorder:
 
 
 async def measure_single_turns(url: str) -> tuple[SingleTurns, IdleUsage]:
+    """Measure `TURNS` successive turns, and then the idle worker."""
     recorder = _TurnRecorder()
     async with run_worker(url, on_start=recorder.record_start, on_end=recorder.record_end) as services:
         for number in range(WARM_UP_TURNS):
@@ -119,6 +120,11 @@ async def _measure_idle_usage(services: WorkerServices) -> IdleUsage:
 
 
 async def measure_concurrent_turns(url: str, *, is_bare: bool = False) -> ConcurrentTurns:
+    """Measure a turn in each of `CONCURRENT_SESSIONS` sessions, whose messages are accepted at once.
+
+    Args:
+        is_bare: see `run_worker`.
+    """
     recorder = _TurnRecorder()
     async with run_worker(
         url, seconds=MODEL_SECONDS, is_bare=is_bare, on_start=recorder.record_start, on_end=recorder.record_end

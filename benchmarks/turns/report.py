@@ -63,6 +63,7 @@ def _rows(figures: Figures) -> dict[str, str]:
 
 
 def _rounded(statements: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return (kind, number) for the writing statements, without those that round to 0.00."""
     return [(kind, round(number, 2)) for kind, number in select_writes(statements).items() if round(number, 2)]
 
 

@@ -125,6 +125,8 @@ class InstantChannel:
 
 
 class _InstantSurface:
+    """Reply surface whose calls succeed at once."""
+
     limits = MessageLimits(chunk_size=4000, measure=len)
 
     def __init__(self, channel: InstantChannel) -> None:

@@ -81,6 +81,7 @@ class ScriptedAnthropic(ScriptedServer):
         return self._check_request(request, name) or web.json_response(_model_entry(name))
 
     def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
+        """Return the error response for a wrong key, a missing version or an unknown model; None otherwise."""
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._api_key is not None and self._api_key not in (bearer, request.headers.get("x-api-key")):
             return self.error_response(Fail(401, "invalid API key"))

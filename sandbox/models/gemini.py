@@ -89,6 +89,7 @@ class ScriptedGemini(ScriptedServer):
         return self._check_request(request, name) or web.json_response(_model_entry(name))
 
     def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
+        """Return the error response for a wrong key or an unknown model; None otherwise."""
         if self._api_key is not None and request.headers.get("x-goog-api-key") != self._api_key:
             fail = Fail(400, "API key not valid. Please pass a valid API key.", "API_KEY_INVALID")
             return self.error_response(fail)

@@ -70,6 +70,7 @@ class ScriptedOpenAI(ScriptedServer):
         return self._check_request(request, name) or web.json_response(_model_entry(name))
 
     def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
+        """Return the error response for a wrong key or an unknown model; None otherwise."""
         if self._api_key is not None and request.headers.get("Authorization") != f"Bearer {self._api_key}":
             return self.error_response(Fail(401, "Incorrect API key provided.", "invalid_api_key"))
         if model is not None and self._models is not None and model not in self._models:

@@ -423,5 +423,6 @@ class SlackSandbox(SlackUserActions):
 
 
 def _is_about(envelope: EnvelopeRecord, message: SlackMessage) -> bool:
+    """Return whether an envelope has an event with this message's channel and timestamp."""
     event = envelope.payload.get("event", {})
     return (event.get("channel"), event.get("ts")) == (message.channel.id, message.ts)

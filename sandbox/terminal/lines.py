@@ -141,6 +141,7 @@ class _LineSession:
             self.write(f"[{self._platform.name}] {line}")
 
     def _is_addressed_to_bot(self, message: ClientMessage) -> bool:
+        """Return whether the bot will answer: in its DM, or a message that mentions it."""
         return self._sessions.current.place.is_dm or f"@{self._platform.bot_name}" in message.plain_text.casefold()
 
     def _write_event(self, platform: ClientPlatform, event: ClientEvent) -> None:

@@ -218,6 +218,7 @@ async def _insert_known_place(place: str, database: Database) -> None:
 
 
 def _is_answered(platform: Platform, talk: Talk) -> bool:
+    """Return whether the bot is connected, and both messages have a visible outcome."""
     return platform.is_connected and verdict.is_complete(platform.name, _list_texts(talk.replies()))
 
 

@@ -133,6 +133,11 @@ def _parse_attachments(
 
 
 def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
+    """Return a valid `allowed_mentions`; None if the request has none.
+
+    Raises:
+        DiscordError: 50035.
+    """
     if value is None:
         return None
     if not isinstance(value, dict):

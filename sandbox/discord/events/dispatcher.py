@@ -107,6 +107,7 @@ class DiscordEventDispatcher:
         self._gateway.dispatch(name, intent, lambda _: about, guild_id=self._guild.id)
 
     def _is_visible(self, channel: GuildChannel) -> bool:
+        """Return whether the bot can see the channel."""
         return channel.is_visible_to(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)
 
     def _guild_fields(self, channel: GuildChannel) -> Json:

@@ -99,6 +99,11 @@ class AssistantMethods:
         return {}
 
     def _parse_thread(self, arguments: Arguments) -> tuple[SlackConversation, str]:
+        """Return the conversation and the thread of the arguments `channel_id` and `thread_ts`.
+
+        Raises:
+            SlackError: the app is no agent, the bot cannot post there, or the thread does not exist.
+        """
         self._api.require_scope(_AGENT_SCOPE)
         channel = self._api.require_writable(
             self._api.find_channel(Arguments({"channel": arguments.required("channel_id")}))

@@ -149,6 +149,7 @@ class DirectoryMethods:
     def _message_page(
         self, messages: list[SlackMessage], arguments: Arguments, *, default: int
     ) -> tuple[Sequence[SlackMessage], str]:
+        """Return the page of the messages that the arguments select, and the cursor of the next; see `_paginate`."""
         within = _filter_by_time(messages, arguments)
         return _paginate(within, attrgetter("ts"), arguments, default=default, max_size=self._max_page_size)
 
@@ -176,6 +177,11 @@ def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[
 
 
 def _parse_ts(arguments: Arguments, name: str) -> Decimal | None:
+    """Return a timestamp argument; None without it.
+
+    Raises:
+        SlackError: `invalid_ts_NAME`.
+    """
     value = arguments.text(name)
     try:
         return Decimal(value) if value else None

@@ -159,6 +159,7 @@ def _parse_chunks(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], st
 
 
 def _is_chunk(chunk: object) -> bool:
+    """Return whether Slack would accept a chunk in `chunks`."""
     match chunk:
         case {"type": "markdown_text", "text": str(text)}:
             return len(text) <= MAX_MARKDOWN_CHARS

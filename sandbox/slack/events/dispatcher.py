@@ -159,6 +159,7 @@ class SlackEventDispatcher:
             self._send(event | {"channel": channel.id, "channel_type": channel.type})
 
     def _is_subscribed(self, channel: SlackConversation, subscription: str) -> bool:
+        """Return whether the app gets an event of this channel: by subscription, scope and membership."""
         scopes = EVENT_SCOPES[subscription]
         is_granted = subscription in self._subscriptions and (not scopes or not self._scopes.isdisjoint(scopes))
         return is_granted and self._workspace.bot.id in channel.members

@@ -151,6 +151,7 @@ class RequestUrlClient:
     async def _post(
         self, url: str, body: str, content_type: str, extra_headers: Mapping[str, str]
     ) -> tuple[int, Mapping[str, str], str]:
+        """Post a signed body; return the status, the headers and the text of the response."""
         assert self._session is not None, "the sandbox is not entered"
         headers = {"Content-Type": content_type, **self.sign(body), **extra_headers}
         async with self._session.post(url, data=body.encode(), headers=headers) as answer:

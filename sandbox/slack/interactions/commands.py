@@ -113,6 +113,7 @@ class SlashCommands:
         return response_base_url + key
 
     def _create_invocation(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, CommandInvocation]:
+        """Create an invocation; return the last part of its response URL, and the invocation."""
         key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
         invocation = CommandInvocation(user, channel, monotonic() + RESPONSE_URL_LIFETIME_SECONDS / self._speed, [])
         self._invocations[key] = invocation

@@ -104,6 +104,7 @@ class SlackInteractions:
     async def _send_action(
         self, user: WorkspaceUser, target: SlackMessage | SlackView, action: Json, response_base_url: str
     ) -> bool:
+        """Send `block_actions` with one action; return whether the app acknowledged it in time."""
         payload = self._base_payload("block_actions", user) | {"actions": [action]}
         if isinstance(target, SlackView):
             return await self._send(payload | self._view_context(target)) is not None

@@ -64,6 +64,7 @@ def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]
 
 
 def _options(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:
+    """Return the options of a menu or the two feedback buttons; [None] for a single button."""
     match element.get("type"):
         case "button" | "icon_button":
             return [None]

@@ -191,6 +191,7 @@ class SlackPayloads:
         return {name: value for name, value in self.history_message(root).items() if name not in dropped}
 
     def _parent_user(self, message: SlackMessage) -> str | None:
+        """Return the author of the thread's root for a reply of a user; None for other messages."""
         if not message.is_thread_reply or message.thread_ts is None or message.user is None:
             return None
         root = self._workspace.find_message(message.channel, message.thread_ts)
@@ -210,6 +211,7 @@ class SlackPayloads:
         }
 
     def _team_of(self, user: str | None) -> str | None:
+        """Return the id of a user's workspace; None for no user."""
         known = self._workspace.users.get(user or "")
         return None if user is None else (known and known.team_id) or self._workspace.team_id
 

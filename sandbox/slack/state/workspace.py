@@ -160,6 +160,7 @@ class NativeStream:
 
     @property
     def is_live(self) -> bool:
+        """True until it is stopped or expires."""
         return monotonic() < self.ends_at
 
 
