@@ -7,11 +7,13 @@ with 1000 or 1001; a client that resumes it receives the missed events.
 import asyncio
 import json
 import secrets
+import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from time import monotonic
 from typing import Any
 
@@ -29,10 +31,14 @@ from sandbox.discord.state.permissions import (
     combine_bits,
 )
 
+#: The module for zstd-stream: a part of Python since 3.14.
+ZSTD_MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+
 # Opcodes that Discord sends; `_handle_opcode` has those that a client sends.
 DISPATCH, RECONNECT, INVALID_SESSION, HELLO, ACK = 0, 7, 9, 10, 11
 UNKNOWN_OPCODE, DECODE_ERROR, NOT_AUTHENTICATED, BAD_TOKEN, ALREADY_AUTHENTICATED = 4001, 4002, 4003, 4004, 4005
-BAD_SEQUENCE, TOO_FAST, INVALID_SHARD, INVALID_INTENTS, DISALLOWED_INTENTS = 4007, 4008, 4010, 4013, 4014
+BAD_SEQUENCE, TOO_FAST, INVALID_SHARD, INVALID_VERSION = 4007, 4008, 4010, 4012
+INVALID_INTENTS, DISALLOWED_INTENTS = 4013, 4014
 
 HEARTBEAT_SECONDS = 41.25
 #: Limits of a client: bytes of a frame, and frames in a window.
@@ -47,12 +53,37 @@ RECONNECT_CLOSE_SECONDS = 10.0
 CLOSE_TIMEOUT_SECONDS = 1.0
 
 
+#: Compresses the frames of one connection, in order.
+Compressor = Callable[[bytes], bytes]
+
+
 class GatewayCloseError(Exception):
     """Violation of the gateway's protocol, for which it closes the connection with this code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
+
+
+def create_compressor(name: str) -> Compressor:
+    """Create a compressor for `zlib-stream` or `zstd-stream`.
+
+    Discord: docs.discord.com/developers/events/gateway, "Transport Compression". All frames of a connection share one
+    context; a frame ends with a flush, which does not end the zstd frame.
+
+    Raises:
+        ValueError: there is no such compression; the text names the missing package, if it is one.
+    """
+    if name == "zlib-stream":
+        deflate = zlib.compressobj()
+        return lambda data: deflate.compress(data) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    if name != "zstd-stream":
+        raise ValueError(f"unknown compression {name[:40]}")
+    try:
+        stream = import_module(ZSTD_MODULE).ZstdCompressor()
+    except ImportError:
+        raise ValueError(f"the sandbox needs the package {ZSTD_MODULE} for zstd-stream") from None
+    return lambda data: bytes(stream.compress(data, stream.FLUSH_BLOCK))
 
 
 @dataclass(eq=False, slots=True)
@@ -103,7 +134,7 @@ class GatewayConnection:
 
     ws: web.WebSocketResponse
     request: web.Request
-    compressor: "zlib._Compress | None"
+    compressor: Compressor | None
     outgoing_frames: asyncio.Queue[tuple[float, Json]] = field(default_factory=asyncio.Queue)
     frame_times: deque[float] = field(default_factory=deque)
     session: GatewaySession | None = None
@@ -210,7 +241,7 @@ class LocalGateway:
         connection.outgoing_frames.put_nowait((monotonic() + self._faults.latency, frame))
 
     async def _send_frames(self, connection: GatewayConnection) -> None:
-        """Send queued frames in order until cancelled; compressed ones share one zlib stream."""
+        """Send queued frames in order until cancelled."""
         while True:
             due, frame = await connection.outgoing_frames.get()
             await asyncio.sleep(max(0.0, due - monotonic()))
@@ -221,21 +252,25 @@ class LocalGateway:
                 if connection.compressor is None:
                     await connection.ws.send_str(text)
                 else:
-                    data = connection.compressor.compress(text.encode())
-                    await connection.ws.send_bytes(data + connection.compressor.flush(zlib.Z_SYNC_FLUSH))
+                    await connection.ws.send_bytes(connection.compressor(text.encode()))
 
     # Incoming
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one WebSocket from its handshake to its end.
 
-        A client that requests `zstd-stream` receives plain text.
+        An unavailable compression closes it with a code after which clients do not reconnect; its reason tells why.
         """
         if self._faults.take_handshake_refusal():
             return web.Response(status=503)
         ws = web.WebSocketResponse(timeout=CLOSE_TIMEOUT_SECONDS)
         await ws.prepare(request)
-        compressor = zlib.compressobj() if request.query.get("compress") == "zlib-stream" else None
+        compression = request.query.get("compress")
+        try:
+            compressor = create_compressor(compression) if compression else None
+        except ValueError as error:
+            await ws.close(code=INVALID_VERSION, message=str(error).encode())
+            return ws
         connection = GatewayConnection(ws, request, compressor)
         self._connections.append(connection)
         interval = int(HEARTBEAT_SECONDS * 1000 / self._speed)
@@ -410,11 +445,15 @@ class LocalGateway:
             self._start_task(self._close_later(connection))
 
     def invalidate_sessions(self, *, resumable: bool) -> None:
-        """Report every session as invalid (op 9); unless `resumable`, it ends."""
+        """Report every session as invalid (op 9); unless `resumable`, it ends.
+
+        Clients may resume or identify on the same connection (Discord: discord-api-docs #1805).
+        """
         for connection in self._connections:
             self._queue_frame(connection, INVALID_SESSION, resumable)
-            if connection.session is not None and not resumable:
-                self._resumable.pop(connection.session.id, None)
+            if connection.session is not None:
+                if not resumable:
+                    self._resumable.pop(connection.session.id, None)
                 connection.session.disconnected_at = monotonic()
                 connection.session = None
 

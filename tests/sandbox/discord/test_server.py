@@ -90,3 +90,11 @@ async def test_a_message_has_its_visible_text_and_all_pings(server: DiscordSandb
     await sent.edit(content="no ping")
     assert message.versions[-1].pings == frozenset()
     assert message.pings == {ada}
+
+
+async def test_a_server_has_counts_on_request(server: DiscordSandbox, connect: Connect) -> None:
+    bot = await connect(server)
+    (guild,) = [guild async for guild in bot.fetch_guilds(with_counts=True)]
+    assert (guild.approximate_member_count, guild.approximate_presence_count) == (4, 4)
+    (guild,) = [guild async for guild in bot.fetch_guilds(with_counts=False)]
+    assert guild.approximate_member_count is None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from time import monotonic
 from typing import Any
 
@@ -10,6 +11,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
+from sandbox.discord.events.gateway import ZSTD_MODULE
 from tests.sandbox.discord.conftest import Bot, Connect, create_intents, patch_addresses
 
 
@@ -134,6 +136,53 @@ async def test_events_have_no_content_without_the_intent(server: DiscordSandbox,
     await server.post_message("ada", "general", f"<@{server.bot_id}> hi")
     await server.post_message("ada", server.open_dm("ada"), "hi")
     assert await receive_texts(bot, 2) == [f"<@{server.bot_id}> hi", "hi"]
+
+
+@pytest.mark.parametrize("compression", ["zlib-stream", "zstd-stream"])
+async def test_a_connection_is_one_compressed_stream(server: DiscordSandbox, compression: str) -> None:
+    is_zlib = compression == "zlib-stream"
+    decompressor = zlib.decompressobj() if is_zlib else pytest.importorskip(ZSTD_MODULE).ZstdDecompressor()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{server.gateway_url}?v=10&encoding=json&compress={compression}") as socket,
+    ):
+
+        async def receive() -> Any:
+            return json.loads(decompressor.decompress((await socket.receive(30)).data))
+
+        assert (await receive())["op"] == 10
+        await socket.send_json({"op": 2, "d": {"token": server.bot_token, "intents": 1 << 9}})
+        assert (await receive())["t"] == "READY"
+        await server.post_message("ada", "general", "hello")
+        assert (await receive())["t"] == "MESSAGE_CREATE"
+
+
+@pytest.mark.parametrize("compression", ["zstd-stream", "gzip"])
+async def test_an_unavailable_compression_closes_with_the_reason(
+    server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    monkeypatch.setattr("sandbox.discord.events.gateway.ZSTD_MODULE", "no_such_package")
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{server.gateway_url}?compress={compression}") as socket,
+    ):
+        closed = await socket.receive(30)
+        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 4012)
+        assert ("no_such_package" if compression == "zstd-stream" else "gzip") in str(closed.extra)
+
+
+async def test_a_client_may_resume_on_the_connection_of_an_invalid_session(server: DiscordSandbox) -> None:
+    async with aiohttp.ClientSession() as session:
+        socket = await hello(session, server)
+        await socket.send_json({"op": 2, "d": {"token": server.bot_token, "intents": 1 << 9}})
+        ready = await told(socket)
+        await server.invalidate_sessions(resumable=True)
+        assert (await told(socket))["d"] is True
+        await server.post_message("ada", "general", "missed")
+        resume = {"token": server.bot_token, "session_id": ready["d"]["session_id"], "seq": ready["s"]}
+        await socket.send_json({"op": 6, "d": resume})
+        assert [(await told(socket))["t"] for _ in range(2)] == ["MESSAGE_CREATE", "RESUMED"]
+        await socket.close()
 
 
 async def test_a_disabled_intent_is_refused(server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch) -> None:

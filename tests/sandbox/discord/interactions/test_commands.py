@@ -45,6 +45,7 @@ async def test_an_option_is_autocompleted(server: DiscordSandbox, connect: Conne
     await connect(server, bot=CommandBot())
     assert await server.autocomplete_option("ada", "general", "/model", "name", "ge") == ["gemini", "geni"]
     assert server.messages("general") == []
+    assert (server.calls[-1].status, list(server.calls[-1].response)) == (200, ["interaction"])
     for command, option in (("/model", "how"), ("/other", "name")):
         with pytest.raises(ValueError, match=r"no autocompletion|no command"):
             await server.autocomplete_option("ada", "general", command, option, "x")
