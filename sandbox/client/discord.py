@@ -22,8 +22,8 @@ from sandbox.client.platform import (
 )
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChange, GuildChannel
 from sandbox.discord.interactions.commands import MESSAGE
-from sandbox.discord.state.guild import THREAD_STARTER, DiscordContent
 from sandbox.discord.state.mentions import replace_ids
+from sandbox.discord.state.messages import THREAD_STARTER, DiscordContent
 
 #: Discord: limit of a thread's name.
 MAX_THREAD_NAME_LENGTH = 100

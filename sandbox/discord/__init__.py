@@ -5,7 +5,7 @@ from sandbox.discord.events.gateway import GatewaySession
 from sandbox.discord.interactions.interaction import DiscordModal
 from sandbox.discord.server import DiscordSandbox
 from sandbox.discord.state.activity_log import DiscordCallRecord, DiscordEventRecord
-from sandbox.discord.state.guild import (
+from sandbox.discord.state.messages import (
     DiscordAttachment,
     DiscordMessage,
     DiscordMessageVersion,

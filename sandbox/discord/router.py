@@ -5,7 +5,9 @@ It applies faults and rate limits, records each call, and runs its route.
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
+from time import time
 from typing import Any
 
 from aiohttp import web
@@ -13,7 +15,7 @@ from aiohttp import web
 from sandbox.discord.api import requests
 from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.faults import DiscordFault, DiscordFaults
-from sandbox.discord.api.limits import DiscordRateLimits, rate_limit_headers
+from sandbox.discord.api.limits import DiscordRateLimits, create_bucket_headers, rate_limit_headers
 from sandbox.discord.api.request_schemas import check_body
 from sandbox.discord.api.requests import ApiRequest, DiscordError, RequestBody
 from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordCallRecord
@@ -21,7 +23,7 @@ from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordCallRe
 PREFIX = "/api/v10"
 #: Discord's proxy adds this header; its own refusals lack it.
 VIA_HEADER = {"Via": "1.1 google"}
-_PATHS_WITHOUT_TOKEN = ("/interactions/", "/webhooks/")
+_PATHS_WITHOUT_TOKEN = re.compile(r"/(interactions|webhooks)/[^/]+/.+")
 
 
 class DiscordRouter:
@@ -81,9 +83,10 @@ class DiscordRouter:
             call.status, call.rate_limited = 429, True
             headers = {"Retry-After": str(int(fault.seconds) + 1)}
             return web.Response(status=429, text="error code: 1015", headers=headers)
-        return _create_rate_limit_response(
-            call, fault.seconds, rate_limit_headers(fault.seconds, fault.scope), fault.scope == "global"
-        )
+        headers = rate_limit_headers(fault.seconds, fault.scope)
+        if fault.scope != "global":
+            headers = create_bucket_headers(call.route, 1, 0, time() + fault.seconds) | headers
+        return _create_rate_limit_response(call, fault.seconds, headers, fault.scope == "global")
 
     def _call_route(
         self,
@@ -100,7 +103,7 @@ class DiscordRouter:
             refusal: the error of an unreadable body.
         """
         if (
-            not call.path.startswith(_PATHS_WITHOUT_TOKEN)
+            not _PATHS_WITHOUT_TOKEN.fullmatch(call.path)
             and request.headers.get("Authorization") != f"Bot {self._token}"
         ):
             return _create_response(call, 401, {"message": "401: Unauthorized", "code": 0})
@@ -118,8 +121,10 @@ class DiscordRouter:
         try:
             if refusal is not None:
                 raise refusal
+            api_request = ApiRequest(ids, request.query, body)
+            self._api.check_ids(api_request)
             check_body(call.route, body.json)
-            reply = handler(ApiRequest(ids, request.query, body))
+            reply = handler(api_request)
         except DiscordError as error:
             return _create_response(call, error.status, error.body, headers)
         return _create_response(call, reply.status, reply.body, headers)

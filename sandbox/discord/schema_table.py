@@ -5,6 +5,7 @@ github.com/discord/discord-api-spec (MIT).
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from sandbox.discord.server import DiscordSandbox
 
 Json = dict[str, Any]
 
+#: Values that the specification lacks: forwards (docs.discord.com/developers/resources/message).
+_CORRECTIONS: Json = {"MessageReferenceType": {"type": ["integer"], "enum": [0, 1]}}
+
+_METHODS = ("get", "post", "put", "patch", "delete")
 _LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "enum", "required")
 
 
@@ -39,9 +44,15 @@ def create_table(specification: Json) -> str:
     while pending:
         name = pending.pop()
         if name not in schemas:
-            schemas[name] = _compact(components[name])
+            schemas[name] = _CORRECTIONS.get(name) or _compact(components[name])
             pending |= _list_refs(schemas[name])
-    return f'{{"routes": {_format(routes)}, "schemas": {_format(schemas)}}}\n'
+    names = ",\n".join(
+        json.dumps(f"{method.upper()} {re.sub(r'_id(?=})', '', path)}")
+        for path, about in specification["paths"].items()
+        for method in about
+        if method in _METHODS
+    )
+    return f'{{"all_routes": [\n{names}\n], "routes": {_format(routes)}, "schemas": {_format(schemas)}}}\n'
 
 
 def _compact(schema: Json) -> Json:

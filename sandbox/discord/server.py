@@ -9,21 +9,25 @@ from typing import TypeVar
 from aiohttp import web
 
 from sandbox.discord.api.base import DiscordRestApi
+from sandbox.discord.api.channels import ChannelRoutes
 from sandbox.discord.api.directory import DirectoryRoutes
 from sandbox.discord.api.faults import DiscordFaults
 from sandbox.discord.api.files import DiscordFiles
 from sandbox.discord.api.limits import DiscordRateLimits
 from sandbox.discord.api.messages import MessageRoutes
+from sandbox.discord.api.reactions import ReactionRoutes
 from sandbox.discord.api.threads import ThreadRoutes
 from sandbox.discord.events.dispatcher import DiscordEventDispatcher
 from sandbox.discord.events.gateway import GatewaySession, LocalGateway
 from sandbox.discord.interactions.commands import CommandRegistry
 from sandbox.discord.interactions.delivery import DiscordInteractions
+from sandbox.discord.interactions.webhooks import WebhookRoutes
 from sandbox.discord.router import PREFIX, DiscordRouter
 from sandbox.discord.state.activity_log import DiscordActivityLog, Subscription
-from sandbox.discord.state.guild import DiscordMessage, DiscordUser, Guild, GuildChange, GuildChannel
+from sandbox.discord.state.guild import Guild
+from sandbox.discord.state.messages import DiscordMessage, DiscordUser, GuildChange, GuildChannel, GuildEvent
 from sandbox.discord.state.payloads import DiscordPayloads, Json
-from sandbox.discord.state.permissions import PERMISSIONS, PRIVILEGED
+from sandbox.discord.state.permissions import DEFAULT_PERMISSIONS, GUILDS, PRIVILEGED
 from sandbox.discord.user_actions import DiscordUserActions
 from sandbox.rate_limit import RateLimitUsage
 
@@ -64,8 +68,8 @@ class DiscordSandbox(DiscordUserActions):
         """
         self._port = port
         self._activity_log = DiscordActivityLog()
-        guild = Guild(self._publish_change, self._publish_thread, self._publish_reopened_thread)
-        self.permissions = set(PERMISSIONS)
+        guild = Guild(self._publish_change, self._publish_event)
+        self.permissions = set(DEFAULT_PERMISSIONS)
         self.privileged_intents = set(PRIVILEGED)
         self.bot_token = f"{b64encode(guild.bot.id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
         self.api_url = ""
@@ -86,13 +90,14 @@ class DiscordSandbox(DiscordUserActions):
             speed=speed,
         )
         self.sessions = self._gateway.sessions
-        events = DiscordEventDispatcher(api, self._gateway)
+        self._events = DiscordEventDispatcher(api, self._gateway)
         messages = MessageRoutes(api, speed)
-        ThreadRoutes(api, messages, events.dispatch_thread_update)
+        ChannelRoutes(api, ThreadRoutes(api, messages))
+        ReactionRoutes(api)
         self._commands = CommandRegistry(api)
-        super().__init__(
-            guild, events, DiscordInteractions(api, messages, self._commands, self._dispatch_interaction, speed)
-        )
+        interactions = DiscordInteractions(api, messages, self._commands, self._dispatch_interaction, speed)
+        WebhookRoutes(api, messages, interactions)
+        super().__init__(guild, interactions)
         DirectoryRoutes(api)
         limits = self._limits = DiscordRateLimits(speed) if rate_limits else None
         router = DiscordRouter(self._activity_log, self.faults, limits, api, self.bot_token)
@@ -165,7 +170,7 @@ class DiscordSandbox(DiscordUserActions):
         ids = None if members is None else {self._user(user).id for user in members} | ({self.bot_id} if bot else set())
         channel = self._guild.add_channel(name, "forum" if forum else "text", ids)
         self.channels[name] = channel
-        self._events.dispatch_channel_create(channel)
+        self._guild.emit(GuildEvent("CHANNEL_CREATE", channel))
         return channel
 
     @property
@@ -189,6 +194,11 @@ class DiscordSandbox(DiscordUserActions):
     def remove_bot(self) -> None:
         """Remove the bot from the server, as before its invitation."""
         self._guild.roles.absent_user_ids.add(self.bot_id)
+        self._gateway.dispatch("GUILD_DELETE", GUILDS, lambda _: {"id": self.guild_id}, guild_id=self.guild_id)
+
+    async def set_guild_available(self, available: bool) -> None:
+        """Begin or end an outage of the server: during it, the bot receives no events of the server."""
+        self._gateway.set_guild_available(available)
 
     def open_group_dm(self, name: str, *users: DiscordUser | str) -> GuildChannel:
         """Add a group DM; no bot can be in it, but users can run commands of their installed apps."""
@@ -306,11 +316,9 @@ class DiscordSandbox(DiscordUserActions):
         self._activity_log.publish(change)
         self._events.dispatch_change(change)
 
-    def _publish_thread(self, thread: GuildChannel) -> None:
-        self._events.dispatch_thread_create(thread)
-
-    def _publish_reopened_thread(self, thread: GuildChannel) -> None:
-        self._events.dispatch_thread_update(thread)
+    def _publish_event(self, event: GuildEvent) -> None:
+        self._activity_log.notify()
+        self._events.dispatch_event(event)
 
     def _dispatch_interaction(self, data: Json, guild_id: str | None) -> bool:
         """Send an interaction to its shard's sessions; return whether there were any."""

@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 
 from sandbox.discord.api.files import create_attachment
-from sandbox.discord.events.dispatcher import DiscordEventDispatcher
 from sandbox.discord.interactions.delivery import DiscordInteractions
 from sandbox.discord.interactions.interaction import DiscordModal
 from sandbox.discord.interactions.modals import ModalValue
-from sandbox.discord.state.guild import (
+from sandbox.discord.state.guild import Guild
+from sandbox.discord.state.messages import (
     DEFAULT,
     JOIN,
-    PIN,
     REPLY,
     DiscordAttachment,
     DiscordContent,
     DiscordMessage,
+    DiscordPoll,
     DiscordUser,
-    Guild,
     GuildChannel,
+    GuildEvent,
 )
 from sandbox.lookup import find_named
 
@@ -33,9 +33,8 @@ class DiscordUserActions:
         channels: channels by name.
     """
 
-    def __init__(self, guild: Guild, events: DiscordEventDispatcher, interactions: DiscordInteractions) -> None:
+    def __init__(self, guild: Guild, interactions: DiscordInteractions) -> None:
         self._guild = guild
-        self._events = events
         self._interactions = interactions
         self.people: dict[str, DiscordUser] = {}
         self.channels: dict[str, GuildChannel] = {}
@@ -52,7 +51,7 @@ class DiscordUserActions:
         """
         user = self._guild.add_user(name, display_name or name.title())
         self.people[name] = user
-        self._events.dispatch_member_add(user)
+        self._guild.emit(GuildEvent("GUILD_MEMBER_ADD", user=user))
         return user
 
     def assign_role(self, user: DiscordUser | str, name: str) -> str:
@@ -61,7 +60,18 @@ class DiscordUserActions:
 
     def leave_guild(self, user: DiscordUser | str) -> None:
         """Remove a user from the server; the DM with the bot still works."""
-        self._guild.roles.absent_user_ids.add(self._user(user).id)
+        leaver = self._user(user)
+        self._guild.roles.absent_user_ids.add(leaver.id)
+        self._guild.emit(GuildEvent("GUILD_MEMBER_REMOVE", user=leaver))
+
+    def set_nickname(self, user: DiscordUser | str, nickname: str | None) -> None:
+        """Set or remove the name of a user in this server."""
+        self._guild.set_nickname(self._user(user), nickname)
+
+    async def start_typing(self, user: DiscordUser | str, channel: GuildChannel | str) -> None:
+        """Start typing: the bot receives one event, and Discord shows it for 10 seconds."""
+        author = self._user(user)
+        self._guild.emit(GuildEvent("TYPING_START", self._get_accessible_channel(author, channel), author))
 
     async def start_private_thread(
         self, user: DiscordUser | str, channel: GuildChannel | str, name: str
@@ -103,8 +113,8 @@ class DiscordUserActions:
             text,
             attachments=[create_attachment(name, data) for name, data in (files or {}).items()],
             allowed_mentions=allowed,
-            stickers=stickers,
-            poll=poll,
+            stickers=[self._guild.integrations.get_or_add_sticker(name) for name in stickers],
+            poll=DiscordPoll(poll[0], [{"text": answer} for answer in poll[1:]]) if poll else None,
         )
         return self._guild.post_message(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
 
@@ -113,9 +123,26 @@ class DiscordUserActions:
     ) -> DiscordMessage:
         """Post a message that forwards a snapshot of another one."""
         author = self._user(user)
-        return self._guild.post_message(
-            self._get_accessible_channel(author, channel), author, DiscordContent(), forwarded_message=message
-        )
+        return self._guild.forward_message(message, self._get_accessible_channel(author, channel), author)
+
+    async def vote(self, user: DiscordUser | str, message: DiscordMessage, answer: int, *, voted: bool = True) -> None:
+        """Vote for an answer of a poll, or take the vote back.
+
+        Args:
+            answer: its number, from 1.
+
+        Raises:
+            ValueError: the message has no such answer, or the poll is over.
+        """
+        poll = message.content.poll
+        if poll is None or not 1 <= answer <= len(poll.answers) or message.is_poll_over:
+            raise ValueError("there is no such answer, or the poll is over")
+        voter = self._user(user)
+        if voted and not poll.allows_multiple:
+            for other in list(message.poll_votes):
+                if other != answer:
+                    self._guild.set_vote(message, voter, other, voted=False)
+        self._guild.set_vote(message, voter, answer, voted=voted)
 
     async def edit_message(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
         """Replace the text of a user's own message; its files stay.
@@ -144,15 +171,11 @@ class DiscordUserActions:
     async def delete_messages(self, messages: Sequence[DiscordMessage]) -> None:
         """Delete messages of one channel with one event (`MESSAGE_DELETE_BULK`), as moderation bots do."""
         self._guild.delete_messages(messages)
-        self._events.dispatch_bulk_delete(messages)
 
     async def delete_channel(self, channel: GuildChannel | str) -> None:
         """Delete a channel with its threads, or a thread."""
         deleted_channel = self._channel(channel)
-        threads = [thread for thread in self._guild.channels.values() if thread.parent is deleted_channel]
         self._guild.remove_channel(deleted_channel)
-        for place in [*threads, deleted_channel]:
-            self._events.dispatch_channel_delete(place)
         self.channels.pop(deleted_channel.name, None)
 
     async def add_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
@@ -190,13 +213,13 @@ class DiscordUserActions:
 
     async def archive_thread(self, thread: GuildChannel, *, locked: bool = False) -> None:
         """Archive a thread; unless it is `locked`, the next message reopens it."""
-        thread.archived, thread.locked = True, locked
-        self._events.dispatch_thread_update(thread)
+        thread.locked = locked
+        self._guild.set_archived(thread, True)
+        self._guild.emit(GuildEvent("THREAD_UPDATE", thread))
 
     async def pin_message(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
         """Pin a message, and return Discord's system message about it."""
-        message.pinned = True
-        return self._guild.post_message(message.channel, self._user(user), DiscordContent(), type=PIN, reply_to=message)
+        return self._guild.pin_message(message, self._user(user))
 
     async def join_guild(self, name: str) -> DiscordMessage:
         """Add a user, and return Discord's welcome message in `general`."""

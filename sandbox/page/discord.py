@@ -11,8 +11,8 @@ from sandbox.client.session import ClientSession
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.discord.interactions.commands import MESSAGE, SLASH
 from sandbox.discord.state.activity_log import DiscordCallRecord
-from sandbox.discord.state.guild import JOIN, PIN, THREAD_STARTER
 from sandbox.discord.state.mentions import replace_ids
+from sandbox.discord.state.messages import JOIN, PIN, THREAD_STARTER
 from sandbox.page.markdown import render_discord, render_link
 from sandbox.page.pane import Json, create_file_view, find_message, format_time, sort_commands
 

@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 
+from sandbox.discord.api.request_schemas import load_schemas, unify_route
 from sandbox.discord.api.requests import (
     MISSING_ACCESS,
     MISSING_PERMISSIONS,
+    NON_TEXT_CHANNEL,
+    THREAD_LOCKED,
     UNKNOWN_CHANNEL,
     UNKNOWN_GUILD,
     UNKNOWN_MESSAGE,
@@ -13,10 +17,15 @@ from sandbox.discord.api.requests import (
     ApiRequest,
     ApiResponse,
     DiscordError,
+    create_form_error,
 )
-from sandbox.discord.state.guild import DiscordMessage, DiscordUser, Guild, GuildChannel
+from sandbox.discord.state.guild import Guild
+from sandbox.discord.state.messages import DiscordMessage, DiscordUser, GuildChannel
 from sandbox.discord.state.payloads import DiscordPayloads
 from sandbox.discord.state.permissions import PERMISSIONS
+
+#: Ids in paths that are snowflakes; others are tokens, codes, emojis and numbers.
+_SNOWFLAKES = {"application", "channel", "command", "guild", "interaction", "message", "sticker", "user"}
 
 Handler = Callable[[ApiRequest], ApiResponse]
 
@@ -38,20 +47,35 @@ class DiscordRestApi:
         self.permissions = permissions
         self.privileged_intents = privileged
         self.routes: dict[str, Handler] = {}
-        self._patterns: list[tuple[re.Pattern[str], str]] = []
 
     def add_route(self, route: str, handler: Handler) -> None:
         self.routes[route] = handler
-        parts = re.split(r"\{(\w+)\}", route)
-        pattern = "".join(f"(?P<{p}>[^/]+)" if i % 2 else re.escape(p) for i, p in enumerate(parts))
-        self._patterns.append((re.compile(pattern), route))
 
     def match_route(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
-        """Return the route of a request and the ids in its path by their names; None for an unknown route."""
+        """Return the route of a request and the ids in its path by their names.
+
+        None if Discord or the sandbox has no such route.
+        """
         for pattern, route in self._patterns:
             if match := pattern.fullmatch(f"{method} {path}"):
-                return route, match.groupdict()
+                return (route, match.groupdict()) if route in self.routes else None
         return None
+
+    @cached_property
+    def _patterns(self) -> list[tuple[re.Pattern[str], str]]:
+        """The patterns of all routes, the more literal ones first.
+
+        Those of Discord that are not modelled are among them: no id of another route matches their words.
+        """
+        routes = [*self.routes, *self.list_unmodelled_routes()]
+        routes.sort(key=lambda route: [part.startswith("{") for part in route.split("/")])
+        return [(re.compile(_create_pattern(route)), route) for route in routes]
+
+    def list_unmodelled_routes(self) -> list[str]:
+        """Return Discord's routes that the sandbox does not have."""
+        modelled = set(map(unify_route, self.routes))
+        routes: list[str] = load_schemas()["all_routes"]
+        return [route for route in routes if unify_route(route.replace("@original", "{message}")) not in modelled]
 
     # Objects of a request
 
@@ -68,6 +92,21 @@ class DiscordRestApi:
             raise DiscordError(403, MISSING_ACCESS, "Missing Access")
         if not channel.is_dm:
             self.check_permissions(*permissions)
+        return channel
+
+    def get_writable_channel(self, request: ApiRequest) -> GuildChannel:
+        """Return the channel in the path, if the bot may post there.
+
+        Raises:
+            DiscordError: 10003, 50001, 50008, 50013 or 160005.
+        """
+        channel = self.get_channel(request)
+        if channel.kind == "forum":
+            raise DiscordError(400, NON_TEXT_CHANNEL, "Cannot send messages in a non-text channel")
+        if not channel.is_dm:
+            self.check_permissions("send_messages_in_threads" if channel.is_thread else "send_messages")
+        if channel.locked:
+            raise DiscordError(400, THREAD_LOCKED, "This thread is locked")
         return channel
 
     def check_permissions(self, *permissions: str) -> None:
@@ -101,6 +140,17 @@ class DiscordRestApi:
             raise DiscordError(404, UNKNOWN_USER, "Unknown User")
         return user
 
+    @staticmethod
+    def check_ids(request: ApiRequest) -> None:
+        """Check that the ids in the path are numbers.
+
+        Raises:
+            DiscordError: 50035.
+        """
+        for name, value in request.path_ids.items():
+            if name in _SNOWFLAKES and not value.isdecimal() and (name, value) != ("message", "@original"):
+                raise create_form_error(f"{name}_id", "NUMBER_TYPE_COERCE", f'Value "{value}" is not snowflake.')
+
     def check_guild(self, request: ApiRequest) -> None:
         """Check that the path names the sandbox's server.
 
@@ -117,3 +167,8 @@ class DiscordRestApi:
         """
         bot = self.guild.bot
         return message.author == bot or message.channel.is_dm or bot.id in message.mentions.users
+
+
+def _create_pattern(route: str) -> str:
+    parts = re.split(r"\{(\w+)\}", route)
+    return "".join(f"(?P<{p}>[^/]+)" if i % 2 else re.escape(p) for i, p in enumerate(parts))

@@ -1,4 +1,4 @@
-"""REST routes of the bot, its application, the server, its channels and members.
+"""REST routes of the bot, its application, the server, its members and stickers.
 
 Discord: docs.discord.com/developers/resources.
 """
@@ -6,12 +6,20 @@ Discord: docs.discord.com/developers/resources.
 from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.requests import (
     CANNOT_MESSAGE_USER,
+    MISSING_ACCESS,
     UNKNOWN_MEMBER,
+    UNKNOWN_STICKER,
     ApiRequest,
     ApiResponse,
     DiscordError,
+    create_form_error,
     is_true,
+    parse_limit,
+    parse_page,
 )
+from sandbox.discord.state.messages import DiscordUser
+
+MAX_MEMBERS = 1000
 
 
 class DirectoryRoutes:
@@ -30,14 +38,16 @@ class DirectoryRoutes:
         )
         api.add_route("GET /users/@me/guilds", self._list_guilds)
         api.add_route("POST /users/@me/channels", self._open_dm)
-        api.add_route(
-            "GET /channels/{channel}", lambda request: ApiResponse(self._payloads.channel(api.get_channel(request)))
-        )
         api.add_route("GET /guilds/{guild}", self._get_guild)
-        api.add_route("GET /guilds/{guild}/channels", self._list_channels)
         api.add_route("GET /guilds/{guild}/roles", self._list_roles)
-        api.add_route("GET /guilds/{guild}/members/{user}", self._get_member)
-        api.add_route("GET /guilds/{guild}/threads/active", self._list_active_threads)
+        members = "/guilds/{guild}/members"
+        api.add_route(f"GET {members}", self._list_members)
+        api.add_route(f"GET {members}/search", self._search_members)
+        api.add_route(f"GET {members}/{{user}}", self._get_member)
+        api.add_route(f"PATCH {members}/@me", self._update_own_member)
+        api.add_route(f"PATCH {members}/{{user}}", self._update_member)
+        api.add_route("GET /guilds/{guild}/stickers", self._list_stickers)
+        api.add_route("GET /stickers/{sticker}", self._get_sticker)
 
     def _list_guilds(self, request: ApiRequest) -> ApiResponse:
         """Return one page of the bot's servers: the sandbox's server, or nothing."""
@@ -64,27 +74,68 @@ class DirectoryRoutes:
         self._api.check_guild(request)
         return ApiResponse(self._payloads.guild()["roles"])
 
-    def _list_channels(self, request: ApiRequest) -> ApiResponse:
+    # Members
+
+    def _list_members(self, request: ApiRequest) -> ApiResponse:
+        """Return one page of members, by their ids; it needs the intent for members."""
         self._api.check_guild(request)
-        return ApiResponse(
-            [self._payloads.channel(c) for c in self._guild.channels.values() if c.is_in_guild and not c.is_thread]
-        )
+        if "guild_members" not in self._api.privileged_intents:
+            raise DiscordError(403, MISSING_ACCESS, "Missing Access")
+        ids = [user.id for user in self._guild.list_members()]
+        page = parse_page(request.query, ids, MAX_MEMBERS, default=1)
+        return ApiResponse([self._payloads.member(self._guild.users[user]) for user in page])
+
+    def _search_members(self, request: ApiRequest) -> ApiResponse:
+        """Return the members whose user name or nickname starts with a text."""
+        self._api.check_guild(request)
+        text = request.query.get("query", "").casefold()
+        if not text:
+            raise create_form_error("query", "BASE_TYPE_REQUIRED", "This field is required")
+        limit = parse_limit(request.query, MAX_MEMBERS, default=1)
+        found = [
+            user
+            for user in self._guild.list_members()
+            if any(
+                name.casefold().startswith(text)
+                for name in (user.name, user.display_name, self._guild.nicknames.get(user.id, ""))
+            )
+        ]
+        return ApiResponse([self._payloads.member(user) for user in found[:limit]])
 
     def _get_member(self, request: ApiRequest) -> ApiResponse:
+        return ApiResponse(self._payloads.member(self._find_member(request)))
+
+    def _update_own_member(self, request: ApiRequest) -> ApiResponse:
+        self._api.check_guild(request)
+        return self._rename_member(request, self._guild.bot, "change_nickname")
+
+    def _update_member(self, request: ApiRequest) -> ApiResponse:
+        return self._rename_member(request, self._find_member(request), "manage_nicknames")
+
+    def _rename_member(self, request: ApiRequest, user: DiscordUser, permission: str) -> ApiResponse:
+        for name, value in request.form.items():
+            if name != "nick" and value is not None:
+                raise create_form_error(name, "SANDBOX_NOT_MODELLED", "The sandbox does not model this field.")
+        if "nick" in request.form:
+            self._api.check_permissions(permission)
+            self._guild.set_nickname(user, request.form["nick"])
+        return ApiResponse(self._payloads.member(user))
+
+    def _find_member(self, request: ApiRequest) -> DiscordUser:
         self._api.check_guild(request)
         user = self._guild.users.get(request.path_ids["user"])
         if user is None or user.id in self._guild.roles.absent_user_ids:
             raise DiscordError(404, UNKNOWN_MEMBER, "Unknown Member")
-        return ApiResponse(self._payloads.member(user))
+        return user
 
-    def _list_active_threads(self, request: ApiRequest) -> ApiResponse:
+    # Stickers
+
+    def _list_stickers(self, request: ApiRequest) -> ApiResponse:
         self._api.check_guild(request)
-        bot = self._guild.bot.id
-        threads = [thread for thread in self._guild.list_active_threads() if thread.is_visible_to(bot)]
-        return ApiResponse(
-            {
-                "threads": [self._payloads.channel(thread) for thread in threads],
-                "members": [self._payloads.thread_member(t, bot) for t in threads if bot in t.participants],
-                "has_more": False,
-            }
-        )
+        return ApiResponse([self._payloads.sticker(key) for key in self._guild.integrations.stickers])
+
+    def _get_sticker(self, request: ApiRequest) -> ApiResponse:
+        key = request.path_ids["sticker"]
+        if key not in self._guild.integrations.stickers:
+            raise DiscordError(404, UNKNOWN_STICKER, "Unknown Sticker")
+        return ApiResponse(self._payloads.sticker(key))

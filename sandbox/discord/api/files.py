@@ -6,7 +6,8 @@ from time import time
 from aiohttp import web
 
 from sandbox.discord.state.activity_log import DiscordActivityLog
-from sandbox.discord.state.guild import DiscordAttachment, Guild
+from sandbox.discord.state.guild import Guild
+from sandbox.discord.state.messages import DiscordAttachment
 from sandbox.discord.state.snowflakes import create_id
 
 

@@ -78,6 +78,21 @@ def rate_limit_headers(retry_after: float, scope: Scope) -> dict[str, str]:
     return headers | ({"X-RateLimit-Global": "true"} if scope == "global" else {})
 
 
+def create_bucket_headers(route: str, limit: int, remaining: int, ends_at: float) -> dict[str, str]:
+    """Return the headers of a route's bucket.
+
+    Args:
+        ends_at: the time of its reset in seconds since the epoch.
+    """
+    return {
+        "X-RateLimit-Limit": str(limit),
+        "X-RateLimit-Remaining": str(remaining),
+        "X-RateLimit-Reset": f"{ends_at:.3f}",
+        "X-RateLimit-Reset-After": f"{ends_at - time():.3f}",
+        "X-RateLimit-Bucket": md5(route.encode(), usedforsecurity=False).hexdigest(),
+    }
+
+
 class DiscordRateLimits:
     """Rate limits of the bot.
 
@@ -103,13 +118,7 @@ class DiscordRateLimits:
         window = self._window(route, channel, now, rate.seconds)
         full = window.call_count >= rate.max_calls
         window.call_count += not full
-        headers = {
-            "X-RateLimit-Limit": str(rate.max_calls),
-            "X-RateLimit-Remaining": str(rate.max_calls - window.call_count),
-            "X-RateLimit-Reset": f"{window.ends_at:.3f}",
-            "X-RateLimit-Reset-After": f"{window.ends_at - now:.3f}",
-            "X-RateLimit-Bucket": md5(route.encode(), usedforsecurity=False).hexdigest(),
-        }
+        headers = create_bucket_headers(route, rate.max_calls, rate.max_calls - window.call_count, window.ends_at)
         return self._refuse(window.ends_at - now, "user", headers) if full else RateLimitCheck(headers)
 
     def list_usage(self) -> list[RateLimitUsage]:

@@ -6,6 +6,8 @@ sandbox counts code points.
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from mimetypes import guess_type
 from typing import Any
 
 from sandbox.discord.api.component_rules import (
@@ -17,13 +19,14 @@ from sandbox.discord.api.component_rules import (
 )
 from sandbox.discord.api.requests import EMPTY_MESSAGE, REQUEST_TOO_LARGE, DiscordError, RequestBody, create_form_error
 from sandbox.discord.state.components import iterate_components
-from sandbox.discord.state.guild import DiscordAttachment, DiscordContent
+from sandbox.discord.state.messages import DiscordAttachment, DiscordContent, DiscordPoll
 from sandbox.discord.state.snowflakes import create_id
 
 MAX_TEXT_LENGTH = 2000
 MAX_EMBEDS, MAX_EMBED_DESCRIPTION_LENGTH, MAX_EMBEDS_TEXT_LENGTH = 10, 4096, 6000
 MAX_FILES, MAX_FILE_BYTES = 10, 10 * 2**20
 MAX_NONCE_LENGTH = 25
+MAX_POLL_QUESTION_LENGTH, MAX_POLL_ANSWER_LENGTH, DEFAULT_POLL_HOURS = 300, 55, 24
 MAX_ALLOWED_MENTIONS = 100
 
 _MAX_EMBED_LENGTHS = {"title": 256, "description": MAX_EMBED_DESCRIPTION_LENGTH}
@@ -49,13 +52,23 @@ def parse_content(
         embeds=_parse_embeds(form) if "embeds" in form else old.embeds,
         components=_parse_components(form) if "components" in form else old.components,
         attachments=_parse_attachments(body, form, old.attachments),
+        stickers=[str(sticker) for sticker in form.get("sticker_ids") or ()] or old.stickers,
+        poll=_parse_poll(form["poll"]) if form.get("poll") else old.poll,
         allowed_mentions=_parse_allowed_mentions(form.get("allowed_mentions")),
     )
     flags |= int(form.get("flags") or 0)
     if flags & IS_COMPONENTS_V2:
         check_legacy_fields({**form, "content": content.text, "embeds": content.embeds})
     check_components(content.components, flags, {file.name for file in content.attachments})
-    if not (content.text.strip() or content.embeds or content.attachments or content.components):
+    shown = (
+        content.text.strip(),
+        content.embeds,
+        content.attachments,
+        content.components,
+        content.stickers,
+        content.poll,
+    )
+    if not any(shown):
         raise DiscordError(400, EMPTY_MESSAGE, "Cannot send an empty message")
     return content
 
@@ -112,6 +125,28 @@ def _parse_components(form: Mapping[str, Any]) -> list[dict[str, Any]]:
     return components
 
 
+def _parse_poll(form: Mapping[str, Any]) -> DiscordPoll:
+    """Parse a poll.
+
+    Discord: docs.discord.com/developers/resources/poll. A question has at most 300 characters, an answer 55.
+    """
+    question = (form["question"] or {}).get("text") or ""
+    _check_length("poll.question.text", question, MAX_POLL_QUESTION_LENGTH)
+    if not question:
+        raise create_form_error("poll.question.text", "BASE_TYPE_REQUIRED", "This field is required")
+    answers: list[Mapping[str, Any]] = []
+    for number, answer in enumerate(form["answers"]):
+        media = {name: value for name, value in answer["poll_media"].items() if value and name in ("text", "emoji")}
+        _check_length(f"poll.answers.{number}.poll_media.text", media.get("text", ""), MAX_POLL_ANSWER_LENGTH)
+        if not media:
+            raise create_form_error(f"poll.answers.{number}.poll_media", "BASE_TYPE_REQUIRED", "This field is required")
+        if emoji := media.get("emoji"):
+            media["emoji"] = {"id": emoji.get("id"), "name": emoji.get("name")}
+        answers.append(media)
+    expires_at = datetime.now(UTC) + timedelta(hours=form.get("duration") or DEFAULT_POLL_HOURS)
+    return DiscordPoll(question, answers, bool(form.get("allow_multiselect")), expires_at)
+
+
 def _parse_attachments(
     body: RequestBody, form: Mapping[str, Any], current: Sequence[DiscordAttachment]
 ) -> list[DiscordAttachment]:
@@ -127,7 +162,9 @@ def _parse_attachments(
         entry = entries_by_id.get(field_match[1], {}) if field_match else {}
         # Discord: spaces of a file name become underscores (discord-api-docs #4292).
         name = (entry.get("filename") or upload.name).replace(" ", "_")
-        new.append(DiscordAttachment(create_id(), name, upload.data, upload.content_type, entry.get("description")))
+        # Clients send application/octet-stream or nothing for many files; Discord reports the type by name.
+        kind = guess_type(name)[0] or upload.content_type
+        new.append(DiscordAttachment(create_id(), name, upload.data, kind, entry.get("description")))
     _check_length("attachments", [*kept_files, *new], MAX_FILES)
     return [*kept_files, *new]
 

@@ -1,10 +1,11 @@
-"""REST routes of messages: post, edit, delete, read, reactions and the typing indicator.
+"""REST routes of messages: post, edit, delete, read, pin, publish, and polls.
 
 Discord: docs.discord.com/developers/resources/message.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
 
@@ -12,25 +13,47 @@ from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.component_rules import IS_COMPONENTS_V2
 from sandbox.discord.api.message_content import parse_content, parse_nonce
 from sandbox.discord.api.requests import (
+    ALREADY_CROSSPOSTED,
     CANNOT_EDIT_MESSAGE,
-    MISSING_PERMISSIONS,
+    DM_CHANNEL,
+    INVALID_CHANNEL_TYPE,
+    INVALID_STICKER,
     NO_CONTENT,
-    NON_TEXT_CHANNEL,
+    NOT_A_POLL,
+    POLL_NOT_EDITABLE,
     REPLY_REQUIRES_HISTORY,
+    SYSTEM_MESSAGE,
     THREAD_ARCHIVED,
-    THREAD_LOCKED,
-    UNKNOWN_EMOJI,
+    TOO_MANY_PINS,
+    TOO_OLD_TO_DELETE,
+    UNKNOWN_MESSAGE,
+    UNREADABLE_FORWARD,
     ApiRequest,
     ApiResponse,
     DiscordError,
     create_form_error,
+    parse_limit,
+    parse_page,
+    parse_timestamp,
 )
-from sandbox.discord.state.guild import DEFAULT, REPLY, DiscordContent, DiscordMessage, GuildChannel
-from sandbox.discord.state.payloads import Json
+from sandbox.discord.state.messages import (
+    CHAT_COMMAND,
+    CROSSPOSTED,
+    DEFAULT,
+    MENU_COMMAND,
+    REPLY,
+    DiscordContent,
+    DiscordMessage,
+    GuildChannel,
+)
+from sandbox.discord.state.payloads import Json, format_timestamp
+from sandbox.discord.state.snowflakes import to_snowflake
 
 #: Discord: a nonce is checked for "a few minutes".
 NONCE_LIFETIME_SECONDS = 180.0
 MAX_HISTORY_MESSAGES = 100
+MAX_PINS, MAX_PINS_PAGE, MAX_BULK_DELETE_DAYS = 250, 50, 14
+FORWARD = 1
 SUPPRESS_EMBEDS, SUPPRESS_NOTIFICATIONS = 1 << 2, 1 << 12
 #: Flags that a bot may set.
 SETTABLE_FLAGS = SUPPRESS_EMBEDS | SUPPRESS_NOTIFICATIONS | IS_COMPONENTS_V2
@@ -55,12 +78,18 @@ class MessageRoutes:
         api.add_route(f"GET {one}", self._get_message)
         api.add_route(f"PATCH {one}", self._edit_message)
         api.add_route(f"DELETE {one}", self._delete_message)
-        api.add_route(f"PUT {one}/reactions/{{emoji}}/@me", self._add_reaction)
-        api.add_route(f"DELETE {one}/reactions/{{emoji}}/@me", self._remove_reaction)
-        api.add_route("POST /channels/{channel}/typing", self._start_typing)
+        api.add_route(f"POST {one}/crosspost", self._crosspost_message)
+        api.add_route(f"POST {messages}/bulk-delete", self._delete_messages)
+        api.add_route(f"GET {messages}/pins", self._list_pins)
+        api.add_route("GET /channels/{channel}/pins", self._list_newest_pins)
+        for pin in (f"{messages}/pins/{{message}}", "/channels/{channel}/pins/{message}"):
+            api.add_route(f"PUT {pin}", self._pin_message)
+            api.add_route(f"DELETE {pin}", self._unpin_message)
+        api.add_route("GET /channels/{channel}/polls/{message}/answers/{answer}", self._list_voters)
+        api.add_route("POST /channels/{channel}/polls/{message}/expire", self._end_poll)
 
     def _create_message(self, request: ApiRequest) -> ApiResponse:
-        channel, form = self._get_writable_channel(request), request.form
+        channel, form = self._api.get_writable_channel(request), request.form
         nonce = parse_nonce(form)
         if form.get("enforce_nonce") and nonce is not None and (existing := self._find_by_nonce(channel, nonce)):
             return ApiResponse(self._message_payload(existing))
@@ -80,12 +109,36 @@ class MessageRoutes:
         Raises:
             DiscordError: the form is invalid, or the bot lacks a permission.
         """
+        reference = form.get("message_reference")
+        if reference and reference.get("type") == FORWARD:
+            return self._forward_message(request, channel, form)
         content = self.apply_permissions(parse_content(request.body, form), channel)
-        if reference := form.get("message_reference"):
+        if reference:
             details["reply_to"] = reply_to = self._find_replied_message(channel, reference)
             details["type"] = REPLY if reply_to else DEFAULT
         flags = int(form.get("flags") or 0) & SETTABLE_FLAGS
         return self._guild.post_message(channel, self._guild.bot, content, flags=flags, **details)
+
+    def _forward_message(self, request: ApiRequest, channel: GuildChannel, form: Mapping[str, Any]) -> DiscordMessage:
+        """Forward a message that the bot can read; a forward has no content of its own.
+
+        Discord: docs.discord.com/developers/resources/message, "Message Reference Types", and discord-api-docs #8561.
+        """
+        reference = form["message_reference"]
+        if not reference.get("channel_id"):
+            raise create_form_error("message_reference.channel_id", "BASE_TYPE_REQUIRED", "This field is required")
+        if request.body.uploads or any(form.get(name) for name in ("content", "embeds", "components", "sticker_ids")):
+            message = "A forward cannot have additional content"
+            raise create_form_error("message_reference", "FORWARD_CONTAINS_UNSUPPORTED_CONTENT", message)
+        ids = {"channel": str(reference["channel_id"]), "message": str(reference["message_id"])}
+        source = ApiRequest(ids, request.query, request.body)
+        original = self._api.get_message(source, self._api.get_channel(source, "read_message_history"))
+        if "message_content" not in self._api.privileged_intents and not self._api.is_readable(original):
+            text = "You cannot forward a message whose content you cannot read."
+            raise DiscordError(400, UNREADABLE_FORWARD, text)
+        if original.type not in (DEFAULT, REPLY, CHAT_COMMAND, MENU_COMMAND) or original.content.poll is not None:
+            raise create_form_error("message_reference", "MESSAGE_REFERENCE_INVALID", "Message cannot be forwarded")
+        return self._guild.forward_message(original, channel, self._guild.bot)
 
     def apply_permissions(self, content: DiscordContent, channel: GuildChannel) -> DiscordContent:
         """Return the content with the effects of the bot's permissions in the channel.
@@ -99,26 +152,15 @@ class MessageRoutes:
             return content
         if content.attachments:
             self._api.check_permissions("attach_files")
+        if content.poll:
+            self._api.check_permissions("send_polls")
+        if any(sticker not in self._guild.integrations.stickers for sticker in content.stickers):
+            raise DiscordError(400, INVALID_STICKER, "Invalid sticker sent")
         if "mention_everyone" in self._api.permissions:
             return content
         allowed = content.allowed_mentions or {"parse": ["users", "roles"], "replied_user": True}
         parse = [kind for kind in allowed.get("parse") or () if kind != "everyone"]
         return replace(content, allowed_mentions={**allowed, "parse": parse})
-
-    def _get_writable_channel(self, request: ApiRequest) -> GuildChannel:
-        """Return the channel in the path, if the bot can post there.
-
-        Raises:
-            DiscordError: it is unknown, a forum or a locked thread, or the bot lacks a permission.
-        """
-        channel = self._api.get_channel(request)
-        if channel.kind == "forum":
-            raise DiscordError(400, NON_TEXT_CHANNEL, "Cannot send messages in a non-text channel")
-        if not channel.is_dm:
-            self._api.check_permissions("send_messages_in_threads" if channel.is_thread else "send_messages")
-        if channel.locked:
-            raise DiscordError(400, THREAD_LOCKED, "This thread is locked")
-        return channel
 
     def _find_replied_message(self, channel: GuildChannel, reference: Mapping[str, Any]) -> DiscordMessage | None:
         """Return the message of a `message_reference`; None for a deleted one if the request accepts that.
@@ -145,6 +187,8 @@ class MessageRoutes:
             raise DiscordError(403, CANNOT_EDIT_MESSAGE, "Cannot edit a message authored by another user")
         if channel.archived:
             raise DiscordError(400, THREAD_ARCHIVED, "Thread is archived")
+        if message.content.poll is not None:
+            raise DiscordError(400, POLL_NOT_EDITABLE, "Cannot edit a poll message")
         content = parse_content(request.body, request.form, message.content, flags=message.flags)
         if "flags" in request.form:
             # Discord: an edit can only set these flags, and never removes IS_COMPONENTS_V2.
@@ -156,9 +200,42 @@ class MessageRoutes:
     def _delete_message(self, request: ApiRequest) -> ApiResponse:
         message = self._api.get_message(request, self._api.get_channel(request))
         if message.author != self._guild.bot:
-            raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
+            if message.channel.is_dm:
+                raise DiscordError(403, DM_CHANNEL, "Cannot execute action on a DM channel")
+            self._api.check_permissions("manage_messages")
         self._guild.delete_message(message)
         return NO_CONTENT
+
+    def _delete_messages(self, request: ApiRequest) -> ApiResponse:
+        """Delete 2 to 100 messages of the last two weeks; unknown ids count, and are skipped."""
+        channel = self._api.get_channel(request, "manage_messages", "read_message_history")
+        if channel.is_dm:
+            raise DiscordError(400, DM_CHANNEL, "Cannot execute action on a DM channel")
+        ids = request.form["messages"]
+        if len(set(map(str, ids))) < len(ids):
+            raise create_form_error(
+                "messages", "SET_TYPE_ALREADY_CONTAINS_VALUE", "The set already contains this value."
+            )
+        oldest = datetime.now(UTC) - timedelta(days=MAX_BULK_DELETE_DAYS)
+        if any(int(id_) < to_snowflake(oldest) for id_ in ids):
+            raise DiscordError(400, TOO_OLD_TO_DELETE, "A message provided was too old to bulk delete")
+        found = (self._guild.find_message(channel, str(id_)) for id_ in ids)
+        self._guild.delete_messages([message for message in found if message is not None])
+        return NO_CONTENT
+
+    def _crosspost_message(self, request: ApiRequest) -> ApiResponse:
+        """Publish a message of an announcement channel; no other server follows it."""
+        channel = self._api.get_channel(request, "send_messages")
+        message = self._api.get_message(request, channel)
+        if not channel.is_announcement:
+            raise DiscordError(400, INVALID_CHANNEL_TYPE, "Cannot execute action on this channel type")
+        if message.author != self._guild.bot:
+            self._api.check_permissions("manage_messages")
+        if message.flags & CROSSPOSTED:
+            raise DiscordError(400, ALREADY_CROSSPOSTED, "This message has already been crossposted.")
+        message.flags |= CROSSPOSTED
+        self._guild.publish_update(message)
+        return ApiResponse(self._message_payload(message))
 
     def _get_message(self, request: ApiRequest) -> ApiResponse:
         channel = self._api.get_channel(request, "read_message_history")
@@ -167,12 +244,7 @@ class MessageRoutes:
     def _list_messages(self, request: ApiRequest) -> ApiResponse:
         """Return messages, newest first; of `before`, `after` and `around`, one may be given."""
         channel, query = self._api.get_channel(request), request.query
-        limit = query.get("limit", "50")
-        if not limit.isdecimal() or not 1 <= int(limit) <= MAX_HISTORY_MESSAGES:
-            raise create_form_error(
-                "limit", "NUMBER_TYPE_MAX", f"int value should be less than or equal to {MAX_HISTORY_MESSAGES}."
-            )
-        limit_count = int(limit)
+        limit_count = parse_limit(query, MAX_HISTORY_MESSAGES, default=50)
         if not channel.is_dm and "read_message_history" not in self._api.permissions:
             return ApiResponse([])
         messages = [m for m in self._guild.list_messages(channel) if self._guild.find_message(channel, m.id)]
@@ -192,24 +264,63 @@ class MessageRoutes:
         content = "message_content" in self._api.privileged_intents or self._api.is_readable(message)
         return self._api.payloads.message(message, content=content)
 
-    def _add_reaction(self, request: ApiRequest) -> ApiResponse:
-        channel = self._api.get_channel(request, "read_message_history", "add_reactions")
+    # Pins
+
+    def _pin_message(self, request: ApiRequest) -> ApiResponse:
+        channel = self._api.get_channel(request, "pin_messages")
         message = self._api.get_message(request, channel)
-        self._guild.add_reaction(message, self._guild.bot, _parse_emoji(request))
+        if message.type not in (DEFAULT, REPLY, CHAT_COMMAND, MENU_COMMAND):
+            raise DiscordError(403, SYSTEM_MESSAGE, "Cannot execute action on a system message")
+        if len(self._guild.list_pins(channel)) >= MAX_PINS:
+            raise DiscordError(400, TOO_MANY_PINS, f"Maximum number of pins reached for the channel ({MAX_PINS})")
+        if message.pinned_at is None:
+            self._guild.pin_message(message, self._guild.bot)
         return NO_CONTENT
 
-    def _remove_reaction(self, request: ApiRequest) -> ApiResponse:
+    def _unpin_message(self, request: ApiRequest) -> ApiResponse:
+        message = self._api.get_message(request, self._api.get_channel(request, "pin_messages"))
+        if message.pinned_at is not None:
+            self._guild.unpin_message(message)
+        return NO_CONTENT
+
+    def _list_pins(self, request: ApiRequest) -> ApiResponse:
+        """Return one page of pins, the last pinned first."""
+        pins = self._get_readable_pins(request)
+        limit = parse_limit(request.query, MAX_PINS_PAGE, default=MAX_PINS_PAGE)
+        if before := request.query.get("before"):
+            time = parse_timestamp("before", before)
+            pins = [message for message in pins if message.pinned_at is not None and message.pinned_at < time]
+        items = [
+            {"pinned_at": format_timestamp(message.pinned_at), "message": self._message_payload(message)}
+            for message in pins[:limit]
+        ]
+        return ApiResponse({"items": items, "has_more": len(pins) > limit})
+
+    def _list_newest_pins(self, request: ApiRequest) -> ApiResponse:
+        return ApiResponse([self._message_payload(pin) for pin in self._get_readable_pins(request)[:MAX_PINS_PAGE]])
+
+    def _get_readable_pins(self, request: ApiRequest) -> list[DiscordMessage]:
+        channel = self._api.get_channel(request)
+        if not channel.is_dm and "read_message_history" not in self._api.permissions:
+            return []
+        return self._guild.list_pins(channel)
+
+    # Polls
+
+    def _list_voters(self, request: ApiRequest) -> ApiResponse:
+        message = self._api.get_message(request, self._api.get_channel(request, "read_message_history"))
+        answer = request.path_ids["answer"]
+        if message.content.poll is None or not answer.isdecimal():
+            raise DiscordError(404, UNKNOWN_MESSAGE, "Unknown Message")
+        ids = parse_page(request.query, sorted(message.poll_votes.get(int(answer), []), key=int), 100, default=25)
+        return ApiResponse({"users": [self._api.payloads.user(self._guild.users[user]) for user in ids]})
+
+    def _end_poll(self, request: ApiRequest) -> ApiResponse:
         message = self._api.get_message(request, self._api.get_channel(request))
-        self._guild.remove_reaction(message, self._guild.bot, _parse_emoji(request))
-        return NO_CONTENT
-
-    def _start_typing(self, request: ApiRequest) -> ApiResponse:
-        self._get_writable_channel(request)
-        return NO_CONTENT
-
-
-def _parse_emoji(request: ApiRequest) -> str:
-    emoji = request.path_ids["emoji"]
-    if emoji.isascii():
-        raise DiscordError(400, UNKNOWN_EMOJI, "Unknown Emoji")
-    return emoji
+        if message.content.poll is None:
+            raise DiscordError(400, NOT_A_POLL, "Cannot expire a non-poll message")
+        if message.author != self._guild.bot:
+            raise DiscordError(403, CANNOT_EDIT_MESSAGE, "Cannot edit a message authored by another user")
+        message.is_poll_over = True
+        self._guild.publish_update(message)
+        return ApiResponse(self._message_payload(message))

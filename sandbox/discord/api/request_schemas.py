@@ -33,7 +33,11 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str, str]] = {
 
 @cache
 def load_schemas() -> Mapping[str, Any]:
-    """Return `request_schemas.json`: `routes` (schema by route) and `schemas` (schema by name)."""
+    """Return `request_schemas.json`: `all_routes`, `routes` and `schemas`.
+
+    Returns:
+        The names of Discord's routes, the schema by route of the sandbox, and the schema by name.
+    """
     schemas: Mapping[str, Any] = json.loads(SCHEMAS_FILE.read_text())
     return schemas
 
@@ -88,6 +92,9 @@ def _check_type(value: Any, types: Sequence[str], path: tuple[str, ...]) -> Erro
         # discord.py sends some ids as numbers, and Discord takes them.
         is_id = not isinstance(value, bool) and _SNOWFLAKE.fullmatch(str(value))
         return {} if is_id else {path: ("NUMBER_TYPE_COERCE", f'Value "{value}" is not snowflake.')}
+    if "integer" in types and isinstance(value, float) and value.is_integer():
+        # discord.py sends the hours of a poll as 1.0; JSON Schema counts that as an integer.
+        return {}
     expected = [_TYPES[name] for name in types if name != "null"]
     for classes, *_ in expected:
         if isinstance(value, classes) and (not isinstance(value, bool) or bool in classes):

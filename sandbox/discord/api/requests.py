@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import BodyPartReader, web
@@ -17,7 +18,11 @@ REQUEST_TOO_LARGE, ALREADY_ACKNOWLEDGED, MISSING_ACCESS = 40005, 40060, 50001
 CANNOT_EDIT_MESSAGE, EMPTY_MESSAGE, CANNOT_MESSAGE_USER, NON_TEXT_CHANNEL = 50005, 50006, 50007, 50008
 MISSING_PERMISSIONS, INVALID_WEBHOOK_TOKEN, INVALID_FORM_BODY, THREAD_ARCHIVED = 50013, 50027, 50035, 50083
 INVALID_JSON, REPLY_REQUIRES_HISTORY, THREAD_EXISTS, THREAD_LOCKED = 50109, 160002, 160004, 160005
-TOO_MANY_FOLLOW_UPS, INVALID_CHANNEL_TYPE = 40094, 50024
+TOO_MANY_FOLLOW_UPS, INVALID_CHANNEL_TYPE, DM_CHANNEL, UNKNOWN_INVITE = 40094, 50024, 50003, 10006
+UNKNOWN_COMMAND, TOO_MANY_COMMANDS, INVALID_STICKER, ALREADY_CROSSPOSTED = 10063, 30032, 50081, 40033
+TOO_MANY_PINS, TOO_OLD_TO_DELETE, UNREADABLE_FORWARD, SYSTEM_MESSAGE = 30003, 50034, 160014, 50021
+POLL_NOT_EDITABLE, NOT_A_POLL, NEEDS_THREAD, THREAD_AND_NAME = 520003, 520006, 220001, 220002
+ONLY_FORUM_THREADS, UNKNOWN_STICKER = 220003, 10060
 
 
 class DiscordError(Exception):
@@ -52,6 +57,45 @@ def create_form_error(field: str, code: str, message: str) -> DiscordError:
 def is_true(query: Mapping[str, str], name: str) -> bool:
     """Return whether a parameter of a query is `1` or `true`."""
     return query.get(name) in ("1", "true", "True")
+
+
+def parse_timestamp(name: str, text: str) -> datetime:
+    """Return a time in ISO format.
+
+    Raises:
+        DiscordError: 50035, the text is no time.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise create_form_error(name, "DATE_TIME_TYPE_PARSE", f"Could not parse {text}.") from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def parse_limit(query: Mapping[str, str], most: int, *, default: int) -> int:
+    """Return the limit of a page.
+
+    Raises:
+        DiscordError: 50035, the limit is not a number from 1 to `most`.
+    """
+    limit = query.get("limit", str(default))
+    if not limit.isdecimal():
+        raise create_form_error("limit", "NUMBER_TYPE_COERCE", f'Value "{limit}" is not int.')
+    if int(limit) > most:
+        raise create_form_error("limit", "NUMBER_TYPE_MAX", f"int value should be less than or equal to {most}.")
+    if int(limit) < 1:
+        raise create_form_error("limit", "NUMBER_TYPE_MIN", "int value should be greater than or equal to 1.")
+    return int(limit)
+
+
+def parse_page(query: Mapping[str, str], ids: Sequence[str], most: int, *, default: int) -> Sequence[str]:
+    """Return one page of sorted ids, after the id `after`.
+
+    Raises:
+        DiscordError: 50035, the limit is not a number from 1 to `most`.
+    """
+    limit = parse_limit(query, most, default=default)
+    return [one for one in ids if int(one) > int(query.get("after") or 0)][:limit]
 
 
 @dataclass(frozen=True, slots=True)

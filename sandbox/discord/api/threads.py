@@ -1,9 +1,9 @@
-"""REST routes that start and change threads and forum posts.
+"""REST routes of threads and forum posts: start, change, list, and their members.
 
 Discord: docs.discord.com/developers/topics/threads.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandbox.discord.api.base import DiscordRestApi
@@ -11,35 +11,49 @@ from sandbox.discord.api.message_content import parse_content
 from sandbox.discord.api.messages import MessageRoutes
 from sandbox.discord.api.requests import (
     INVALID_CHANNEL_TYPE,
+    MISSING_ACCESS,
     MISSING_PERMISSIONS,
+    NO_CONTENT,
+    THREAD_ARCHIVED,
     THREAD_EXISTS,
+    UNKNOWN_MEMBER,
     ApiRequest,
     ApiResponse,
     DiscordError,
     create_form_error,
+    is_true,
+    parse_limit,
+    parse_page,
+    parse_timestamp,
 )
-from sandbox.discord.state.guild import GuildChannel
+from sandbox.discord.state.messages import GuildChannel, GuildEvent
+from sandbox.discord.state.payloads import Json
 
-MAX_NAME_LENGTH = 100
+MAX_NAME_LENGTH, MAX_THREADS = 100, 100
 PUBLIC_THREAD, PRIVATE_THREAD = 11, 12
 AUTO_ARCHIVE_MINUTES = (60, 1440, 4320, 10080)
 _OWNER_FIELDS = {"name", "auto_archive_duration"}
 
 
 class ThreadRoutes:
-    """Routes of threads.
+    """Routes of threads and forum posts."""
 
-    Args:
-        on_update: called after a change of a thread.
-    """
-
-    def __init__(self, api: DiscordRestApi, messages: MessageRoutes, on_update: Callable[[GuildChannel], None]) -> None:
+    def __init__(self, api: DiscordRestApi, messages: MessageRoutes) -> None:
         self._api = api
-        self._on_update = on_update
+        self._guild = api.guild
         self._messages = messages
         api.add_route("POST /channels/{channel}/messages/{message}/threads", self._start_from_message)
         api.add_route("POST /channels/{channel}/threads", self._start_in_channel)
-        api.add_route("PATCH /channels/{channel}", self._update_thread)
+        members = "/channels/{channel}/thread-members"
+        api.add_route(f"GET {members}", self._list_members)
+        api.add_route(f"GET {members}/{{user}}", self._get_member)
+        for user in ("@me", "{user}"):
+            api.add_route(f"PUT {members}/{user}", self._add_member)
+            api.add_route(f"DELETE {members}/{user}", self._remove_member)
+        api.add_route("GET /guilds/{guild}/threads/active", self._list_active_threads)
+        api.add_route("GET /channels/{channel}/threads/archived/public", self._list_archived_threads)
+        api.add_route("GET /channels/{channel}/threads/archived/private", self._list_private_threads)
+        api.add_route("GET /channels/{channel}/users/@me/threads/archived/private", self._list_joined_threads)
 
     def _start_from_message(self, request: ApiRequest) -> ApiResponse:
         channel = self._api.get_channel(request, "create_public_threads")
@@ -58,11 +72,13 @@ class ThreadRoutes:
 
         Discord: a thread without a type is private.
         """
-        channel = self._api.get_channel(request, "create_public_threads")
+        channel = self._api.get_channel(request)
         name, auto_archive = _parse_thread(request.form)
         guild = self._api.guild
         if channel.kind != "forum":
             type_ = request.form.get("type", PRIVATE_THREAD)
+            kind = "create_private_threads" if type_ == PRIVATE_THREAD else "create_public_threads"
+            self._api.check_permissions(kind)
             if type_ not in (PUBLIC_THREAD, PRIVATE_THREAD):
                 raise DiscordError(400, INVALID_CHANNEL_TYPE, "Cannot execute action on this channel type")
             guests = [guild.bot.id] if type_ == PRIVATE_THREAD else []
@@ -78,27 +94,131 @@ class ThreadRoutes:
         first = guild.post_message(thread, guild.bot, content, id=thread.id)
         return ApiResponse(self._api.payloads.channel(thread) | {"message": self._api.payloads.message(first)}, 201)
 
-    def _update_thread(self, request: ApiRequest) -> ApiResponse:
-        """Rename a thread, archive or reopen it, or set its auto-archive time.
+    def update_thread(self, request: ApiRequest, thread: GuildChannel) -> ApiResponse:
+        """Rename a thread, archive or reopen it, lock it, or set its auto-archive time.
 
-        Discord: any user who may write in a thread may archive and reopen it, unless it is locked. Other changes need
-        the thread's owner, and locking needs a permission that the bot lacks.
+        Discord: any user who may write in a thread may archive and reopen it, unless it is locked. Locking takes the
+        permission to manage threads; other changes take that permission or the thread's owner.
         """
-        thread, form = self._api.get_channel(request, "send_messages_in_threads"), request.form
-        is_owner = thread.owner_id == self._api.guild.bot.id
-        if (
-            not thread.is_thread
-            or thread.locked
-            or form.keys() - ({"archived"} | (_OWNER_FIELDS if is_owner else set()))
-        ):
+        form, api = request.form, self._api
+        api.check_permissions("send_messages_in_threads")
+        if "manage_threads" in api.permissions:
+            allowed = _OWNER_FIELDS | {"archived", "locked"}
+        else:
+            allowed = {"archived"} | (_OWNER_FIELDS if thread.owner_id == api.guild.bot.id else set())
+        if (thread.locked and "locked" not in allowed) or form.keys() - allowed:
             raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
         if "name" in form or "auto_archive_duration" in form:
             current = {"name": thread.name, "auto_archive_duration": thread.auto_archive_minutes}
             thread.name, thread.auto_archive_minutes = _parse_thread(current | form)
+        if (locked := form.get("locked")) is not None:
+            thread.locked = bool(locked)
         if (archived := form.get("archived")) is not None:
-            thread.archived = bool(archived)
-        self._on_update(thread)
-        return ApiResponse(self._api.payloads.channel(thread))
+            self._guild.set_archived(thread, bool(archived))
+        self._guild.emit(GuildEvent("THREAD_UPDATE", thread))
+        return ApiResponse(api.payloads.channel(thread))
+
+    # Members
+
+    def _list_members(self, request: ApiRequest) -> ApiResponse:
+        """Return the members of a thread; with `with_member`, one page of them."""
+        thread = self._get_thread(request)
+        if "guild_members" not in self._api.privileged_intents:
+            raise DiscordError(403, MISSING_ACCESS, "Missing Access")
+        ids: Sequence[str] = sorted(thread.participants, key=int)
+        if with_member := is_true(request.query, "with_member"):
+            ids = parse_page(request.query, ids, 100, default=100)
+        return ApiResponse([self._member_payload(thread, user, with_member=with_member) for user in ids])
+
+    def _get_member(self, request: ApiRequest) -> ApiResponse:
+        thread, user = self._get_thread(request), self._get_user_id(request)
+        if user not in thread.participants:
+            raise DiscordError(404, UNKNOWN_MEMBER, "Unknown Member")
+        with_member = is_true(request.query, "with_member")
+        return ApiResponse(self._member_payload(thread, user, with_member=with_member))
+
+    def _add_member(self, request: ApiRequest) -> ApiResponse:
+        thread, user = self._get_open_thread(request), self._get_user_id(request)
+        if user != self._guild.bot.id:
+            self._api.check_permissions("send_messages_in_threads")
+        self._guild.add_participant(thread, user)
+        return NO_CONTENT
+
+    def _remove_member(self, request: ApiRequest) -> ApiResponse:
+        thread, user = self._get_open_thread(request), self._get_user_id(request)
+        bot = self._guild.bot.id
+        if user != bot and not (thread.is_private and thread.owner_id == bot):
+            self._api.check_permissions("manage_threads")
+        self._guild.remove_participant(thread, user)
+        return NO_CONTENT
+
+    def _get_thread(self, request: ApiRequest) -> GuildChannel:
+        thread = self._api.get_channel(request)
+        if not thread.is_thread:
+            raise DiscordError(400, INVALID_CHANNEL_TYPE, "Cannot execute action on this channel type")
+        return thread
+
+    def _get_open_thread(self, request: ApiRequest) -> GuildChannel:
+        thread = self._get_thread(request)
+        if thread.archived:
+            raise DiscordError(400, THREAD_ARCHIVED, "Thread is archived")
+        return thread
+
+    def _get_user_id(self, request: ApiRequest) -> str:
+        user = request.path_ids.get("user", "@me")
+        return self._guild.bot.id if user == "@me" else self._api.get_user(user).id
+
+    def _member_payload(self, thread: GuildChannel, user: str, *, with_member: bool) -> Json:
+        about = self._api.payloads.thread_member(thread, user)
+        return about | ({"member": self._api.payloads.member(self._guild.users[user])} if with_member else {})
+
+    # Lists
+
+    def _list_active_threads(self, request: ApiRequest) -> ApiResponse:
+        self._api.check_guild(request)
+        bot = self._guild.bot.id
+        return self._threads_response([t for t in self._guild.list_active_threads() if t.is_visible_to(bot)], None)
+
+    def _list_archived_threads(self, request: ApiRequest) -> ApiResponse:
+        """Return public archived threads, the last archived first."""
+        return self._list_threads(request, is_private=False)
+
+    def _list_private_threads(self, request: ApiRequest) -> ApiResponse:
+        """Return private archived threads, the last archived first."""
+        self._api.get_channel(request, "manage_threads")
+        return self._list_threads(request, is_private=True)
+
+    def _list_threads(self, request: ApiRequest, *, is_private: bool) -> ApiResponse:
+        channel = self._api.get_channel(request, "read_message_history")
+        threads = self._find_archived_threads(channel, is_private=is_private)
+        threads.sort(key=lambda thread: thread.archived_at, reverse=True)
+        if before := request.query.get("before"):
+            time = parse_timestamp("before", before)
+            threads = [thread for thread in threads if thread.archived_at < time]
+        return self._threads_response(threads, parse_limit(request.query, MAX_THREADS, default=MAX_THREADS))
+
+    def _list_joined_threads(self, request: ApiRequest) -> ApiResponse:
+        """Return private archived threads of the bot, the newest first."""
+        channel, bot = self._api.get_channel(request, "read_message_history"), self._guild.bot.id
+        threads = self._find_archived_threads(channel, is_private=True)
+        newest = sorted((t for t in threads if bot in t.participants), key=lambda t: int(t.id), reverse=True)
+        if before := request.query.get("before"):
+            newest = [thread for thread in newest if int(thread.id) < int(before)]
+        return self._threads_response(newest, parse_limit(request.query, MAX_THREADS, default=MAX_THREADS))
+
+    def _find_archived_threads(self, channel: GuildChannel, *, is_private: bool) -> list[GuildChannel]:
+        threads = (thread for thread in self._guild.channels.values() if thread.parent is channel)
+        return [thread for thread in threads if thread.archived and thread.is_private == is_private]
+
+    def _threads_response(self, threads: Sequence[GuildChannel], limit: int | None) -> ApiResponse:
+        payloads, bot, shown = self._api.payloads, self._guild.bot.id, threads[:limit]
+        return ApiResponse(
+            {
+                "threads": [payloads.channel(thread) for thread in shown],
+                "members": [payloads.thread_member(thread, bot) for thread in shown if bot in thread.participants],
+                "has_more": len(shown) < len(threads),
+            }
+        )
 
     def _create_response(self, thread: GuildChannel) -> ApiResponse:
         return ApiResponse(self._api.payloads.channel(thread), 201)

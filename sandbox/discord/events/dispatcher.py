@@ -3,19 +3,27 @@
 Discord: docs.discord.com/developers/events/gateway-events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from time import time
 
 from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.requests import ApiRequest, ApiResponse
 from sandbox.discord.events.gateway import LocalGateway
-from sandbox.discord.state.guild import DiscordMessage, DiscordUser, GuildChange, GuildChannel
-from sandbox.discord.state.payloads import Json
+from sandbox.discord.state.messages import DiscordMessage, GuildChange, GuildChannel, GuildEvent, GuildEventName
+from sandbox.discord.state.payloads import Json, create_emoji, format_timestamp
 from sandbox.discord.state.permissions import (
     DM_MESSAGES,
+    DM_POLLS,
     DM_REACTIONS,
+    DM_TYPING,
+    GUILD_EXPRESSIONS,
+    GUILD_INVITES,
     GUILD_MEMBERS,
     GUILD_MESSAGES,
+    GUILD_POLLS,
     GUILD_REACTIONS,
+    GUILD_TYPING,
+    GUILD_WEBHOOKS,
     GUILDS,
     MESSAGE_CONTENT,
 )
@@ -24,6 +32,31 @@ from sandbox.discord.state.permissions import (
 MAX_SESSIONS_PER_DAY = 1000
 
 _MESSAGE_EVENTS = {"posted": "MESSAGE_CREATE", "updated": "MESSAGE_UPDATE"}
+#: Intents of an event in the server and in direct messages.
+#: Discord: docs.discord.com/developers/events/gateway, "List of Intents".
+_INTENTS: Mapping[GuildEventName, tuple[int, int]] = {
+    "CHANNEL_CREATE": (GUILDS, 0),
+    "CHANNEL_DELETE": (GUILDS, 0),
+    "CHANNEL_PINS_UPDATE": (GUILDS, DM_MESSAGES),
+    "CHANNEL_UPDATE": (GUILDS, 0),
+    "GUILD_EMOJIS_UPDATE": (GUILD_EXPRESSIONS, 0),
+    "GUILD_MEMBER_ADD": (GUILD_MEMBERS, 0),
+    "GUILD_MEMBER_REMOVE": (GUILD_MEMBERS, 0),
+    "GUILD_MEMBER_UPDATE": (GUILD_MEMBERS, 0),
+    "INVITE_CREATE": (GUILD_INVITES, 0),
+    "INVITE_DELETE": (GUILD_INVITES, 0),
+    "MESSAGE_DELETE_BULK": (GUILD_MESSAGES, DM_MESSAGES),
+    "MESSAGE_POLL_VOTE_ADD": (GUILD_POLLS, DM_POLLS),
+    "MESSAGE_POLL_VOTE_REMOVE": (GUILD_POLLS, DM_POLLS),
+    "MESSAGE_REACTION_REMOVE_ALL": (GUILD_REACTIONS, DM_REACTIONS),
+    "MESSAGE_REACTION_REMOVE_EMOJI": (GUILD_REACTIONS, DM_REACTIONS),
+    "THREAD_CREATE": (GUILDS, 0),
+    "THREAD_DELETE": (GUILDS, 0),
+    "THREAD_MEMBERS_UPDATE": (GUILD_MEMBERS, 0),
+    "THREAD_UPDATE": (GUILDS, 0),
+    "TYPING_START": (GUILD_TYPING, DM_TYPING),
+    "WEBHOOKS_UPDATE": (GUILD_WEBHOOKS, 0),
+}
 _REACTION_EVENTS = {"reaction_added": "MESSAGE_REACTION_ADD", "reaction_removed": "MESSAGE_REACTION_REMOVE"}
 
 
@@ -70,41 +103,67 @@ class DiscordEventDispatcher:
         elif name := _REACTION_EVENTS.get(change.kind):
             self._dispatch_reaction(name, change, place)
 
-    def dispatch_bulk_delete(self, messages: Sequence[DiscordMessage]) -> None:
-        """Send `MESSAGE_DELETE_BULK` for messages of one channel."""
-        channel = messages[0].channel
-        if self._is_visible(channel):
-            about = {"ids": [message.id for message in messages], "channel_id": channel.id} | self._guild_fields(
-                channel
-            )
-            self._dispatch_to_guild("MESSAGE_DELETE_BULK", about, GUILD_MESSAGES)
-
-    def dispatch_thread_create(self, thread: GuildChannel) -> None:
-        if self._is_visible(thread):
-            self._dispatch_to_guild("THREAD_CREATE", self._payloads.channel(thread) | {"newly_created": True})
-
-    def dispatch_thread_update(self, thread: GuildChannel) -> None:
-        if self._is_visible(thread):
-            self._dispatch_to_guild("THREAD_UPDATE", self._payloads.channel(thread))
-
-    def dispatch_channel_create(self, channel: GuildChannel) -> None:
-        self._dispatch_to_guild("CHANNEL_CREATE", self._payloads.channel(channel))
-
-    def dispatch_channel_delete(self, channel: GuildChannel) -> None:
-        """Send `CHANNEL_DELETE`, or `THREAD_DELETE` for a thread."""
-        if not self._is_visible(channel):
+    def dispatch_event(self, event: GuildEvent) -> None:
+        """Dispatch an event unless it is about a channel that the bot cannot see."""
+        channel = event.channel
+        # Discord: bots know all channels of a server, also those that they cannot see.
+        is_known = event.name in ("CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE")
+        if channel is not None and not is_known and not self._is_visible(channel):
             return
+        in_guild, in_dm = _INTENTS[event.name]
+        intent = in_dm if channel is not None and channel.is_dm else in_guild
+        if event.name == "THREAD_MEMBERS_UPDATE" and self._guild.bot.id in (*event.added_ids, *event.removed_ids):
+            intent |= GUILDS
+        data = self._event_payload(event)
+        guild_id = None if channel is not None and channel.is_dm else self._guild.id
+        self._gateway.dispatch(event.name, intent, lambda _: data, guild_id=guild_id)
+
+    def _event_payload(self, event: GuildEvent) -> Json:
+        payloads, channel, user = self._payloads, event.channel, event.user
+        if user is not None and event.name.startswith("GUILD_MEMBER"):
+            member = {"user": payloads.user(user)} if event.name == "GUILD_MEMBER_REMOVE" else payloads.member(user)
+            return member | {"guild_id": self._guild.id}
+        if channel is None:
+            return {"guild_id": self._guild.id, "emojis": payloads.emojis()}
+        if event.name.startswith(("CHANNEL", "THREAD")) and event.name != "CHANNEL_PINS_UPDATE":
+            return self._channel_payload(event, channel)
+        about: Json = {"channel_id": channel.id} | self._guild_fields(channel)
+        match event.name:
+            case "CHANNEL_PINS_UPDATE":
+                about["last_pin_timestamp"] = format_timestamp(channel.last_pinned_at)
+            case "MESSAGE_DELETE_BULK":
+                about["ids"] = [message.id for message in event.messages]
+            case "MESSAGE_REACTION_REMOVE_ALL" | "MESSAGE_REACTION_REMOVE_EMOJI":
+                about["message_id"] = event.messages[0].id
+                about |= {"emoji": create_emoji(event.subject)} if event.subject else {}
+            case "MESSAGE_POLL_VOTE_ADD" | "MESSAGE_POLL_VOTE_REMOVE":
+                about |= {"message_id": event.messages[0].id, "answer_id": int(event.subject)}
+            case "INVITE_CREATE":
+                invite = payloads.invite(self._guild.integrations.invites[event.subject])
+                about |= {name: value for name, value in invite.items() if name not in ("channel", "guild", "type")}
+            case "INVITE_DELETE":
+                about["code"] = event.subject
+            case "TYPING_START" if user is not None:
+                about |= {"timestamp": int(time())}
+                about |= {} if channel.is_dm else {"member": payloads.member(user)}
+        return about | ({"user_id": user.id} if user is not None else {})
+
+    def _channel_payload(self, event: GuildEvent, channel: GuildChannel) -> Json:
         about = self._payloads.channel(channel)
-        if channel.is_thread:
-            about = {name: about[name] for name in ("id", "guild_id", "parent_id", "type")}
-        self._dispatch_to_guild("THREAD_DELETE" if channel.is_thread else "CHANNEL_DELETE", about)
-
-    def dispatch_member_add(self, user: DiscordUser) -> None:
-        about = self._payloads.member(user) | {"guild_id": self._guild.id}
-        self._gateway.dispatch("GUILD_MEMBER_ADD", GUILD_MEMBERS, lambda _: about, guild_id=self._guild.id)
-
-    def _dispatch_to_guild(self, name: str, about: Json, intent: int = GUILDS) -> None:
-        self._gateway.dispatch(name, intent, lambda _: about, guild_id=self._guild.id)
+        if event.name == "THREAD_DELETE":
+            return {name: about[name] for name in ("id", "guild_id", "parent_id", "type")}
+        if event.name == "THREAD_CREATE" and event.user is None:
+            return about | {"newly_created": True}
+        if event.name != "THREAD_MEMBERS_UPDATE":
+            return about
+        added = [
+            self._payloads.thread_member(channel, id_)
+            | {"member": self._payloads.member(self._guild.users[id_]), "presence": None}
+            for id_ in event.added_ids
+        ]
+        number = len(channel.participants - set(event.removed_ids))
+        about = {"id": channel.id, "guild_id": self._guild.id, "member_count": number}
+        return about | {"added_members": added, "removed_member_ids": list(event.removed_ids)}
 
     def _is_visible(self, channel: GuildChannel) -> bool:
         """Return whether the bot can see the channel."""
@@ -134,7 +193,7 @@ class DiscordEventDispatcher:
             "user_id": user.id,
             "channel_id": message.channel.id,
             "message_id": message.id,
-            "emoji": {"id": None, "name": change.emoji},
+            "emoji": create_emoji(change.emoji or ""),
             "burst": False,
             "type": 0,
         } | place

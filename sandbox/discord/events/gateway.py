@@ -155,6 +155,7 @@ class LocalGateway:
         sessions: all sessions that were ever started.
         shards: the recommended number of shards.
         max_concurrency: the number of sessions that may start at once.
+        is_guild_available: False during an outage of the server, in which it has no events.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class LocalGateway:
         self.sessions: list[GatewaySession] = []
         self.url = ""
         self.shards = self.max_concurrency = 1
+        self.is_guild_available = True
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -215,15 +217,22 @@ class LocalGateway:
         Returns:
             The sessions that receive it.
         """
-        receivers = []
-        for session in self._resumable.values():
-            shard, shard_count = session.shard
-            if session.is_expired:
-                continue
-            if (session.intents & intent or not intent) and (int(guild_id or 0) >> 22) % shard_count == shard:
-                self._send_event(session, name, data(session))
-                receivers.append(session)
+        if guild_id is not None and not self.is_guild_available:
+            return []
+        receivers = self._list_receivers(intent, guild_id)
+        for session in receivers:
+            self._send_event(session, name, data(session))
         return receivers
+
+    def _list_receivers(self, intent: int, guild_id: str | None) -> list[GatewaySession]:
+        """Return the sessions with an intent (0: all) on the shard of a server."""
+        return [
+            session
+            for session in self._resumable.values()
+            if not session.is_expired
+            and (session.intents & intent or not intent)
+            and (int(guild_id or 0) >> 22) % session.shard[1] == session.shard[0]
+        ]
 
     def _send_event(self, session: GatewaySession, name: str, data: Json) -> None:
         event = self._activity_log.record_event(session.id, name, data, len(session.events) + 1)
@@ -366,12 +375,12 @@ class LocalGateway:
         self.sessions.append(session)
         self._resumable[session.id] = session
         connection.session = session
-        me, guild = self._payloads.bot_user(), self._payloads.guild_create(all_members=bool(intents & GUILD_PRESENCES))
-        has_guild = bool(self._payloads.bot_guilds()) and (int(guild["id"]) >> 22) % shard_count == shard
+        me, guild_ids = self._payloads.bot_user(), [guild["id"] for guild in self._payloads.bot_guilds()]
+        guild_ids = [guild_id for guild_id in guild_ids if (int(guild_id) >> 22) % shard_count == shard]
         ready = {
             "v": 10,
             "user": me,
-            "guilds": [{"id": guild["id"], "unavailable": True}] if has_guild else [],
+            "guilds": [{"id": guild_id, "unavailable": True} for guild_id in guild_ids],
             "session_id": session.id,
             "resume_gateway_url": self.url,
             "shard": [shard, shard_count],
@@ -379,8 +388,24 @@ class LocalGateway:
             "private_channels": [],
         }
         self._send_event(session, "READY", ready)
-        if has_guild and intents & GUILDS:
+        if guild_ids and intents & GUILDS:
+            self._send_guild(session)
+
+    def _send_guild(self, session: GatewaySession) -> None:
+        """Send the server, or that it is unavailable."""
+        guild = self._payloads.guild_create(all_members=bool(session.intents & GUILD_PRESENCES))
+        if self.is_guild_available:
             self._send_event(session, "GUILD_CREATE", guild)
+        else:
+            self._send_event(session, "GUILD_DELETE", {"id": guild["id"], "unavailable": True})
+
+    def set_guild_available(self, available: bool) -> None:
+        """Begin or end an outage of the server, with GUILD_DELETE or GUILD_CREATE for each session."""
+        if self.is_guild_available == available:
+            return
+        self.is_guild_available = available
+        for session in self._list_receivers(GUILDS, self._payloads.guild()["id"]):
+            self._send_guild(session)
 
     def _resume(self, connection: GatewayConnection, data: Json) -> None:
         if data["token"] != self._token:

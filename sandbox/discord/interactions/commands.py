@@ -4,12 +4,21 @@ Discord: docs.discord.com/developers/interactions/application-commands.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandbox.discord.api.base import DiscordRestApi
-from sandbox.discord.api.requests import ApiRequest, ApiResponse, create_form_error, is_true
-from sandbox.discord.state.guild import GuildChannel
+from sandbox.discord.api.requests import (
+    NO_CONTENT,
+    TOO_MANY_COMMANDS,
+    UNKNOWN_COMMAND,
+    ApiRequest,
+    ApiResponse,
+    DiscordError,
+    create_form_error,
+    is_true,
+)
+from sandbox.discord.state.messages import GuildChannel
 from sandbox.discord.state.payloads import Json
 from sandbox.discord.state.snowflakes import create_id
 
@@ -35,6 +44,10 @@ class CommandRegistry:
         for place in ("/applications/{application}/commands", "/applications/{application}/guilds/{guild}/commands"):
             api.add_route(f"PUT {place}", self._replace_commands)
             api.add_route(f"GET {place}", self._list_commands)
+            api.add_route(f"POST {place}", self._create_command)
+            api.add_route(f"GET {place}/{{command}}", self._get_command)
+            api.add_route(f"PATCH {place}/{{command}}", self._update_command)
+            api.add_route(f"DELETE {place}/{{command}}", self._delete_command)
 
     def _replace_commands(self, request: ApiRequest) -> ApiResponse:
         """Replace all commands of the server or all global ones; a command of the same name retains its id."""
@@ -44,34 +57,73 @@ class CommandRegistry:
             raise create_form_error(
                 "_errors", "BASE_TYPE_MAX_LENGTH", f"Must be {sum(MAX_COMMANDS.values())} or fewer in length."
             )
-        ids_by_command = {
-            (command["type"], command["name"]): command["id"] for command in self.registered.get(place, [])
-        }
         registered: dict[tuple[int, str], Json] = {}
         for number, command in enumerate(commands):
-            type_, name = command.get("type") or SLASH, str(command.get("name"))
-            _check_command(number, type_, command)
-            if (type_, name) in registered:
+            _check_command(str(number), command.get("type") or SLASH, command)
+            about = self._create_payload(place, command)
+            if _key(about) in registered:
                 raise create_form_error(
                     f"{number}.name", "APPLICATION_COMMANDS_DUPLICATE_NAME", "Names must be unique."
                 )
-            registered[type_, name] = {
-                "default_member_permissions": None,
-                "description": "",
-                "nsfw": False,
-                **{field: value for field, value in command.items() if value is not None},
-                "id": ids_by_command.get((type_, name)) or create_id(),
-                "application_id": self._guild.bot.id,
-                "version": create_id(),
-                "type": type_,
-            } | ({"guild_id": place} if place else {})
-        for type_, max_count in MAX_COMMANDS.items():
-            if sum(kind == type_ for kind, _ in registered) > max_count:
-                raise create_form_error(
-                    "_errors", "APPLICATION_COMMAND_TOO_MANY", f"At most {max_count} commands of type {type_}."
-                )
+            registered[_key(about)] = about
+        _check_counts(list(registered.values()))
         self.registered[place] = list(registered.values())
         return ApiResponse(self.registered[place])
+
+    def _create_command(self, request: ApiRequest) -> ApiResponse:
+        """Create a command, or replace the one with the same type and name.
+
+        Discord: replies with 200 instead of 201 if it existed.
+        """
+        self._api.check_guild(request)
+        place, form = request.path_ids.get("guild"), request.form
+        _check_command("", form.get("type") or SLASH, form)
+        about = self._create_payload(place, form)
+        others = [command for command in self.registered.get(place, []) if command["id"] != about["id"]]
+        is_new = len(others) == len(self.registered.get(place, []))
+        _check_counts([*others, about])
+        self.registered[place] = [*others, about]
+        return ApiResponse(about, 201 if is_new else 200)
+
+    def _get_command(self, request: ApiRequest) -> ApiResponse:
+        return ApiResponse(self._find_registered(request))
+
+    def _update_command(self, request: ApiRequest) -> ApiResponse:
+        """Replace the fields of a command that the request has."""
+        command = self._find_registered(request)
+        place, form = request.path_ids.get("guild"), request.form
+        changed = {**command, **form, "type": command["type"]}
+        _check_command("", command["type"], changed)
+        others = [other for other in self.registered[place] if other is not command]
+        if _key(changed) in map(_key, others):
+            raise create_form_error("name", "APPLICATION_COMMANDS_DUPLICATE_NAME", "Names must be unique.")
+        command.update(form | {"version": create_id()})
+        return ApiResponse(command)
+
+    def _delete_command(self, request: ApiRequest) -> ApiResponse:
+        self.registered[request.path_ids.get("guild")].remove(self._find_registered(request))
+        return NO_CONTENT
+
+    def _find_registered(self, request: ApiRequest) -> Json:
+        self._api.check_guild(request)
+        for command in self.registered.get(request.path_ids.get("guild"), []):
+            if command["id"] == request.path_ids["command"]:
+                return command
+        raise DiscordError(404, UNKNOWN_COMMAND, "Unknown application command")
+
+    def _create_payload(self, place: str | None, command: Mapping[str, Any]) -> Json:
+        """Return a command as registered; one with a known type and name keeps its id."""
+        about = {
+            "default_member_permissions": None,
+            "description": "",
+            "nsfw": False,
+            **{field: value for field, value in command.items() if value is not None},
+            "application_id": self._guild.bot.id,
+            "version": create_id(),
+            "type": command.get("type") or SLASH,
+        } | ({"guild_id": place} if place else {})
+        ids = {_key(known): known["id"] for known in self.registered.get(place, [])}
+        return {"id": ids.get(_key(about)) or create_id(), **about}
 
     def _list_commands(self, request: ApiRequest) -> ApiResponse:
         """Return the commands, with localizations if the query has `with_localizations`."""
@@ -141,43 +193,67 @@ def create_command_data(command: Json, options: Mapping[str, Any], *, focused: s
     return data
 
 
-def _check_command(number: int, type_: int, command: Mapping[str, Any]) -> None:
+def _key(command: Mapping[str, Any]) -> tuple[int, str]:
+    return command["type"], command["name"]
+
+
+def _check_counts(commands: Sequence[Json]) -> None:
+    """Check the number of commands of each type.
+
+    Raises:
+        DiscordError: 30032, there are too many.
+    """
+    for type_, max_count in MAX_COMMANDS.items():
+        if sum(command["type"] == type_ for command in commands) > max_count:
+            message = f"Maximum number of application commands reached ({max_count})."
+            raise DiscordError(400, TOO_MANY_COMMANDS, message)
+
+
+def _check_command(path: str, type_: int, command: Mapping[str, Any]) -> None:
+    """Check a command.
+
+    Args:
+        path: its place in the request; empty if it is the whole request.
+    """
     name, description = str(command.get("name")), command.get("description") or ""
     if type_ == SLASH:
-        _check_names(str(number), command)
+        _check_names(path, command)
     elif description:
         message = "Context menu commands cannot have description"
-        raise create_form_error(f"{number}.description", "APPLICATION_COMMAND_INVALID_DESCRIPTION", message)
+        raise create_form_error(_join(path, "description"), "APPLICATION_COMMAND_INVALID_DESCRIPTION", message)
     elif not 1 <= len(name) <= 32:
-        raise create_form_error(f"{number}.name", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 32 in length.")
+        raise create_form_error(_join(path, "name"), "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 32 in length.")
     options = command.get("options") or []
     if len(options) > MAX_OPTIONS:
-        raise create_form_error(
-            f"{number}.options", "BASE_TYPE_MAX_LENGTH", f"Must be {MAX_OPTIONS} or fewer in length."
-        )
+        message = f"Must be {MAX_OPTIONS} or fewer in length."
+        raise create_form_error(_join(path, "options"), "BASE_TYPE_MAX_LENGTH", message)
     needed = [bool(option.get("required")) for option in options]
     if sorted(needed, reverse=True) != needed:
         message = "Required options must be placed before non-required options"
-        raise create_form_error(f"{number}.options", "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", message)
+        raise create_form_error(_join(path, "options"), "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", message)
     for place, option in enumerate(options):
-        _check_names(f"{number}.options.{place}", option)
+        _check_names(_join(path, f"options.{place}"), option)
         choices = option.get("choices") or []
         if len(choices) > MAX_CHOICES or (choices and option.get("autocomplete")):
             raise create_form_error(
-                f"{number}.options.{place}.choices",
+                _join(path, f"options.{place}.choices"),
                 "BASE_TYPE_MAX_LENGTH",
                 "Must be 25 or fewer, and none with autocomplete",
             )
 
 
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}".lstrip(".")
+
+
 def _check_names(field: str, about: Mapping[str, Any]) -> None:
     """Check the name and description of a command or option in each language."""
-    _check_name(f"{field}.name", str(about.get("name")))
-    _check_description(f"{field}.description", about.get("description") or "")
+    _check_name(_join(field, "name"), str(about.get("name")))
+    _check_description(_join(field, "description"), about.get("description") or "")
     for language, name in (about.get("name_localizations") or {}).items():
-        _check_name(f"{field}.name_localizations.{language}", name)
+        _check_name(_join(field, f"name_localizations.{language}"), name)
     for language, description in (about.get("description_localizations") or {}).items():
-        _check_description(f"{field}.description_localizations.{language}", description)
+        _check_description(_join(field, f"description_localizations.{language}"), description)
 
 
 def _check_name(field: str, name: str) -> None:

@@ -35,7 +35,7 @@ from sandbox.discord.interactions.modals import (
     create_submission,
 )
 from sandbox.discord.state.components import iterate_components
-from sandbox.discord.state.guild import (
+from sandbox.discord.state.messages import (
     CHAT_COMMAND,
     DEFAULT,
     EPHEMERAL,
@@ -92,11 +92,6 @@ class DiscordInteractions:
         self._by_token: dict[str, DiscordInteraction] = {}
         self.modals: list[DiscordModal] = []
         api.add_route("POST /interactions/{interaction}/{token}/callback", self._handle_callback)
-        api.add_route("POST /webhooks/{application}/{token}", self._create_follow_up)
-        answer = "/webhooks/{application}/{token}/messages/{message}"
-        api.add_route(f"GET {answer}", self._get_response)
-        api.add_route(f"PATCH {answer}", self._edit_response)
-        api.add_route(f"DELETE {answer}", self._delete_response)
 
     # Actions of users
 
@@ -328,7 +323,7 @@ class DiscordInteractions:
             raise DiscordError(404, UNKNOWN_WEBHOOK, "Unknown Webhook")
         return interaction
 
-    def _create_follow_up(self, request: ApiRequest) -> ApiResponse:
+    def create_follow_up(self, request: ApiRequest) -> ApiResponse:
         """Create a follow-up message; the first one after a deferral replaces that.
 
         Discord: five are allowed where only the user has installed the app.
@@ -344,15 +339,15 @@ class DiscordInteractions:
             return ApiResponse(self._message_payload(original))
         return ApiResponse(self._message_payload(self._respond(interaction, request, request.form)))
 
-    def _edit_response(self, request: ApiRequest) -> ApiResponse:
+    def edit_response(self, request: ApiRequest) -> ApiResponse:
         message = self._find_response(request)
         self._update_message(message, request, request.form)
         return ApiResponse(self._message_payload(message))
 
-    def _get_response(self, request: ApiRequest) -> ApiResponse:
+    def get_response(self, request: ApiRequest) -> ApiResponse:
         return ApiResponse(self._message_payload(self._find_response(request)))
 
-    def _delete_response(self, request: ApiRequest) -> ApiResponse:
+    def delete_response(self, request: ApiRequest) -> ApiResponse:
         self._guild.delete_message(self._find_response(request))
         return NO_CONTENT
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from sandbox.discord.state.guild import DiscordMessage, DiscordUser, GuildChannel
+from sandbox.discord.state.messages import DiscordMessage, DiscordUser, GuildChannel
 from sandbox.discord.state.payloads import Json
 
 ACTION_ROW, LABEL = 1, 18

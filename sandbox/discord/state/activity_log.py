@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from sandbox import subscriptions as watch
-from sandbox.discord.state.guild import GuildChange
+from sandbox.discord.state.messages import GuildChange
 
 Subscription = watch.Subscription[GuildChange]
 

@@ -1,11 +1,12 @@
 """JSON of components, stickers and polls."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from sandbox.discord.state.guild import DiscordContent
+from sandbox.discord.state.guild import Guild
+from sandbox.discord.state.messages import DiscordMessage
 
 Json = dict[str, Any]
 
@@ -17,23 +18,27 @@ _DEFAULTS: Mapping[int, Json] = {
 }
 
 
-def create_extra_fields(content: DiscordContent) -> Json:
+def create_extra_fields(message: DiscordMessage, guild: Guild) -> Json:
     """Return the JSON fields of a message's stickers and poll."""
     about: Json = {}
-    if content.stickers:
-        names = enumerate(content.stickers, 1)
-        about["sticker_items"] = [{"id": str(number), "name": name, "format_type": 1} for number, name in names]
-    if content.poll:
-        question, *answers = content.poll
+    if message.content.stickers:
+        names = guild.integrations.stickers
+        about["sticker_items"] = [{"id": key, "name": names[key], "format_type": 1} for key in message.content.stickers]
+    if (poll := message.content.poll) is not None:
+        is_over = message.is_poll_over or poll.expires_at <= datetime.now(UTC)
+        votes = [(number, users) for number, users in sorted(message.poll_votes.items()) if users]
         about["poll"] = {
-            "question": {"text": question},
-            "answers": [
-                {"answer_id": number, "poll_media": {"text": answer}} for number, answer in enumerate(answers, 1)
-            ],
-            "expiry": (datetime.now(UTC) + timedelta(days=1)).isoformat(),
-            "allow_multiselect": False,
+            "question": {"text": poll.question},
+            "answers": [{"answer_id": number, "poll_media": media} for number, media in enumerate(poll.answers, 1)],
+            "expiry": poll.expires_at.isoformat(),
+            "allow_multiselect": poll.allows_multiple,
             "layout_type": 1,
-            "results": {"answer_counts": [], "is_finalized": False},
+            "results": {
+                "answer_counts": [
+                    {"id": number, "count": len(users), "me_voted": guild.bot.id in users} for number, users in votes
+                ],
+                "is_finalized": is_over,
+            },
         }
     return about
 

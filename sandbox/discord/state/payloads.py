@@ -10,24 +10,25 @@ from typing import Any
 from urllib.parse import quote
 
 from sandbox.discord.state.components import assign_component_ids, create_extra_fields
-from sandbox.discord.state.guild import (
+from sandbox.discord.state.guild import Guild
+from sandbox.discord.state.integrations import Invite, Webhook
+from sandbox.discord.state.messages import (
     REPLY,
     THREAD_STARTER,
     DiscordAttachment,
     DiscordMessage,
     DiscordUser,
-    Guild,
     GuildChannel,
     MessageOrigin,
 )
-from sandbox.discord.state.permissions import APPLICATION_FLAGS, PERMISSIONS, combine_bits
+from sandbox.discord.state.permissions import APPLICATION_FLAGS, DEFAULT_PERMISSIONS, PERMISSIONS, combine_bits
 from sandbox.discord.state.roles import Role
 from sandbox.discord.state.snowflakes import EPOCH_MILLISECONDS
 
 Json = dict[str, Any]
 
 CHANNEL_TYPES = {"text": 0, "dm": 1, "group": 3, "thread": 11, "forum": 15}
-PRIVATE_THREAD = 12
+ANNOUNCEMENT, ANNOUNCEMENT_THREAD, PRIVATE_THREAD = 5, 10, 12
 GUILD_NAME = "Sandbox"
 
 
@@ -38,6 +39,12 @@ def format_timestamp(time: datetime | None) -> str | None:
 def format_snowflake_time(snowflake: str) -> str:
     """Return the creation time that a snowflake encodes, in ISO format."""
     return datetime.fromtimestamp(((int(snowflake) >> 22) + EPOCH_MILLISECONDS) / 1000, UTC).isoformat()
+
+
+def create_emoji(key: str) -> Json:
+    """Return the emoji of a reaction: a Unicode emoji, or `name:id`."""
+    name, _, emoji_id = key.partition(":")
+    return {"id": emoji_id or None, "name": name}
 
 
 class DiscordPayloads:
@@ -87,7 +94,7 @@ class DiscordPayloads:
     def member(self, user: DiscordUser, *, with_user: bool = True) -> Json:
         return {
             "roles": [self._guild.bot_role_id] if user == self._guild.bot else self._guild.roles.list_ids(user.id),
-            "nick": None,
+            "nick": self._guild.nicknames.get(user.id),
             "avatar": None,
             "banner": None,
             "joined_at": format_snowflake_time(user.id),
@@ -131,7 +138,12 @@ class DiscordPayloads:
 
     @staticmethod
     def channel_type(channel: GuildChannel) -> int:
-        return PRIVATE_THREAD if channel.is_private else CHANNEL_TYPES[channel.kind]
+        if channel.is_private:
+            return PRIVATE_THREAD
+        if channel.is_announcement:
+            return ANNOUNCEMENT
+        is_in_announcements = channel.parent is not None and channel.parent.is_announcement
+        return ANNOUNCEMENT_THREAD if is_in_announcements else CHANNEL_TYPES[channel.kind]
 
     def channel(self, channel: GuildChannel) -> Json:
         messages = self._guild.list_messages(channel)
@@ -141,6 +153,8 @@ class DiscordPayloads:
             "last_message_id": messages[-1].id if messages else None,
             "flags": 0,
         }
+        if channel.last_pinned_at is not None:
+            about["last_pin_timestamp"] = format_timestamp(channel.last_pinned_at)
         if channel.dm_user is not None:
             return about | {"recipients": [self.user(channel.dm_user)]}
         if channel.kind == "group":
@@ -148,15 +162,15 @@ class DiscordPayloads:
             owner = {"name": channel.name, "icon": None, "owner_id": people[0].id}
             return about | owner | {"recipients": [self.user(user) for user in people]}
         guild_id = channel.foreign_guild_id or self._guild.id
-        about |= {"guild_id": guild_id, "name": channel.name, "rate_limit_per_user": 0}
+        about |= {"guild_id": guild_id, "name": channel.name, "rate_limit_per_user": channel.slow_mode_seconds}
         if channel.parent is not None:
             return about | self._thread_fields(channel, channel.parent)
         about |= {
             "position": list(self._guild.channels).index(channel.id) if channel.id in self._guild.channels else 0,
             "permission_overwrites": self._overwrites(channel),
-            "nsfw": False,
+            "nsfw": channel.is_nsfw,
             "parent_id": channel.category_id,
-            "topic": None,
+            "topic": channel.topic,
         }
         if channel.kind == "forum":
             about |= {
@@ -180,7 +194,7 @@ class DiscordPayloads:
             "thread_metadata": {
                 "archived": thread.archived,
                 "auto_archive_duration": thread.auto_archive_minutes,
-                "archive_timestamp": format_timestamp(thread.created_at),
+                "archive_timestamp": format_timestamp(thread.archived_at),
                 "create_timestamp": format_timestamp(thread.created_at),
                 "locked": thread.locked,
             },
@@ -217,8 +231,8 @@ class DiscordPayloads:
             "owner_id": (guild.owner or guild.bot).id,
             "region": "deprecated",
             "features": ["COMMUNITY"] if guild.locale != "en-US" else [],  # Discord: others cannot choose a language
-            "emojis": [],
-            "stickers": [],
+            "emojis": self.emojis(),
+            "stickers": [self.sticker(key) for key in guild.integrations.stickers],
             "roles": [
                 self._everyone_role(),
                 self._bot_role(),
@@ -236,7 +250,7 @@ class DiscordPayloads:
 
     def guild_counts(self) -> Json:
         """Return the fields with the approximate numbers of members, all of them online."""
-        people = len(self._guild.users)
+        people = len(self._guild.list_members())
         return {"approximate_member_count": people, "approximate_presence_count": people}
 
     def bot_guilds(self, *, with_counts: bool = False) -> list[Json]:
@@ -277,8 +291,51 @@ class DiscordPayloads:
         return str(combine_bits(self._permissions, PERMISSIONS))
 
     def user_permissions(self, user: DiscordUser) -> str:
-        """Return a user's permission bits as a decimal number."""
-        return str(combine_bits(PERMISSIONS.keys() - self._guild.denied_permissions.get(user.id, set()), PERMISSIONS))
+        """Return a user's permission bits."""
+        return str(combine_bits(DEFAULT_PERMISSIONS - self._guild.denied_permissions.get(user.id, set()), PERMISSIONS))
+
+    def emojis(self) -> list[Json]:
+        return [
+            {
+                **{"id": key, "name": name, "roles": [], "user": self.user(self._guild.bot)},
+                **{"require_colons": True, "managed": False, "animated": False, "available": True},
+            }
+            for key, name in self._guild.integrations.emojis.items()
+        ]
+
+    def sticker(self, sticker_id: str) -> Json:
+        name = self._guild.integrations.stickers[sticker_id]
+        about = {"id": sticker_id, "name": name, "tags": name, "description": None, "guild_id": self._guild.id}
+        return about | {"type": 2, "format_type": 1, "available": True}
+
+    def webhook(self, webhook: Webhook, *, with_token: bool) -> Json:
+        about = {"id": webhook.id, "type": 1, "name": webhook.name, "avatar": None, "channel_id": webhook.channel_id}
+        about |= {"guild_id": self._guild.id, "application_id": self._guild.bot.id}
+        if with_token:
+            about |= {"token": webhook.token, "url": f"{self.base_url}/api/webhooks/{webhook.id}/{webhook.token}"}
+        return about
+
+    def invite(self, invite: Invite, *, with_counts: bool = False) -> Json:
+        guild, channel = self.guild(), self._guild.channels[invite.channel_id]
+        shown = (
+            "id name splash banner description icon features verification_level vanity_url_code nsfw_level nsfw "
+            "premium_subscription_count"
+        )
+        about: Json = {
+            "type": 0,
+            "code": invite.code,
+            "inviter": self.user(self._guild.bot),
+            "max_age": invite.max_age,
+            "max_uses": invite.max_uses,
+            "temporary": invite.temporary,
+            "uses": 0,
+            "created_at": format_timestamp(invite.created_at),
+            "expires_at": format_timestamp(invite.expires_at),
+            "guild": {name: guild[name] for name in shown.split()},
+            "guild_id": self._guild.id,
+            "channel": {"id": channel.id, "type": self.channel_type(channel), "name": channel.name},
+        }
+        return about | (self.guild_counts() if with_counts else {})
 
     def guild_create(self, *, all_members: bool) -> Json:
         """Return the server as in `GUILD_CREATE`.
@@ -287,13 +344,13 @@ class DiscordPayloads:
             all_members: whether to include all members, not only the bot.
         """
         guild = self._guild
-        people = guild.users.values() if all_members else [guild.bot]
+        people = guild.list_members() if all_members else [guild.bot]
         public = [channel for channel in guild.channels.values() if channel.is_in_guild and not channel.is_thread]
         return self.guild() | {
             "joined_at": format_snowflake_time(guild.bot.id),
             "large": False,
             "unavailable": False,
-            "member_count": len(guild.users),
+            "member_count": len(guild.list_members()),
             "voice_states": [],
             "members": [self.member(user) for user in people],
             "channels": [self.channel(channel) for channel in public],
@@ -333,11 +390,11 @@ class DiscordPayloads:
             "timestamp": format_timestamp(message.posted_at),
             "edited_timestamp": format_timestamp(message.edited_at),
             "flags": message.flags,
-            "pinned": message.pinned,
+            "pinned": message.pinned_at is not None,
             "tts": False,
         }
         if content:
-            payload |= create_extra_fields(message_content)
+            payload |= create_extra_fields(message, self._guild)
         if message.forwarded_message is not None:
             payload |= self._forward_fields(message.forwarded_message, content=content)
         if message.nonce is not None:
@@ -434,7 +491,7 @@ class DiscordPayloads:
 
     def _reaction(self, emoji: str, users: Sequence[str]) -> Json:
         return {
-            "emoji": {"id": None, "name": emoji},
+            "emoji": create_emoji(emoji),
             "count": len(users),
             "count_details": {"normal": len(users), "burst": 0},
             "burst_colors": [],

@@ -1,9 +1,15 @@
 """Snowflakes: Discord's ids, which contain their creation time."""
 
+from datetime import datetime
 from time import time
 
 #: Discord's epoch: the first second of 2015.
 EPOCH_MILLISECONDS = 1_420_070_400_000
+
+
+def to_snowflake(time: datetime) -> int:
+    """Return the smallest id of this time."""
+    return int(time.timestamp() * 1000) - EPOCH_MILLISECONDS << 22
 
 
 class _Snowflakes:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import discord
 import pytest
 import yarl
@@ -60,6 +61,23 @@ class Bot(discord.Client):
     def get_sandbox_channel(self, sandbox: DiscordSandbox, name: str) -> Any:
         """Return the client's own channel object."""
         return self.get_channel(int(sandbox.channels[name].id))
+
+
+async def call(server: DiscordSandbox, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Call a route as the bot, and return the status and the JSON."""
+    headers = {"Authorization": f"Bot {server.bot_token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.request(method, f"{server.api_url}{path}", json=body) as response,
+    ):
+        return response.status, await response.json() if response.status != 204 else None
+
+
+async def get_refusal(call: Any) -> tuple[int, int]:
+    """Return the status and code of a refused call."""
+    with pytest.raises(discord.HTTPException) as refused:
+        await call
+    return refused.value.status, refused.value.code
 
 
 Connect = Callable[..., Awaitable[Bot]]

@@ -35,9 +35,20 @@ OBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         "threads[]": ("ThreadResponse",),
         "members[]": ("GuildMemberResponse",),
     },
+    "GUILD_DELETE": {},
+    "GUILD_EMOJIS_UPDATE": {"emojis[]": ("EmojiResponse",)},
+    "GUILD_MEMBER_REMOVE": {"user": ("UserResponse",)},
+    "GUILD_MEMBER_UPDATE": {"": ("GuildMemberResponse",)},
     "GUILD_MEMBER_ADD": {"": ("GuildMemberResponse",)},
     "GUILD_MEMBERS_CHUNK": {"members[]": ("GuildMemberResponse",)},
     "CHANNEL_CREATE": {"": ("GuildChannelResponse",)},
+    "CHANNEL_PINS_UPDATE": {},
+    "CHANNEL_UPDATE": {"": ("GuildChannelResponse",)},
+    "INVITE_CREATE": {"inviter": ("UserResponse",)},
+    "INVITE_DELETE": {},
+    "THREAD_MEMBERS_UPDATE": {"added_members[]": ("ThreadMemberResponse",)},
+    "TYPING_START": {"member": ("GuildMemberResponse",)},
+    "WEBHOOKS_UPDATE": {},
     "THREAD_CREATE": {"": ("ThreadResponse",)},
     "CHANNEL_DELETE": {"": ("GuildChannelResponse",)},
     "THREAD_UPDATE": {"": ("ThreadResponse",)},
@@ -47,6 +58,10 @@ OBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "MESSAGE_DELETE": {},
     "MESSAGE_DELETE_BULK": {},
     "MESSAGE_REACTION_ADD": {"emoji": ("MessageReactionEmojiResponse",), "member": ("GuildMemberResponse",)},
+    "MESSAGE_POLL_VOTE_ADD": {},
+    "MESSAGE_POLL_VOTE_REMOVE": {},
+    "MESSAGE_REACTION_REMOVE_ALL": {},
+    "MESSAGE_REACTION_REMOVE_EMOJI": {"emoji": ("MessageReactionEmojiResponse",)},
     "MESSAGE_REACTION_REMOVE": {"emoji": ("MessageReactionEmojiResponse",)},
     "INTERACTION_CREATE": {
         "channel": _CHANNEL,
@@ -66,12 +81,16 @@ _NUMBERS = {
     "attachments.id",
     "message.attachments.id",
     "recipient_id",
+    "messages",
+    "sticker_ids",
 }
 
 
 @cache
 def spec() -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads((Path(SHAPES or "") / "discord_openapi.json").read_text())
+    # The specification lacks forwards, which docs.discord.com/developers/resources/message has.
+    loaded["components"]["schemas"]["MessageReferenceType"] = {"enum": [0, 1]}
     return loaded
 
 

@@ -9,7 +9,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, patch_addresses
+from tests.sandbox.discord.conftest import Bot, Connect, call, patch_addresses
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
@@ -157,3 +157,44 @@ async def test_invalid_json_and_unknown_routes_are_refused(server: DiscordSandbo
         async with session.get(f"{server.api_url}/nowhere") as response:
             assert (response.status, (await response.json())["code"]) == (404, 0)
     assert server.calls[-1].route == "GET /nowhere"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/guilds/{guild}/preview",
+        "/guilds/{guild}/messages/search",
+        "/guilds/templates/channels",
+        "/channels/{channel}/threads/search",
+        "/guilds/{guild}/roles/member-counts",
+        "/lobbies/1",
+    ],
+)
+async def test_a_route_that_is_not_modelled_is_unknown(server: DiscordSandbox, path: str) -> None:
+    address = path.format(guild=server.guild_id, channel=server.channels["general"].id)
+    assert await call(server, "GET", address) == (404, {"message": "404: Not Found", "code": 0})
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/channels/abc", "channel_id"),
+        ("/channels/{channel}/messages/undefined", "message_id"),
+        ("/users/None", "user_id"),
+        ("/guilds/<guild>/channels", "guild_id"),
+    ],
+)
+async def test_an_id_that_is_no_number_is_an_invalid_form(server: DiscordSandbox, path: str, field: str) -> None:
+    status, reply = await call(server, "GET", path.format(channel=server.channels["general"].id))
+    assert (status, reply["code"], list(reply["errors"])) == (400, 50035, [field])
+
+
+async def test_an_injected_429_names_its_bucket(server: DiscordSandbox) -> None:
+    server.faults.rate_limit(READ, 1.5)
+    server.faults.rate_limit(READ, 1.5, scope="global")
+    headers = {"Authorization": f"Bot {server.bot_token}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for is_in_bucket in (True, False):
+            async with session.get(f"{server.api_url}/channels/{server.channels['general'].id}") as response:
+                assert ("X-RateLimit-Bucket" in response.headers) == is_in_bucket
+                assert response.headers["Retry-After"] == "2"

@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import call
 
 Json = dict[str, Any]
 V2 = 1 << 15
@@ -28,15 +29,6 @@ MENU: Json = {"type": 3, "custom_id": "m", "options": [{"label": "a", "value": "
 async def server() -> AsyncIterator[DiscordSandbox]:
     async with DiscordSandbox(rate_limits=False) as sandbox:
         yield sandbox
-
-
-async def call(server: DiscordSandbox, method: str, path: str, body: Json) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bot {server.bot_token}"}
-    async with (
-        aiohttp.ClientSession(headers=headers) as session,
-        session.request(method, f"{server.api_url}{path}", json=body) as response,
-    ):
-        return response.status, await response.json()
 
 
 async def post(server: DiscordSandbox, body: Json) -> tuple[int, Any]:

@@ -1,5 +1,6 @@
 """REST routes of messages, with discord.py."""
 
+import datetime
 import io
 from typing import Any
 
@@ -8,19 +9,12 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, create_intents
+from tests.sandbox.discord.conftest import Bot, Connect, call, create_intents, get_refusal
 
 
 @pytest.fixture
 async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
     return await connect(server)
-
-
-async def get_refusal(call: Any) -> tuple[int, int]:
-    """Return the status and code of a refused call."""
-    with pytest.raises(discord.HTTPException) as refused:
-        await call
-    return refused.value.status, refused.value.code
 
 
 async def test_a_mention_is_answered_by_a_message_with_edits(server: DiscordSandbox, bot: Bot) -> None:
@@ -168,17 +162,159 @@ async def test_history_has_no_content_without_the_intent(server: DiscordSandbox,
     assert [(m.content, len(m.attachments)) for m in read] == [("", 0), (f"<@{server.bot_id}> hi", 0)]
 
 
-async def test_reactions_are_added_and_removed(server: DiscordSandbox, bot: Bot) -> None:
-    message = await server.post_message("ada", "general", "look")
-    heard = await bot.next_message()
-    await server.add_reaction("grace", message, "👀")
-    await heard.add_reaction("👀")
-    assert message.reactions == {"👀": [server.people["grace"].id, server.bot_id]}
-    await heard.remove_reaction("👀", discord.Object(server.bot_id))
-    assert message.reactions == {"👀": [server.people["grace"].id]}
-
-
 async def test_typing_is_recorded_as_a_call(server: DiscordSandbox, bot: Bot) -> None:
     async with bot.get_sandbox_channel(server, "general").typing():
         pass
     assert [call.status for call in server.calls if call.route == "POST /channels/{channel}/typing"] == [204]
+
+
+async def test_pins_are_listed_and_told_of(server: DiscordSandbox, bot: Bot) -> None:
+    channel = bot.get_sandbox_channel(server, "general")
+    first, second = [await channel.send(text) for text in ("one", "two")]
+    assert await get_refusal(first.pin()) == (403, 50013)
+    server.permissions.add("pin_messages")
+    await first.pin()
+    await second.pin()
+    await second.pin()
+    assert [pin.content async for pin in channel.pins()] == ["two", "one"]
+    assert [pin.content async for pin in channel.pins(limit=1)] == ["two"]
+    path = f"/channels/{channel.id}"
+    status, page = await call(server, "GET", f"{path}/messages/pins?limit=1")
+    assert (status, page["has_more"], page["items"][0]["message"]["pinned"]) == (200, True, True)
+    before = page["items"][0]["pinned_at"].replace("+", "%2B")
+    status, rest = await call(server, "GET", f"{path}/messages/pins?before={before}")
+    assert [pin["message"]["content"] for pin in rest["items"]] == ["one"]
+    _, newest = await call(server, "GET", f"{path}/pins")
+    assert [pin["content"] for pin in newest] == ["two", "one"]
+    notice = server.messages("general")[-1]
+    assert (await call(server, "PUT", f"{path}/pins/{notice.id}"))[1]["code"] == 50021
+    assert (await call(server, "GET", f"{path}/messages/pins?before=soon"))[1]["code"] == 50035
+    await second.unpin()
+    assert [pin.content async for pin in channel.pins()] == ["one"]
+    told = [event.data for event in server.events if event.name == "CHANNEL_PINS_UPDATE"]
+    assert [data["channel_id"] for data in told] == [str(channel.id)] * 3
+    assert [message.type for message in server.messages("general")[2:]] == [6, 6]
+    server.permissions.discard("read_message_history")
+    assert [pin async for pin in channel.pins()] == []
+
+
+async def test_messages_are_deleted_together(server: DiscordSandbox, bot: Bot) -> None:
+    server.permissions.add("manage_messages")
+    channel = bot.get_sandbox_channel(server, "general")
+    said = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
+    path = f"/channels/{channel.id}/messages/bulk-delete"
+    assert (await call(server, "POST", path, {"messages": [said[0].id, said[1].id, "99999999999999999999"]}))[0] == 204
+    assert server.messages("general") == said[2:]
+    deleted = next(event.data for event in server.events if event.name == "MESSAGE_DELETE_BULK")
+    assert deleted["ids"] == [said[0].id, said[1].id]
+    for ids, code in (([said[2].id], 50035), ([said[2].id] * 2, 50035), ([said[2].id, "1"], 50034)):
+        assert (await call(server, "POST", path, {"messages": ids}))[1]["code"] == code
+    server.permissions.discard("manage_messages")
+    assert (await call(server, "POST", path, {"messages": [said[2].id, said[1].id]}))[1]["code"] == 50013
+    assert server.messages("general") == said[2:]
+
+
+async def test_moderators_delete_messages_of_others(server: DiscordSandbox, bot: Bot) -> None:
+    foreign = await bot.get_sandbox_channel(server, "general").fetch_message(
+        int((await server.post_message("ada", "general", "mine")).id)
+    )
+    private = await server.post_message("ada", server.open_dm("ada"), "mine")
+    server.permissions.add("manage_messages")
+    await foreign.delete()
+    assert server.messages("general") == []
+    assert (await call(server, "DELETE", f"/channels/{private.channel.id}/messages/{private.id}"))[1]["code"] == 50003
+
+
+async def test_a_message_of_an_announcement_channel_is_published_once(server: DiscordSandbox, bot: Bot) -> None:
+    server.permissions.add("manage_channels")
+    news = await bot.guilds[0].create_text_channel("news", news=True)
+    sent = await news.send("read this")
+    await sent.publish()
+    assert server.messages(str(news.id))[0].flags == 1
+    assert await get_refusal(sent.publish()) == (400, 40033)
+    said = await bot.get_sandbox_channel(server, "general").send("hello")
+    assert await get_refusal(said.publish()) == (400, 50024)
+
+
+async def test_a_poll_has_votes_until_it_ends(server: DiscordSandbox, connect: Connect) -> None:
+    bot = await connect(server, intents=create_intents("message_content", "guild_polls"))
+    poll = discord.Poll("Which?", duration=datetime.timedelta(hours=2)).add_answer(text="this", emoji="👍")
+    sent = await bot.get_sandbox_channel(server, "general").send(poll=poll.add_answer(text="that"))
+    (shown,) = server.messages("general")
+    assert sent.poll.expires_at - sent.created_at < datetime.timedelta(hours=2, minutes=1)
+    await server.vote("ada", shown, 1)
+    await server.vote("grace", shown, 2)
+    await server.vote("ada", shown, 2)
+    told = [(event.name, event.data["answer_id"]) for event in server.events if "POLL" in event.name]
+    added, removed = "MESSAGE_POLL_VOTE_ADD", "MESSAGE_POLL_VOTE_REMOVE"
+    assert told == [(added, 1), (added, 2), (removed, 1), (added, 2)]
+    fetched = await sent.fetch()
+    assert [answer.vote_count for answer in fetched.poll.answers] == [0, 2]
+    assert {user.name async for user in fetched.poll.get_answer(2).voters()} == {"ada", "grace"}
+    assert await get_refusal(sent.edit(content="x")) == (400, 520003)
+    ended = await sent.end_poll()
+    assert ended.poll.is_finalized()
+    with pytest.raises(ValueError, match="the poll is over"):
+        await server.vote("linus", shown, 1)
+    path = f"/channels/{sent.channel.id}/polls"
+    other = await server.post_message("ada", "general", "hello")
+    assert (await call(server, "POST", f"{path}/{other.id}/expire"))[1]["code"] == 520006
+    asked = await server.post_message("ada", "general", "", poll=["Which?", "this"])
+    assert (await call(server, "POST", f"{path}/{asked.id}/expire"))[1]["code"] == 50005
+
+
+@pytest.mark.parametrize(
+    ("poll", "field"),
+    [
+        ({"question": {"text": "?"}, "answers": []}, "answers"),
+        ({"question": {"text": "?"}, "answers": [{"poll_media": {}}]}, "answers"),
+        ({"question": {"text": "?"}, "answers": [{"poll_media": {"text": "x" * 56}}]}, "answers"),
+        ({"question": {}, "answers": [{"poll_media": {"text": "x"}}]}, "question"),
+        ({"question": {"text": "?"}, "answers": [{"poll_media": {"text": "x"}}], "duration": 769}, "duration"),
+    ],
+)
+async def test_a_wrong_poll_is_refused(server: DiscordSandbox, poll: Any, field: str) -> None:
+    path = f"/channels/{server.channels['general'].id}/messages"
+    status, reply = await call(server, "POST", path, {"poll": poll})
+    assert (status, reply["code"], list(reply["errors"]["poll"])) == (400, 50035, [field])
+
+
+async def test_a_sticker_of_the_server_is_content(server: DiscordSandbox, bot: Bot) -> None:
+    await server.post_message("ada", "general", "", stickers=["Wave"])
+    (sticker,) = await bot.guilds[0].fetch_stickers()
+    channel = bot.get_sandbox_channel(server, "general")
+    sent = await channel.send(stickers=[sticker])
+    assert [item.name for item in sent.stickers] == ["Wave"]
+    assert await get_refusal(channel.send(stickers=[discord.Object(1)])) == (400, 50081)
+    assert await get_refusal(bot.fetch_sticker(1)) == (404, 10060)
+
+
+async def test_a_forward_is_a_snapshot(server: DiscordSandbox, bot: Bot) -> None:
+    said = await server.post_message("ada", "general", "the disk is full")
+    heard = await bot.next_message()
+    random = bot.get_sandbox_channel(server, "random")
+    forward = await heard.forward(random)
+    await server.edit_message("ada", said, "never mind")
+    again = await random.fetch_message(forward.id)
+    assert (again.content, again.message_snapshots[0].content, again.flags.value) == ("", "the disk is full", 1 << 14)
+    reference = {"type": 1, "channel_id": said.channel.id, "message_id": said.id}
+    path = f"/channels/{random.id}/messages"
+    for body, code in (
+        ({"content": "look", "message_reference": reference}, 50035),
+        ({"message_reference": {"type": 1, "message_id": said.id}}, 50035),
+        ({"message_reference": reference | {"message_id": "1"}}, 10008),
+        ({"message_reference": reference | {"channel_id": "1"}}, 10003),
+    ):
+        assert (await call(server, "POST", path, body))[1]["code"] == code
+    server.privileged_intents.discard("message_content")
+    path = f"/channels/{said.channel.id}/messages"
+    assert (await call(server, "POST", path, {"message_reference": reference}))[1]["code"] == 160014
+
+
+async def test_the_type_of_a_file_is_that_of_its_name(server: DiscordSandbox) -> None:
+    form = aiohttp.FormData()
+    form.add_field("files[0]", b"data", filename="a.png", content_type="application/octet-stream")
+    headers = {"Authorization": f"Bot {server.bot_token}"}
+    url = f"{server.api_url}/channels/{server.channels['general'].id}/messages"
+    async with aiohttp.ClientSession(headers=headers) as session, session.post(url, data=form) as response:
+        assert [file["content_type"] for file in (await response.json())["attachments"]] == ["image/png"]

@@ -7,7 +7,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect
+from tests.sandbox.discord.conftest import Bot, Connect, call, get_refusal
 
 
 @pytest.fixture
@@ -175,3 +175,73 @@ async def test_a_link_preview_updates_a_message_without_an_edit(server: DiscordS
     about = await asyncio.wait_for(told.get(), 5)
     assert about.message.content == "never mind"
     assert about.message.edited_at is not None
+
+
+async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Bot) -> None:
+    channel, grace = bot.get_sandbox_channel(server, "general"), discord.Object(int(server.people["grace"].id))
+    root = await server.post_message("ada", "general", "a root")
+    started = await server.start_thread("ada", root, "a thread")
+    thread: Any = await bot.fetch_channel(int(started.id))
+    assert await get_refusal(thread.fetch_member(int(server.bot_id))) == (404, 10007)
+    await thread.join()
+    await thread.add_user(grace)
+    await thread.add_user(grace)
+    assert {member.id for member in await thread.fetch_members()} == {int(user) for user in started.participants}
+    path = f"/channels/{thread.id}/thread-members"
+    _, page = await call(server, "GET", f"{path}?with_member=true&limit=1")
+    assert [member["member"]["user"]["id"] for member in page] == [server.bot_id]
+    assert await get_refusal(thread.remove_user(grace)) == (403, 50013)
+    server.permissions.add("manage_threads")
+    await thread.remove_user(grace)
+    await thread.leave()
+    assert started.participants == {server.people["ada"].id}
+    told = [event.data for event in server.events if event.name == "THREAD_MEMBERS_UPDATE"]
+    changes = [([m["user_id"] for m in data["added_members"]], data["removed_member_ids"]) for data in told]
+    assert changes == [([server.bot_id], []), ([], [server.bot_id])]
+    await server.archive_thread(started)
+    assert await get_refusal(thread.join()) == (400, 50083)
+    assert (await call(server, "GET", f"/channels/{channel.id}/thread-members"))[1]["code"] == 50024
+    server.privileged_intents.discard("guild_members")
+    assert (await call(server, "GET", path))[1]["code"] == 50001
+
+
+async def test_archived_threads_are_listed_by_kind(server: DiscordSandbox, bot: Bot) -> None:
+    channel: Any = bot.get_sandbox_channel(server, "general")
+    kinds = {"first": "public_thread", "second": "public_thread", "own": "private_thread"}
+    for name, kind in kinds.items():
+        thread = await channel.create_thread(name=name, type=discord.ChannelType[kind])
+        await thread.edit(archived=True)
+    foreign = await server.start_private_thread("ada", "general", "foreign")
+    foreign.participants.discard(server.bot_id)
+    await server.archive_thread(foreign)
+    assert [thread.name async for thread in channel.archived_threads()] == ["second", "first"]
+    assert [thread.name async for thread in channel.archived_threads(private=True, joined=True)] == ["own"]
+    path = f"/channels/{channel.id}/threads/archived"
+    assert (await call(server, "GET", f"{path}/private"))[1]["code"] == 50013
+    server.permissions.add("manage_threads")
+    assert [thread.name async for thread in channel.archived_threads(private=True)] == ["foreign", "own"]
+    _, page = await call(server, "GET", f"{path}/public?limit=1")
+    assert ([thread["name"] for thread in page["threads"]], page["has_more"]) == (["second"], True)
+    before = page["threads"][0]["thread_metadata"]["archive_timestamp"].replace("+", "%2B")
+    _, rest = await call(server, "GET", f"{path}/public?before={before}")
+    assert ([thread["name"] for thread in rest["threads"]], rest["has_more"]) == (["first"], False)
+
+
+async def test_private_threads_have_their_own_permission(server: DiscordSandbox, bot: Bot) -> None:
+    channel: Any = bot.get_sandbox_channel(server, "general")
+    server.permissions.discard("create_private_threads")
+    assert await get_refusal(channel.create_thread(name="a secret")) == (403, 50013)
+    await channel.create_thread(name="a talk", type=discord.ChannelType.public_thread)
+
+
+async def test_moderators_lock_threads_of_others(server: DiscordSandbox, bot: Bot) -> None:
+    root = await server.post_message("ada", "general", "a root")
+    started = await server.start_thread("ada", root, "a thread")
+    path = f"/channels/{started.id}"
+    for body in ({"locked": True}, {"name": "new"}):
+        assert (await call(server, "PATCH", path, body))[1]["code"] == 50013
+    server.permissions.add("manage_threads")
+    assert (await call(server, "PATCH", path, {"locked": True, "archived": True, "name": "new"}))[0] == 200
+    assert (started.locked, started.archived, started.name) == (True, True, "new")
+    assert (await call(server, "PATCH", path, {"locked": False}))[0] == 200
+    assert not started.locked

@@ -300,3 +300,59 @@ async def test_the_bot_stays_online_after_a_lost_connection_unless_invisible(
     await bot.change_presence(status=discord.Status.invisible)
     await server.wait_for(lambda: server.sessions[0].status == "invisible")
     assert not server.is_online
+
+
+async def test_an_unavailable_server_has_no_events_until_it_is_back(server: DiscordSandbox, bot: Bot) -> None:
+    told: list[str] = []
+
+    async def on_guild_unavailable(_: discord.Guild) -> None:
+        told.append("unavailable")
+
+    async def on_guild_available(_: discord.Guild) -> None:
+        told.append("available")
+
+    bot.event(on_guild_unavailable)
+    bot.event(on_guild_available)
+    await server.set_guild_available(False)
+    await server.post_message("ada", "general", "lost")
+    await server.post_message("ada", server.open_dm("ada"), "direct")
+    assert await receive_texts(bot, 1) == ["direct"]
+    await server.set_guild_available(True)
+    await server.set_guild_available(True)
+    await server.post_message("ada", "general", "heard")
+    assert await receive_texts(bot, 1) == ["heard"]
+    assert told == ["unavailable", "available"]
+
+
+async def test_a_session_may_start_during_an_outage(server: DiscordSandbox, connect: Connect) -> None:
+    await server.set_guild_available(False)
+    bot = await connect(server)
+    assert [guild.unavailable for guild in bot.guilds] == [True]
+    await server.set_guild_available(True)
+    await server.post_message("ada", "general", "heard")
+    assert await receive_texts(bot, 1) == ["heard"]
+
+
+async def test_the_bot_hears_of_its_removal(server: DiscordSandbox, bot: Bot) -> None:
+    gone = asyncio.get_running_loop().create_future()
+
+    async def on_guild_remove(guild: discord.Guild) -> None:
+        gone.set_result(guild.id)
+
+    bot.event(on_guild_remove)
+    server.remove_bot()
+    assert await asyncio.wait_for(gone, 5) == int(server.guild_id)
+
+
+async def test_people_type(server: DiscordSandbox, connect: Connect) -> None:
+    bot = await connect(server, intents=create_intents("members", "typing"))
+    typing = asyncio.Queue[tuple[str, str]]()
+
+    async def on_typing(channel: Any, user: Any, _: Any) -> None:
+        await typing.put((str(channel), user.name))
+
+    bot.event(on_typing)
+    await server.start_typing("ada", "general")
+    assert await asyncio.wait_for(typing.get(), 5) == ("general", "ada")
+    with pytest.raises(ValueError, match="grace is not in"):
+        await server.start_typing("grace", server.open_dm("ada"))

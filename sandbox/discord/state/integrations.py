@@ -1,0 +1,95 @@
+"""Emojis, stickers, webhooks and invites of a server."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sandbox.discord.state.snowflakes import create_id
+
+#: Discord: lifetime of an invite without `max_age`.
+INVITE_LIFETIME_SECONDS = 86_400
+
+
+@dataclass(slots=True)
+class Webhook:
+    """Webhook of a channel; a message of it has the webhook's id as author."""
+
+    id: str
+    channel_id: str
+    name: str
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(50))
+
+
+@dataclass(frozen=True, slots=True)
+class Invite:
+    """Invite to a channel; `max_age` (seconds) is 0 for an invite that does not expire."""
+
+    code: str
+    channel_id: str
+    max_age: int
+    max_uses: int
+    temporary: bool
+    created_at: datetime
+
+    @property
+    def expires_at(self) -> datetime | None:
+        return self.created_at + timedelta(seconds=self.max_age) if self.max_age else None
+
+
+class GuildIntegrations:
+    """Emojis, stickers, webhooks and invites.
+
+    Attributes:
+        emojis, stickers: names by id.
+        webhooks: by id.
+        invites: by code.
+    """
+
+    def __init__(self) -> None:
+        self.emojis: dict[str, str] = {}
+        self.stickers: dict[str, str] = {}
+        self.webhooks: dict[str, Webhook] = {}
+        self.invites: dict[str, Invite] = {}
+
+    def add_emoji(self, name: str) -> str:
+        """Add an emoji, and return its id."""
+        emoji_id = create_id()
+        self.emojis[emoji_id] = name
+        return emoji_id
+
+    def get_or_add_sticker(self, name: str) -> str:
+        """Return the id of the sticker with this name; one that does not exist is added."""
+        known = next((sticker_id for sticker_id, known in self.stickers.items() if known == name), None)
+        sticker_id = known or create_id()
+        self.stickers[sticker_id] = name
+        return sticker_id
+
+    def add_webhook(self, channel_id: str, name: str) -> Webhook:
+        webhook = Webhook(create_id(), channel_id, name)
+        self.webhooks[webhook.id] = webhook
+        return webhook
+
+    def add_invite(self, channel_id: str, options: Mapping[str, Any]) -> Invite:
+        """Add an invite.
+
+        Args:
+            options: `max_age`, `max_uses` and `temporary` as in the request.
+        """
+        max_age = options.get("max_age")
+        invite = Invite(
+            secrets.token_urlsafe(6),
+            channel_id,
+            INVITE_LIFETIME_SECONDS if max_age is None else max_age,
+            options.get("max_uses") or 0,
+            bool(options.get("temporary")),
+            datetime.now(UTC),
+        )
+        self.invites[invite.code] = invite
+        return invite
+
+    def remove_channel(self, channel_id: str) -> None:
+        """Remove the webhooks and invites of a deleted channel."""
+        self.webhooks = {key: hook for key, hook in self.webhooks.items() if hook.channel_id != channel_id}
+        self.invites = {code: invite for code, invite in self.invites.items() if invite.channel_id != channel_id}

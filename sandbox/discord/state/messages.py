@@ -1,0 +1,290 @@
+"""Users, channels, messages and events of a server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from sandbox.discord.state.mentions import MessageMentions
+
+ChangeKind = Literal["posted", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
+ChannelKind = Literal["text", "forum", "thread", "dm", "group"]
+#: Gateway events that are not about one message; their names are Discord's.
+GuildEventName = Literal[
+    "CHANNEL_CREATE",
+    "CHANNEL_DELETE",
+    "CHANNEL_PINS_UPDATE",
+    "CHANNEL_UPDATE",
+    "GUILD_EMOJIS_UPDATE",
+    "GUILD_MEMBER_ADD",
+    "GUILD_MEMBER_REMOVE",
+    "GUILD_MEMBER_UPDATE",
+    "INVITE_CREATE",
+    "INVITE_DELETE",
+    "MESSAGE_DELETE_BULK",
+    "MESSAGE_POLL_VOTE_ADD",
+    "MESSAGE_POLL_VOTE_REMOVE",
+    "MESSAGE_REACTION_REMOVE_ALL",
+    "MESSAGE_REACTION_REMOVE_EMOJI",
+    "THREAD_CREATE",
+    "THREAD_DELETE",
+    "THREAD_MEMBERS_UPDATE",
+    "THREAD_UPDATE",
+    "TYPING_START",
+    "WEBHOOKS_UPDATE",
+]
+
+# Message types and flags: docs.discord.com/developers/resources/message.
+DEFAULT, PIN, JOIN, REPLY, CHAT_COMMAND, THREAD_STARTER, MENU_COMMAND = 0, 6, 7, 19, 20, 21, 23
+CROSSPOSTED, HAS_THREAD, EPHEMERAL, LOADING, HAS_SNAPSHOT = 1 << 0, 1 << 5, 1 << 6, 1 << 7, 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordUser:
+    id: str
+    name: str
+    display_name: str
+    is_bot: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class GuildChannel:
+    """Text channel, forum, thread (or forum post), DM or group DM.
+
+    Attributes:
+        members: the ids of the users who can see it; None for all users.
+        foreign_guild_id: the id of its server, if that is one without the bot.
+        parent: the channel of a thread; None for others.
+        dm_user: the user of a DM with the bot; None for others.
+        owner_id: the id of the user who started a thread.
+        participants: the ids of the users who joined a thread.
+        category_id: the id of its category; None without one.
+        is_announcement: whether messages of a text channel can be published to other servers.
+        slow_mode_seconds: the time between two messages of a user.
+        is_private: whether only its participants see a thread.
+        archived, locked: states of a thread; a message reopens an archived one unless it is locked.
+        archived_at: the time of the last change of `archived`.
+    """
+
+    id: str
+    name: str
+    kind: ChannelKind
+    members: set[str] | None = None
+    foreign_guild_id: str | None = None
+    parent: "GuildChannel | None" = None
+    dm_user: DiscordUser | None = None
+    owner_id: str | None = None
+    participants: set[str] = field(default_factory=set)
+    category_id: str | None = None
+    topic: str | None = None
+    is_nsfw: bool = False
+    is_announcement: bool = False
+    slow_mode_seconds: int = 0
+    last_pinned_at: datetime | None = None
+    is_private: bool = False
+    archived: bool = False
+    locked: bool = False
+    auto_archive_minutes: int = 1440
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    archived_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def is_dm(self) -> bool:
+        return self.kind == "dm"
+
+    @property
+    def is_thread(self) -> bool:
+        return self.kind == "thread"
+
+    @property
+    def is_in_guild(self) -> bool:
+        """True for a channel or thread of the sandbox's server."""
+        return self.kind in ("text", "forum", "thread") and self.foreign_guild_id is None
+
+    @property
+    def has_bot_access(self) -> bool:
+        """True where the bot can be; elsewhere users use it as their installed app."""
+        return self.kind != "group" and self.foreign_guild_id is None
+
+    @property
+    def interaction_context(self) -> int:
+        """Discord's context of an interaction there: 0 server, 1 DM with the bot, 2 other DMs."""
+        return {"dm": 1, "group": 2}.get(self.kind, 0)
+
+    def is_visible_to(self, user_id: str) -> bool:
+        """Return whether the user with this id can see it: is a member of the channel and of a private thread."""
+        place = self.parent or self
+        is_participant = not self.is_private or user_id in self.participants
+        return is_participant and (place.members is None or user_id in place.members)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordAttachment:
+    id: str
+    name: str
+    data: bytes
+    content_type: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordPoll:
+    """Poll of a message; each answer has a `text`, an `emoji` or both, and a number from 1."""
+
+    question: str
+    answers: Sequence[Mapping[str, Any]]
+    allows_multiple: bool = False
+    expires_at: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(days=1))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordMessageVersion:
+    """Version of a message's text.
+
+    Attributes:
+        text: the text with names in place of ids.
+        pings: ids of the pinged users and roles, `everyone` and `here`.
+        at: monotonic time in seconds.
+    """
+
+    text: str
+    pings: frozenset[str]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordContent:
+    """Content of a message as it was sent.
+
+    Attributes:
+        allowed_mentions: the request's object; None if omitted, so that all mentions ping.
+        stickers: ids of stickers.
+    """
+
+    text: str = ""
+    embeds: Sequence[Mapping[str, Any]] = ()
+    components: Sequence[Mapping[str, Any]] = ()
+    attachments: Sequence[DiscordAttachment] = ()
+    allowed_mentions: Mapping[str, Any] | None = None
+    stickers: Sequence[str] = ()
+    poll: DiscordPoll | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOrigin:
+    """Interaction that a message responds to.
+
+    Attributes:
+        target_message: the message whose menu contains the command.
+        component_message: the message whose button or menu was used.
+        modal_opener: the interaction that opened the submitted modal.
+    """
+
+    interaction_id: str
+    type: int
+    user: DiscordUser
+    target_message: "DiscordMessage | None" = None
+    component_message: "DiscordMessage | None" = None
+    modal_opener: "MessageOrigin | None" = None
+
+
+@dataclass(eq=False, slots=True)
+class DiscordMessage:
+    """Message in its current state.
+
+    Attributes:
+        content: the content as last sent.
+        mentions: the users and roles that the current text pings.
+        versions: each text of the message, oldest first.
+        reply_to: the message that it replies to.
+        forwarded_message: a copy of the message that it forwards, as it was then.
+        ephemeral_to: the only user who sees it; None for a message to all.
+        origin: the interaction that it responds to; None for others.
+        webhook_id: the id of the webhook or application that posted it; None for others.
+        poll_votes: user ids by number of the answer.
+        is_poll_over: whether the poll was ended before its time.
+        thread: the thread that was started from it.
+        reactions: user ids by emoji.
+    """
+
+    id: str
+    channel: GuildChannel
+    author: DiscordUser
+    content: DiscordContent
+    mentions: MessageMentions
+    versions: list[DiscordMessageVersion]
+    type: int = DEFAULT
+    flags: int = 0
+    nonce: str | int | None = None
+    reply_to: "DiscordMessage | None" = None
+    forwarded_message: "DiscordMessage | None" = None
+    ephemeral_to: DiscordUser | None = None
+    origin: MessageOrigin | None = None
+    webhook_id: str | None = None
+    thread: GuildChannel | None = None
+    pinned_at: datetime | None = None
+    poll_votes: dict[int, list[str]] = field(default_factory=dict)
+    is_poll_over: bool = False
+    deleted: bool = False
+    edited_at: datetime | None = None
+    posted_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    reactions: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The current text, with names in place of ids."""
+        return self.versions[-1].text
+
+    @property
+    def buttons(self) -> dict[str, str]:
+        """Custom ids of the buttons by label."""
+        components = [part for row in self.content.components for part in (row, *row.get("components", ()))]
+        return {part["label"]: part["custom_id"] for part in components if part.get("label") and "custom_id" in part}
+
+    @property
+    def pings(self) -> frozenset[str]:
+        """Ids of users and roles, `everyone` and `here` that any version of the text pings."""
+        return frozenset[str]().union(*(version.pings for version in self.versions))
+
+    @property
+    def edited(self) -> bool:
+        return self.edited_at is not None
+
+    @property
+    def loading(self) -> bool:
+        """True while it shows "... is thinking" for a deferred response."""
+        return bool(self.flags & LOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class GuildChange:
+    """Visible change of a message.
+
+    Attributes:
+        message: the message in its new state.
+        user_id: the id of the user of a reaction; None for other changes.
+        emoji: the emoji of a reaction; None for other changes.
+    """
+
+    kind: ChangeKind
+    message: DiscordMessage
+    user_id: str | None = None
+    emoji: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuildEvent:
+    """A change that is not about one message.
+
+    Attributes:
+        subject: the id of the event's object, if it is none of the others: a code, an emoji.
+        added_ids, removed_ids: the users who joined or left a thread.
+    """
+
+    name: GuildEventName
+    channel: GuildChannel | None = None
+    user: DiscordUser | None = None
+    messages: Sequence[DiscordMessage] = ()
+    subject: str = ""
+    added_ids: Sequence[str] = ()
+    removed_ids: Sequence[str] = ()

@@ -1,0 +1,51 @@
+"""Members and their names, with discord.py."""
+
+from typing import Any
+
+import discord
+import pytest
+
+from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import Bot, Connect, call, create_intents, get_refusal
+
+
+@pytest.fixture
+async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+    return await connect(server, intents=create_intents("members"))
+
+
+async def test_members_are_listed_by_page_with_the_intent(server: DiscordSandbox, bot: Bot) -> None:
+    (guild,) = bot.guilds
+    server.leave_guild("linus")
+    assert {member.name async for member in guild.fetch_members(limit=None)} == {"parley", "ada", "grace"}
+    after = discord.Object(int(server.people["ada"].id))
+    assert [member.name async for member in guild.fetch_members(after=after)] == ["grace"]
+    assert await get_refusal(guild.fetch_member(int(server.people["linus"].id))) == (404, 10007)
+    path = f"/guilds/{server.guild_id}/members"
+    assert len((await call(server, "GET", path))[1]) == 1
+    assert (await call(server, "GET", f"{path}?limit=1001"))[1]["code"] == 50035
+    server.privileged_intents.discard("guild_members")
+    assert (await call(server, "GET", path))[1]["code"] == 50001
+
+
+async def test_members_are_found_by_the_start_of_a_name(server: DiscordSandbox, bot: Bot) -> None:
+    server.set_nickname("grace", "Admiral")
+    path = f"/guilds/{server.guild_id}/members/search"
+    _, found = await call(server, "GET", f"{path}?query=AD&limit=5")
+    assert [member["user"]["username"] for member in found] == ["ada", "grace"]
+    assert len((await call(server, "GET", f"{path}?query=ad"))[1]) == 1
+    assert (await call(server, "GET", path))[1]["code"] == 50035
+
+
+async def test_nicknames_take_a_permission_and_update_the_member(server: DiscordSandbox, bot: Bot) -> None:
+    guild: Any = bot.guilds[0]
+    ada = await guild.fetch_member(int(server.people["ada"].id))
+    assert await get_refusal(ada.edit(nick="Countess")) == (403, 50013)
+    server.permissions.add("manage_nicknames")
+    await ada.edit(nick="Countess")
+    await guild.me.edit(nick="Parser")
+    assert (await guild.fetch_member(ada.id)).display_name == "Countess"
+    await ada.edit(nick=None)
+    told = [(e.data["user"]["id"], e.data["nick"]) for e in server.events if e.name == "GUILD_MEMBER_UPDATE"]
+    assert told == [(str(ada.id), "Countess"), (server.bot_id, "Parser"), (str(ada.id), None)]
+    assert (await call(server, "PATCH", f"/guilds/{server.guild_id}/members/{ada.id}", {"mute": True}))[0] == 400
