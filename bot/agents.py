@@ -198,7 +198,7 @@ def find_unusable_tools(app: App) -> list[str]:
 
 
 def list_selectable_models(app: App, registry: ModelRegistry) -> tuple[str, ...]:
-    """Return the full names of the models that users may choose for a session, the default first.
+    """Return the full names of the models that users may choose, the default first.
 
     If every agent of the app has a model of its own, that is the only one.
     """

@@ -71,7 +71,10 @@ class AgentTable(BaseModel):
 
     @property
     def selectable_places(self) -> frozenset[str] | None:
-        """Ids of the places where users may choose it; None for everywhere, empty for nowhere."""
+        """Ids of the places where users may choose it; None for everywhere.
+
+        The set is empty if they may choose it nowhere.
+        """
         if isinstance(self.choose, bool):
             return None if self.choose else frozenset()
         return frozenset(self.choose)

@@ -38,7 +38,7 @@ READINESS_PATH = "/readyz"
 
 
 class HttpServer:
-    """HTTP server that serves the probes at once, and the platforms' routes when they are added.
+    """HTTP server that serves the probes at once, and the platforms' routes later.
 
     Attributes:
         port: port that it listens on; 0 if it does not.

@@ -1,1 +1,4 @@
-"""The agent: turns, sessions, models, tools, storage. It knows nothing of Slack or Discord."""
+"""The agent: turns, sessions, models, tools, storage.
+
+It knows nothing of Slack or Discord.
+"""

@@ -1,4 +1,4 @@
-"""Commands of operators on the configured database: status, turns, sessions, why, retry, cancel.
+"""Commands of operators: status, turns, sessions, why, retry, cancel.
 
 They also work while the bot runs: on SQLite they read, or write a request in a short transaction, which the worker
 polls every few seconds.
@@ -71,7 +71,10 @@ class RequestResult:
 
 
 def status(*, as_json: bool) -> None:
-    """Print workers, running and queued turns, and problems; exit with code 1 if there are any."""
+    """Print workers, running and queued turns, and problems.
+
+    The exit code is 1 if there are problems.
+    """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         prices = Prices(settings.prices_file)

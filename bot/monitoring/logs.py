@@ -1,4 +1,4 @@
-"""Logging: one line per entry with the turn's ids, without secrets and control characters."""
+"""Logging: entries with the turn's ids, without secrets and control characters."""
 
 import copy
 import logging

@@ -1,4 +1,4 @@
-"""`parley sandbox`: a local Slack and Discord, the bot in both, and a web page or terminal to chat in."""
+"""`parley sandbox`: a local Slack and Discord with the bot, and a page to chat in."""
 
 import asyncio
 import os

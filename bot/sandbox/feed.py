@@ -1,4 +1,6 @@
-"""Feed of the sandbox's inspector: turns, model calls and tool calls of the bot, over a WebSocket.
+"""Feed of the sandbox's inspector: turns, model calls and tool calls of the bot.
+
+It is a WebSocket to the sandbox's page.
 
 The sandbox sets its address in the environment of the bot's process; `sandbox.page.feed` describes the messages. No
 turn waits for the feed.
@@ -159,6 +161,7 @@ class InspectorFeed(BasePlugin):
         return any(report.state in ACTIVE_STATES for report in reports)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Send the prompt of a model call to the page, and delay the call as it asks."""
         context = callback_context._invocation_context
         turn = self._active_turns.get(context.session.id)
         if not turn:
@@ -176,6 +179,7 @@ class InspectorFeed(BasePlugin):
         await asyncio.sleep(self._model_delay)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        """Send the begin and the end of a model's answer, with its tokens, to the page."""
         about = self._current_call(callback_context)
         if about is None:
             return
@@ -200,6 +204,7 @@ class InspectorFeed(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
+        """Send the failure of a model call to the page."""
         del llm_request
         if (about := self._current_call(callback_context)) is not None:
             self._queue_update("answer", {**about, "ended": True, "error": type(error).__name__})

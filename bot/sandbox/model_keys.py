@@ -1,4 +1,4 @@
-"""Keys of model vendors that are pasted into the sandbox: recognized, tried and stored in `.env`."""
+"""Keys of model vendors that users paste into the sandbox, stored in `.env`."""
 
 from dataclasses import dataclass
 from pathlib import Path

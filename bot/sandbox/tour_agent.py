@@ -1,4 +1,6 @@
-"""Agent of the scripted tour: support of a small shop, in plain ADK, with Parley's `make_file`.
+"""Agent of the scripted tour: support of a small shop, in plain ADK.
+
+It has Parley's tool `make_file`.
 
 Nothing here is special to the tour: the sandbox runs it as `AGENT=bot.sandbox.tour_agent`. Its model is the scripted
 server of `sandbox.tour`, which answers in place of a vendor.

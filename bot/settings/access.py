@@ -1,4 +1,4 @@
-"""Settings of access: allowed and blocked ids, admins, approvers and user rate limits."""
+"""Settings of access: allowed and blocked ids, admins, approvers, rate limits."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

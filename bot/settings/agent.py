@@ -74,7 +74,7 @@ class AgentSection(SettingsSection):
         return validate_http_url(value)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each setting that conflicts with `AGENT`, and for two instructions."""
+        """Yield a line for each setting that conflicts with `AGENT` or another one."""
         yield from super().find_conflicts()
         built_in = [name.upper() for name in _BUILT_IN_AGENT_SETTINGS if name in self.model_fields_set]
         if self.agent and built_in:

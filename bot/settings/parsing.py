@@ -81,6 +81,7 @@ def read_utf8(file: Path) -> str:
 
 
 def secret_value(secret: SecretStr | None) -> str | None:
+    """Return the text of a secret; None if it is unset or empty."""
     return secret.get_secret_value() if secret else None
 
 

@@ -148,6 +148,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     @property
     def reply_settings(self) -> ReplySettings:
+        """Limits and buttons of replies, from the settings."""
         return ReplySettings(
             time_limit=self.turn_timeout_seconds,
             max_messages=self.reply_max_messages,
@@ -158,6 +159,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     @property
     def backfill_limits(self) -> BackfillLimits:
+        """Age and number of messages that a backfill fetches, from the settings."""
         return BackfillLimits(hours=self.backfill_hours, messages=self.backfill_max_messages)
 
     def list_secrets(self) -> list[str]:
@@ -208,7 +210,10 @@ def load_settings() -> Settings:
 
 
 def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]]:
-    """Return the settings, each malformed one at its default, and the error lines by setting."""
+    """Return the settings, and the error lines of malformed ones, by setting.
+
+    A malformed setting has its default.
+    """
     malformed = dict[str, list[str]]()
     defaults = dict[str, Any]()
     while True:

@@ -19,7 +19,7 @@ EXAMPLE_URL = "https://your-bot.example.com"
 
 
 def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
-    """Return the manifest of a Slack app as JSON, or the invitation link of a Discord bot.
+    """Return a Slack app's manifest as JSON, or a Discord bot's invitation link.
 
     Raises:
         SettingsError: a required setting is missing or wrong.
@@ -43,6 +43,10 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
 
 
 def format_create_link(manifest: str) -> str:
-    """Return the link to Slack's page that makes an app, with the manifest (JSON) filled in."""
+    """Return the link to Slack's page that makes an app from a manifest.
+
+    Args:
+        manifest: JSON, as `format_manifest` returns it.
+    """
     compact = json.dumps(json.loads(manifest), separators=(",", ":"))
     return f"{_CREATE_APP_URL}{quote(compact, safe=_UNESCAPED)}"

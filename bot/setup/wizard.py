@@ -1,4 +1,4 @@
-"""`parley init`: asks for the required settings, checks each answer, and writes it to `.env`."""
+"""`parley init`: asks for the required settings, checks them and writes `.env`."""
 
 import asyncio
 import getpass

@@ -74,13 +74,20 @@ class MediaPlugin(BasePlugin):
             event.actions.artifact_delta[name] = version
 
     async def _fetch_files(self, event: Event) -> None:
-        """Fetch the files at http(s) addresses in an event; an address that cannot be fetched stays."""
+        """Replace http(s) addresses of files in an event by the files' bytes.
+
+        An address that cannot be fetched stays, and is logged.
+        """
         parts = [part for part in _list_addresses(event) if _get_uri(part).startswith(("http://", "https://"))]
         async with asyncio.TaskGroup() as fetches:
             for part in parts[:_MAX_FETCHES]:
                 fetches.create_task(self._fetch(part))
 
     async def _fetch(self, part: types.Part | types.FunctionResponsePart) -> None:
+        """Replace the address in a part by the bytes of the file there.
+
+        If the file cannot be fetched, the address stays, and a warning is logged.
+        """
         file = part.file_data
         assert file is not None, "the part has an address"
         try:
@@ -120,7 +127,14 @@ def _get_uri(part: types.Part | types.FunctionResponsePart) -> str:
 
 
 def _choose_type(declared: str, served: str) -> str:
-    """Return the type of a file; empty if the server serves something else, such as a page about the file."""
+    """Return the MIME type of a fetched file; empty if it is not the declared file.
+
+    A server may serve a page about the file instead.
+
+    Args:
+        declared: the type in the event.
+        served: the type in the response of the server.
+    """
     if served in ("application/octet-stream", declared):
         return declared
     main_type = served.partition("/")[0]

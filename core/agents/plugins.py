@@ -244,7 +244,10 @@ def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
 
 
 def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return the error of a tool that needs a sign-in, which a shared conversation cannot offer."""
+    """Return the error for a tool that needs a sign-in.
+
+    A shared conversation cannot offer one.
+    """
     return {
         "error": f"{tool.name} was not called: somebody would have to sign in for it, and cannot do so here. Say that "
         "it was not done, and why."
@@ -316,17 +319,24 @@ class MeterPlugin(BasePlugin):
         super().__init__(name="parley_meter")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Check the spending limits before a call to an external model.
+
+        Raises:
+            SpendingLimitError: a limit is reached; the model is not called.
+        """
         if (model := _get_external_model(callback_context)) is not None:
             await current_meter().check_limits(llm_request.model or model.model, partial(_estimate_tokens, llm_request))
             current_meter().call_starts[_call_key(callback_context)] = time.monotonic()
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        """Add the answer of an external model, with its usage, to the current meter."""
         if (model := _get_external_model(callback_context)) is not None and not llm_response.partial:
             current_meter().add_answer(llm_response, model.model, _measure_seconds(callback_context))
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
+        """Add a failed call to an external model to the current meter."""
         if (model := _get_external_model(callback_context)) is not None:
             name, seconds = llm_request.model or model.model, round(_measure_seconds(callback_context), 3)
             current_meter().add(ModelCall(name, seconds=seconds, error=type(error).__name__))

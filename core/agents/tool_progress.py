@@ -1,4 +1,7 @@
-"""Progress texts: lines that are shown while a tool runs, with arguments in braces."""
+"""Progress texts: lines that are shown while a tool runs.
+
+Names in braces stand for arguments of the call: `Reading {url}`.
+"""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType

@@ -1,1 +1,1 @@
-"""Actions on a conversation (stop, reset, mute, choose), its status, and reports on its turns."""
+"""Conversations: stop, mute, choice of agent and model, status, turn reports."""

@@ -1,1 +1,1 @@
-"""Inbox: accepted messages, their edits and deletions, queued interactions, watermarks."""
+"""Inbox: accepted messages, edits and deletions, queued interactions, watermarks."""

@@ -1,1 +1,1 @@
-"""Models: the provider contract, ADK adapter, selection, retries, media, token counts."""
+"""Models: provider contract, ADK adapter, selection, retries, media, token counts."""

@@ -1,4 +1,4 @@
-"""Adapter between ADK and a provider: one model call is one stream of the provider."""
+"""Adapter between ADK and a provider: each model call is a stream of the provider."""
 
 import asyncio
 import logging
@@ -284,7 +284,9 @@ class _AnswerBuilder:
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
     def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
-        """Append a piece of the answer, joined to the last one of its kind if neither is signed.
+        """Add a piece of the answer, joined to the last one of its kind if possible.
+
+        Pieces with a signature are not joined.
 
         A thought without text is the signature of the thought before it.
         """

@@ -73,6 +73,7 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
 
 
 def unknown_model(provider: str, model: str) -> ModelNotFoundError:
+    """Return the error for a model that the vendor does not have."""
     return ModelNotFoundError(f"{provider} knows no model {model!r} at this address and for this key")
 
 

@@ -1,4 +1,4 @@
-"""Conversion of ADK's requests to the messages, tools and schemas that every provider accepts.
+"""Conversion of ADK's requests to messages, tools and schemas for all providers.
 
 In the result each call has a unique id and its result directly after its message, every result has a call, and all
 text is valid Unicode.
@@ -143,7 +143,9 @@ class _MessageBuilder:
         call.result = ToolResult(call.id, call.name, result, tuple(_list_media(response)))
 
     def _find_call(self, response: types.FunctionResponse) -> _PendingCall | None:
-        """Return the call of a response: by its id, or by the tool's name if either has no id.
+        """Return the call to which a response belongs; None if there is none.
+
+        It has the id of the response, or without an id its tool's name.
 
         The newest message goes first, because an id may be used again; within a message the calls keep their order. A
         call with a result gets another one only by its id, as long-running tools do.

@@ -1,4 +1,4 @@
-"""Provider protocol: a provider takes a model request and streams the model's answer.
+"""Provider protocol: one model request, and the stream of the model's answer.
 
 A provider knows the API of one vendor and nothing of ADK. `ModelAdapter` connects the two. The parts of a message and
 the events of a stream are the same types: `Text` is a whole text in a message, and the next delta in a stream.
@@ -97,6 +97,13 @@ Part = Text | Thought | Media | ToolCall | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class ModelMessage:
+    """Message of a model request: its role and its parts.
+
+    Attributes:
+        role: `tool` for the results of the calls in the message before; `system` for the instruction, which comes
+            first.
+    """
+
     role: Role
     parts: tuple[Part, ...]
 
@@ -209,13 +216,18 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the vendor in `MODEL`, errors and signatures: `gemini`, `openai`, `anthropic`, `local`."""
+        """Name of the vendor: `gemini`, `openai`, `anthropic` or `local`.
+
+        `MODEL`, errors and marks of signatures have it.
+        """
 
     def supported_files(self, model: str) -> SupportedFiles:
         """Return the files that a model accepts, by the model's name at the vendor."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
-        """Send `request` and yield the events of the answer, with one `Done` or `Failed` at the end.
+        """Send a request and yield the events of the answer.
+
+        The last one is `Done` or `Failed`.
 
         It is an async generator: closing it (`contextlib.aclosing`) closes the HTTP connection.
         """

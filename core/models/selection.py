@@ -1,4 +1,4 @@
-"""Models that conversations can select, and the plugin that applies a selection to a run."""
+"""Models that conversations can select, and the plugin that selects one for a run."""
 
 import logging
 import re

@@ -1,1 +1,1 @@
-"""Privacy: export, deletion, retention, redaction, and the vault of encrypted secrets."""
+"""Privacy: export, deletion, retention, redaction, vault of encrypted secrets."""

@@ -59,11 +59,13 @@ async def lock_or_create_session(connection: AsyncConnection, session_id: str) -
 
 
 async def has_running_turn(connection: AsyncConnection, session_id: str) -> bool:
+    """Return whether a session has an active turn."""
     query = sa.select(turns.c.id).where(turns.c.session == session_id, is_active(turns))
     return (await connection.execute(query)).first() is not None
 
 
 async def has_queued_messages(connection: AsyncConnection, session_id: str) -> bool:
+    """Return whether messages wait for a turn in a session."""
     query = sa.select(inbox.c.id).where(inbox.c.session == session_id, is_waiting(inbox))
     return (await connection.execute(query)).first() is not None
 

@@ -1,1 +1,1 @@
-"""Sessions: ADK's session, artifact and memory services; history, summaries, resuming, routing."""
+"""Sessions: ADK's services on our database, history, summaries, resuming, routing."""

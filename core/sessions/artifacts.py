@@ -139,7 +139,10 @@ class ArtifactService(BaseArtifactService):
         return await retry_store(save, what=f"artifact of session {session_id}")
 
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
-        """Lock the session until the transaction ends, so that version numbers stay unique."""
+        """Lock the session until the transaction ends.
+
+        Version numbers stay unique so.
+        """
         if session_id is not None and self.generation is not None:
             await lock_session(connection, session_id, self.generation, self.fence)
         else:

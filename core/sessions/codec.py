@@ -200,7 +200,7 @@ def to_columns(row: EventRow, tokens: int) -> dict[str, Any]:
 
 
 def list_blob_digests(event: Event) -> set[str]:
-    """Return the SHA-256 of each of the bytes that a stored event refers to."""
+    """Return the SHA-256 digests of the rows in `blobs` that an event refers to."""
     return {data.removeprefix(BLOB_PREFIX).decode() for data in _iterate_bytes(event) if data.startswith(BLOB_PREFIX)}
 
 

@@ -1,4 +1,4 @@
-"""History of a session as it is sent to the model: within the token budget, and always valid."""
+"""History of a session as the model gets it: within its budget, and always valid."""
 
 from __future__ import annotations
 
@@ -226,10 +226,10 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
 
 
 def split_responses(event: Event) -> list[Event]:
-    """Return a person's responses as ADK reads them: confirmations in an event of their own, the last one.
+    """Return a person's responses as one or two events: confirmations in the last one.
 
-    ADK 2.13 leaves out of a model's history each event that has the response of a confirmation, with all its responses,
-    and executes the confirmed calls of the newest event.
+    ADK 2.13 leaves out of a model's history each event that has the response of a confirmation, with all its
+    responses, and executes the confirmed calls of the newest event.
     """
     responses = event.get_function_responses() if event.author == "user" else []
     if len({response.name == CONFIRMATION_CALL_NAME for response in responses}) < 2:

@@ -274,7 +274,10 @@ class HistoryLoader:
         return rows, True
 
     async def _count_turns(self, summarized_id: int) -> int:
-        """Count the session's turns that no summary covers: its user messages, by an index of their own."""
+        """Count the user messages of a session that no summary covers.
+
+        An index of their own holds them.
+        """
         generation = self.snapshot.generation
         [[count]] = await self.database.run(
             _COUNT_TURNS, session=self.session, generation=generation, covers=summarized_id

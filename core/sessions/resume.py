@@ -187,7 +187,11 @@ class _RunMessage:
 
     @classmethod
     def create(cls, event: Event, neighbor: _RunMessage) -> _RunMessage:
-        """Return a row to insert for an event, with the run's columns of `neighbor`."""
+        """Return a row to insert for an event that is not stored yet.
+
+        Args:
+            neighbor: a row of the same run, whose session and generation it gets.
+        """
         words, tokens = measure_event(event)
         new = to_columns(to_row(event), tokens + estimate_tokens(words))
         return cls(neighbor.id, {**neighbor.columns, **new}, event)

@@ -110,7 +110,10 @@ class Summarizer:
         return GeneratedSummary(text, tokens)
 
     async def _truncate(self, text: str, max_tokens: int) -> tuple[str, int]:
-        """Return the beginning of a text within `max_tokens`, in whole lines if possible, and its tokens."""
+        """Return the beginning of a text within `max_tokens`, and its tokens.
+
+        It has whole lines, if possible.
+        """
         tokens = await self._counter.count(text)
         while tokens > max_tokens:
             head = text[: min(len(text) * max_tokens // tokens, len(text) - 1)]

@@ -1,4 +1,4 @@
-"""Loaded sessions, and the writer of their events: once, into the loaded generation."""
+"""Loaded sessions, and the writer of their events into the loaded generation."""
 
 import asyncio
 from dataclasses import dataclass

@@ -96,7 +96,7 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction: committed at the end of the block, rolled back by an exception."""
+        """Open a transaction, committed after the block, rolled back by an exception."""
         with store_errors():
             async with self._write_lock, self._connect(self.engine) as connection, connection.begin():
                 yield connection

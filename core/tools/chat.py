@@ -1,4 +1,4 @@
-"""Chat context: lets a tool react to the message that its turn answers, and post messages beside the reply."""
+"""Chat context: lets a tool react to messages and post beside the reply."""
 
 from contextvars import ContextVar
 from typing import Protocol
@@ -24,7 +24,9 @@ class ChatContext(Protocol):
         ...
 
     async def post_message(self, text: str) -> None:
-        """Post a message in the conversation, beside the reply. It notifies nobody whom it mentions.
+        """Post a message in the conversation, beside the reply.
+
+        It notifies nobody whom it mentions.
 
         Args:
             text: Markdown that fits into one message of the platform.
@@ -51,5 +53,9 @@ def get_chat() -> ChatContext:
 
 
 def set_current_chat(chat: ChatContext | None) -> None:
-    """Make a chat context the current one of this task and of the tasks that it starts."""
+    """Set the chat context of this task and of the tasks that it starts.
+
+    Args:
+        chat: None for no conversation.
+    """
     _current.set(chat)

@@ -61,6 +61,7 @@ class HumanRequest:
     decided_at: float = 0.0
 
     def may_decide(self, person: User) -> bool:
+        """Return whether a person may decide the request, by its deciders."""
         is_asker = person.id in self.askers
         return (
             is_permitted(self.deciders, person)
@@ -102,6 +103,7 @@ class Question(HumanRequest):
 
     @cached_property
     def form(self) -> QuestionForm:
+        """The fields by which a person answers the question."""
         return create_form(self.tool, self.arguments)
 
     @property

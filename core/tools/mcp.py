@@ -115,6 +115,10 @@ class McpServer(BaseToolset):
         self.progress_texts = {f"{prefix}{tool}": line for tool, line in config.progress.items()}
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Return the server's tools for a model call.
+
+        They are empty while the server is unreachable: it is tried again after the pause.
+        """
         if time.monotonic() < self._next_try_at:
             return []
         try:
@@ -142,6 +146,7 @@ class McpServer(BaseToolset):
         return tools
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        """Tell the model that the server's tools are unavailable, if they are."""
         await self.get_tools_with_prefix(tool_context)
         if not self.is_available:
             llm_request.append_instructions(

@@ -1,4 +1,4 @@
-"""Tool results for the model: as JSON, without secrets, cut to a readable size; bytes become files."""
+"""Tool results for the model: JSON without secrets, cut to size; bytes as files."""
 
 from base64 import b64encode
 from collections.abc import Mapping

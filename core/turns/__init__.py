@@ -1,1 +1,1 @@
-"""Turns: claiming, running, cancelling, repeating and finishing them, and history compaction."""
+"""Turns: claims, the worker loop, cancelling, reruns, and history compaction."""

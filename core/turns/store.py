@@ -135,7 +135,10 @@ class TurnStore:
         return bool(await self._read(turn, lambda connection: connection.scalar(asked)))
 
     async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
-        """Return the messages that led to the run that a turn continues; empty if it continues none."""
+        """Return the messages that led to the run that a turn continues.
+
+        They are empty if it continues none. The newest turn's come first.
+        """
         return (
             []
             if turn.run is None

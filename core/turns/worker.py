@@ -1,4 +1,4 @@
-"""The worker loop: claims turns and runs them, one per session and many sessions at once."""
+"""The worker loop: claims turns and runs them, one per session, many at once."""
 
 import asyncio
 import logging

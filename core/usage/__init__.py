@@ -1,4 +1,4 @@
-"""Usage: metering of model calls, prices, spending, and limits per person and place."""
+"""Usage: meter of model calls, prices, spending, limits per person and place."""
 
 from typing import Literal
 

@@ -320,5 +320,8 @@ class ToolTimer:
             self._durations[call_id] = monotonic() - start
 
     def get_seconds(self, call_id: str) -> float | None:
-        """Return the duration of a call; None if it has not ended or another process made it."""
+        """Return the duration of a call in seconds; None if it is unknown.
+
+        It is unknown until the call ends, and if another process made it.
+        """
         return self._durations.get(call_id)

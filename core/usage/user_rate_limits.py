@@ -40,7 +40,9 @@ class RateLimit:
 
     @classmethod
     def parse(cls, text: str) -> "RateLimit":
-        """Return the limit that a setting names, such as `20/h` (`m`: minute, `h`: hour, `d`: day).
+        """Return the limit in a setting's value, such as `20/h`.
+
+        `m` is a minute, `h` an hour, `d` a day.
 
         Raises:
             ValueError: the text is not a rate limit.
@@ -183,5 +185,8 @@ class DenialNotices:
 
 
 def is_expired() -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row of `denial_notices` allows the next notice."""
+    """Return the SQL condition that a denial notice may be repeated.
+
+    The row in `denial_notices` is of no use then.
+    """
     return denial_notices.c.expires_at < time.time()

@@ -1,1 +1,1 @@
-"""Workers: leases, fencing tokens, shard assignment, and limits shared among workers."""
+"""Workers: leases, fencing tokens, shard assignment, shared rate limits."""

@@ -1,1 +1,1 @@
-"""Model providers: Gemini, OpenAI-compatible servers, Anthropic, and a local model."""
+"""Model providers: Gemini, OpenAI-compatible servers, Anthropic, a local model."""

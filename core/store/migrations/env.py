@@ -1,4 +1,7 @@
-"""Run by Alembic; the connection, with its transaction begun, comes from `core.store.migrate`."""
+"""Script that Alembic runs for each migration.
+
+The connection, with its transaction begun, comes from `core.store.migrate`.
+"""
 
 from alembic import context
 
