@@ -370,6 +370,7 @@ class Answerer:
                 fence=self._turns.fencing_token(turn),
                 decisions=decisions,
                 answers=taken.answers,
+                state=prompt.state,
                 chat=TurnChat(channel, turn.newest_message.address),
                 meter=turn.meter,
             )

@@ -150,12 +150,14 @@ class MessageText:
         speaker: the author's display name.
         is_one_to_one: whether only one person can write in the conversation, so that the prompt needs no names.
         bot_name: the bot's display name; empty if it is not known.
+        agent_context: what the platform tells agents about the author, in its own words, for the agent's state.
     """
 
     text: str
     speaker: str
     is_one_to_one: bool = True
     bot_name: str = ""
+    agent_context: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_message(

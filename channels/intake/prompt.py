@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from google.genai.types import Part
 
@@ -18,6 +19,7 @@ from core.errors import DamagedTurnError
 from core.identity import User, intersect_rights
 from core.inbox_message import InboxMessage, storable_text
 from core.sessions.prompt_text import AttributedPrompt
+from core.sessions.state import TEMPORARY_PREFIX
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 
@@ -32,6 +34,8 @@ class Prompt:
         speaker: the authors as one user, with the rights that all of them have; tools act for this user.
         bot_name: the bot's display name; empty if it is not known.
         authors: the authors of the messages.
+        state: `temp:` keys of the agent's state: the platform's context of the newest message, under the platform's
+            name.
     """
 
     spoken: AttributedPrompt
@@ -39,6 +43,7 @@ class Prompt:
     speaker: User
     bot_name: str = ""
     authors: Sequence[User] = ()
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PromptBuilder:
@@ -94,6 +99,7 @@ class PromptBuilder:
             raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
         texts: Sequence[MessageText] = [await channel.read_message(message) for message in turn.messages]
         files: Sequence[Part] = ()
+        context = texts[-1].agent_context
         turn.meter.place = turn.newest_message.place
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
         turn.meter.author_name = storable_text(texts[-1].speaker)
@@ -114,6 +120,7 @@ class PromptBuilder:
             intersect_rights(speakers),
             next((one.bot_name for one in texts if one.bot_name), ""),
             authors,
+            {f"{TEMPORARY_PREFIX}{channel.name}": dict(context)} if context else {},
         )
 
     async def _list_earlier_authors(self, turn: Turn, channel: Channel) -> list[User]:

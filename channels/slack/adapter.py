@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ from channels.slack.client.oauth import oauth_routes
 from channels.slack.client.socket_mode import PING_INTERVAL, SocketMode
 from channels.slack.client.workspaces import WorkspaceTokenStore
 from channels.slack.directory import WorkspaceDirectory
+from channels.slack.events.agent_context import AgentContexts
 from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
 from channels.slack.events.parser import MessageChange, parse_change, parse_mention_by_edit, parse_message, workspace_of
@@ -126,6 +128,7 @@ class SlackChannel:
             delays_new_messages=False,
         )
         self._cipher = Cipher(settings.bot_token or settings.client_secret)
+        self._agent_contexts = AgentContexts(self._cipher)
         self._responder = PrivateResponder(self._api, self.create_surface)
         self._interactions = SlackInteractionHandler(
             services,
@@ -232,13 +235,14 @@ class SlackChannel:
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         name, bot_name = names[inbound.author], names.get(bot, "")
-        return MessageText.from_message(
+        text = MessageText.from_message(
             to_plain_text(inbound.text, names),
             name,
             inbound.attachments,
             is_one_to_one=is_direct,
             bot_name="" if bot_name == bot else bot_name,  # an id: the name cannot be looked up
         )
+        return replace(text, agent_context=self._agent_contexts.read(inbound))
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)
@@ -286,9 +290,11 @@ class SlackChannel:
         match event.get("type"):
             case "app_mention" | "message":
                 if call := self._parse(body):
-                    await self._backfill.receive(call)
+                    await self._backfill.receive(self._agent_contexts.attach(call, event))
                 elif change := parse_change(body):
                     await self._apply_change(change, parse_mention_by_edit(body, self._parse))
+            case events.CONTEXT_CHANGED:
+                self._agent_contexts.save(body)
             case events.HOME_OPENED if event.get("tab") == "messages" and self._settings.prompts:
                 ids = workspace_of(body), str(event["channel"]), str(event["user"])
                 identity = await self._identities.resolve_interaction(*ids)

@@ -21,6 +21,9 @@ ABOUT_APP = "An agent that answers in threads and direct messages."
 #: A user opens the direct messages with the bot.
 HOME_OPENED = "app_home_opened"
 
+#: A user views something else while the app is visible.
+CONTEXT_CHANGED = "app_context_changed"
+
 #: The app was removed from a workspace; tokens were revoked, for that or for another reason.
 APP_UNINSTALLED, TOKENS_REVOKED = "app_uninstalled", "tokens_revoked"
 
@@ -31,6 +34,7 @@ EVENTS = frozenset(
         "message.groups",
         "message.im",
         "message.mpim",
+        CONTEXT_CHANGED,
         HOME_OPENED,
         SESSION_STOPPED,
         APP_UNINSTALLED,

@@ -83,6 +83,7 @@ class RunRequest:
         speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
         bot_name: the bot's name on the platform, for the agent's instruction.
         is_addressed: whether the message is addressed to the bot (`temp:is_addressed` of the state).
+        state: more `temp:` keys of the state.
         streaming: whether the model is asked for partial texts.
         model: full name of the chosen model; None for the default. It needs a `ModelSelectionPlugin`.
         run_id: the events of the run are stored under it, and under its `correction_run_id`. A run with stored events
@@ -115,6 +116,7 @@ class RunRequest:
     spoken: AttributedPrompt | None = None
     decisions: Sequence[Decision | Answer] = ()
     answers: Sequence[MessageAnswer] = ()
+    state: Mapping[str, Any] = field(default_factory=dict)
     chat: ChatContext | None = None
     meter: UsageMeter = field(default_factory=UsageMeter)
 
@@ -289,7 +291,7 @@ class AgentRuntime:
                 for replayed in mapper.replay_events(stored):
                     yield replayed
             speaker = {USER_STATE_KEY: to_user_state(request.speaker)} if request.speaker else {}
-            state = {**speaker, ADDRESSED_STATE_KEY: request.is_addressed}
+            state = {**request.state, **speaker, ADDRESSED_STATE_KEY: request.is_addressed}
             run = _run_messages(
                 runner,
                 messages,

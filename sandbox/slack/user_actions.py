@@ -158,6 +158,15 @@ class SlackUserActions:
         view = self._views.open_views.to_payload(home) if home is not None else None
         self._events.dispatch_home_opened(person, self._workspace.open_dm(person), tab, view)
 
+    async def view(self, user: WorkspaceUser | str, *entities: Mapping[str, Any]) -> None:
+        """View something else while the app is visible, which sends `app_context_changed`.
+
+        Args:
+            entities: what the user views, such as `{"type": "slack#/types/channel_id", "value": "C123"}`.
+        """
+        person = self._find_user(user)
+        self._events.dispatch_context_changed(person, self._workspace.open_dm(person), entities)
+
     async def run_command(
         self, user: WorkspaceUser | str, channel: SlackConversation | str, command: str, text: str = ""
     ) -> list[SlackMessage]:

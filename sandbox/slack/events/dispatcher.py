@@ -20,6 +20,7 @@ from sandbox.slack.state.workspace import (
 EVENTS = frozenset(
     {
         "agent_session_stopped",
+        "app_context_changed",
         "app_home_opened",
         "app_mention",
         "app_uninstalled",
@@ -29,6 +30,9 @@ EVENTS = frozenset(
         "tokens_revoked",
     }
 )
+#: Scope of apps that search with the token of a message.
+_SEARCH_SCOPE = "search:read.public"
+
 _MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
 
 
@@ -88,6 +92,20 @@ class SlackEventDispatcher:
         event |= {"view": view} if view is not None else {}
         if self._is_subscribed(channel, "app_home_opened"):
             self._send(event | {"event_ts": ts})
+
+    def dispatch_context_changed(
+        self, user: WorkspaceUser, channel: SlackConversation, entities: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Send `app_context_changed`, with the fields of @slack/types; the page of Slack's docs shows fewer.
+
+        Args:
+            channel: the user's DM with the bot.
+            entities: what the user views, as `type`, `value` and `team_id`.
+        """
+        context = {"entities": list(entities)} if entities else {}
+        event = {"type": "app_context_changed", "user": user.id, "channel": channel.id, "context": context}
+        if self._is_subscribed(channel, "app_context_changed"):
+            self._send(event | {"event_ts": self._workspace.create_ts()})
 
     def dispatch_session_stopped(
         self, user: WorkspaceUser, channel: SlackConversation, thread_ts: str, streams: Sequence[str]
@@ -151,12 +169,21 @@ class SlackEventDispatcher:
     def _send_mention(self, message: SlackMessage, payload: Mapping[str, Any], ts: str) -> None:
         dropped = ("parent_user_id", "root")
         event = _without_files({name: value for name, value in payload.items() if name not in dropped})
+        event |= self._action_token(event)
         if self._is_subscribed(message.channel, "app_mention"):
             self._send(event | {"type": "app_mention", "channel": message.channel.id, "event_ts": ts})
 
     def _send_message(self, channel: SlackConversation, event: dict[str, Any]) -> None:
         if self._is_subscribed(channel, _MESSAGE_EVENTS[channel.type]):
-            self._send(event | {"channel": channel.id, "channel_type": channel.type})
+            self._send(event | {"channel": channel.id, "channel_type": channel.type} | self._action_token(event))
+
+    def _action_token(self, event: Mapping[str, Any]) -> dict[str, str]:
+        """Return the token for `assistant.search.context`, which events of people's messages have.
+
+        Slack: docs.slack.dev/reference/methods/assistant.search.context; at the top of the event, slack-go/slack #1577.
+        """
+        is_from_person = "user" in event and "bot_id" not in event
+        return {"action_token": secrets.token_hex(16)} if is_from_person and _SEARCH_SCOPE in self._scopes else {}
 
     def _is_subscribed(self, channel: SlackConversation, subscription: str) -> bool:
         """Return whether the app gets an event of this channel: by subscription, scope and membership."""

@@ -1,0 +1,75 @@
+"""Slack's context of agents: what a user views, and the token with which a tool may search Slack for them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cachetools import TTLCache
+
+from channels.intake.handler import IncomingMessage
+from channels.slack.events.parser import workspace_of
+from core.inbox_message import InboxMessage
+from core.privacy.vault import Cipher
+
+#: Limits of the contexts that are kept: users, and seconds.
+MAX_USERS, CONTEXT_SECONDS = 10_000, 3600
+
+#: Key of the context in the address of a message.
+_KEY = "agent_context"
+
+
+class AgentContexts:
+    """Contexts of the users of an app, by workspace and user.
+
+    The last `app_context_changed` event of a user that this process received is the context of their direct messages.
+
+    Args:
+        cipher: encrypts the tokens in stored messages.
+    """
+
+    def __init__(self, cipher: Cipher) -> None:
+        self._cipher = cipher
+        self._entities: TTLCache[tuple[str, str], Sequence[Any]] = TTLCache(MAX_USERS, CONTEXT_SECONDS)
+
+    def save(self, body: Mapping[str, Any]) -> None:
+        """Keep the entities of an `app_context_changed` event.
+
+        Slack: docs.slack.dev/reference/events/app_context_changed shows no user; @slack/types has the field `user`.
+        An event without it is ignored.
+
+        Args:
+            body: an Events API payload.
+        """
+        event = body["event"]
+        if user := event.get("user"):
+            self._entities[workspace_of(body), str(user)] = (event.get("context") or {}).get("entities") or ()
+
+    def attach(self, call: IncomingMessage, event: Mapping[str, Any]) -> IncomingMessage:
+        """Return a message with the context of its author, if there is one.
+
+        Slack: `action_token` is a field of the event (slack-go/slack #1577), and of `assistant_thread` in older events.
+
+        Args:
+            event: the event of the message.
+        """
+        message = call.inbound
+        token = event.get("action_token") or (event.get("assistant_thread") or {}).get("action_token")
+        entities = self._entities.get((str(message.address["team"]), message.author)) if message.spot.is_direct else ()
+        context = {
+            **({"action_token": self._cipher.encrypt(str(token))} if token else {}),
+            **({"entities": list(entities)} if entities else {}),
+        }
+        if not context:
+            return call
+        return replace(call, inbound=replace(message, address={**message.address, _KEY: context}))
+
+    def read(self, message: InboxMessage) -> dict[str, Any]:
+        """Return the context of a message for the agent's state; empty if there is none.
+
+        Returns:
+            `action_token` for `assistant.search.context`, and `entities` as Slack sends them.
+        """
+        context = dict(message.address.get(_KEY) or {})
+        if "action_token" in context:
+            context["action_token"] = self._cipher.decrypt(context["action_token"])
+        return context

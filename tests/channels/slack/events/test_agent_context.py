@@ -1,0 +1,83 @@
+"""Slack's context of agents in the state of their tools."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.tools.tool_context import ToolContext
+
+from channels.slack.manifest import manifest
+from core.tools.tool import to_adk_tool
+from sandbox.models import CallTool
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import running
+
+seen = list[Any]()
+
+LOOKED_AT = {"type": "slack#/types/channel_id", "value": "C01234ABDCE", "team_id": "T0ABCDE6543"}
+
+
+async def look(tool_context: ToolContext) -> str:
+    """Look at the state."""
+    seen.append(tool_context.state.get("temp:slack"))
+    return "done"
+
+
+TOOLS = {"tools": [to_adk_tool(look)]}
+SCRIPT = CallTool("look"), "Done.", CallTool("look"), "Done."
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    seen.clear()
+
+
+def read_files(folder: Path) -> bytes:
+    """Return the contents of all files of a folder."""
+    return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
+
+
+def is_acknowledged(slack: SlackSandbox) -> bool:
+    return all(envelope.acknowledged_at is not None for envelope in slack.envelopes)
+
+
+async def test_a_tool_sees_what_the_user_views(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
+        await slack.view("ada", LOOKED_AT)
+        await slack.wait_for(lambda: is_acknowledged(slack))
+        for author in ("ada", "grace"):
+            question = await slack.post_message(author, slack.open_dm(author), "what is this?")
+            await bot.shows(question, lambda texts: texts[-1] == "Done.")
+        assert seen == [{"entities": [LOOKED_AT]}, None]
+
+
+async def test_a_context_is_used_only_in_direct_messages_and_until_it_is_left(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
+        await slack.view("ada", LOOKED_AT)
+        await slack.wait_for(lambda: is_acknowledged(slack))
+        question = await bot.mention_bot("ada", "general", "what is this?")
+        await bot.shows(question, lambda texts: texts[-1] == "Done.")
+        await slack.view("ada")
+        await slack.wait_for(lambda: is_acknowledged(slack))
+        question = await slack.post_message("ada", slack.open_dm("ada"), "what is this?")
+        await bot.shows(question, lambda texts: texts[-1] == "Done.")
+        assert seen == [None, None]
+
+
+async def test_a_tool_gets_the_action_token_and_the_database_only_its_ciphertext(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    app = manifest(prompts=())
+    app["oauth_config"]["scopes"]["bot"].append("search:read.public")
+    slack.install(app)
+    async with running(slack, tmp_path, *SCRIPT[:2], core=TOOLS) as bot:
+        question = await bot.mention_bot("ada", "general", "search")
+        await bot.shows(question, lambda texts: texts[-1] == "Done.")
+        tokens = {envelope.payload["event"].get("action_token") for envelope in slack.envelopes} - {None}
+        assert seen[0]["action_token"] in tokens
+    stored = await asyncio.to_thread(read_files, tmp_path)
+    assert b"search" in stored
+    assert not any(token.encode() in stored for token in tokens)
