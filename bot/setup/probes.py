@@ -109,7 +109,8 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
     except StoreError as error:
         raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
     on_start = "its tables are created or updated at the next start"
-    remedy = on_start if opened.file is not None else f"{len(missing)} migrations to apply: run `parley migrate`"
+    noun = "migration" if len(missing) == 1 else "migrations"
+    remedy = on_start if opened.file is not None else f"{len(missing)} {noun} to apply: run `parley migrate`"
     return passed(f"database: {where}" + (f"; {remedy}" if missing else ""))
 
 

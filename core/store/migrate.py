@@ -42,7 +42,7 @@ async def verify(database: Database) -> None:
         lacking = await connection.run_sync(_pending)
         missing = [] if lacking else await connection.run_sync(_missing)
     if lacking:
-        raise StoreError(f"DATABASE_URL: the database lacks {len(lacking)} migrations: run `parley migrate`")
+        raise StoreError("DATABASE_URL: the database lacks migrations: run `parley migrate`")
     if missing:
         raise SchemaError(f"the database is damaged: it lacks {', '.join(missing)}; go back to a copy that is whole")
 

@@ -251,9 +251,9 @@ def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
         f"- {words.WHY_RETRY}",
         "- It answers 2 messages at once.",
         "- Attempts: 2, because of interruptions.",
-        "- History: 12 messages, 3,400 tokens",
+        "- Messages of the history: 12, 3,400 tokens",
         "- Older messages left out: 40, because of the limit of 32,000 tokens",
-        "- Context: 3 messages of others, 120 tokens",
+        "- Messages of others: 3, 120 tokens",
         "- Context messages left out: 2, because of the token limit",
         "- File `a.pdf`: read",
         "- File `b.zip`: not read; I cannot read files of its kind",
@@ -297,7 +297,7 @@ def test_the_turn_report_names_missing_prices_and_summaries() -> None:
         "- Model: `m`; calls: 1; tokens: 9 input, 2 output",
         "- Summarized by `n`; calls: 1; tokens: 7 input, 1 output",
         f"- {words.WHY_UNPRICED.format(tokens=19)}",
-        "- History: 2 messages, 90 tokens",
+        "- Messages of the history: 2, 90 tokens",
         f"- {words.WHY_SUMMARY}",
     ]
 
