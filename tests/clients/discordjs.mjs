@@ -8,8 +8,12 @@ import {
 
 const { DISCORD_API_URL, DISCORD_TOKEN } = process.env;
 const rest = { api: DISCORD_API_URL.replace('/v10', ''), version: '10' };
-const { Guilds, GuildMembers, GuildMessages, GuildMessageReactions, DirectMessages, MessageContent } = GatewayIntentBits;
-const intents = [Guilds, GuildMembers, GuildMessages, GuildMessageReactions, DirectMessages, MessageContent];
+const { Guilds } = GatewayIntentBits;
+const intents = [
+  Guilds, GatewayIntentBits.GuildMembers, GatewayIntentBits.GuildMessages, GatewayIntentBits.GuildMessageReactions,
+  GatewayIntentBits.GuildMessageTyping, GatewayIntentBits.GuildMessagePolls, GatewayIntentBits.DirectMessages,
+  GatewayIntentBits.MessageContent,
+];
 const partials = [Partials.Channel, Partials.Message, Partials.Reaction];
 const client = new Client({ intents, partials, rest });
 
@@ -187,6 +191,85 @@ const steps = {
     };
   },
 
+  async oneCommand({ message }) {
+    const { commands: guildCommands } = message.guild;
+    const created = await guildCommands.create({ name: 'temporary', description: 'One' });
+    const edited = await guildCommands.edit(created, { description: 'Two' });
+    const listed = await guildCommands.fetch();
+    await created.delete();
+    return {
+      edited: edited.description, listed: listed.map(({ name }) => name), left: (await guildCommands.fetch()).size,
+    };
+  },
+
+  async pins({ message }) {
+    await message.pin();
+    const { items } = await message.channel.messages.fetchPins();
+    await message.unpin();
+    const { items: left } = await message.channel.messages.fetchPins();
+    return { pinned: items.map((pin) => pin.message.id), left: left.length };
+  },
+
+  async bulkDelete({ message }) {
+    const sent = [];
+    for (const text of ['a', 'b', 'c']) sent.push(await message.channel.send(text));
+    await message.channel.bulkDelete(sent);
+  },
+
+  async cleanReactions({ message, argument }) {
+    const target = await message.channel.messages.fetch(argument);
+    const reaction = target.reactions.resolve('👋');
+    const users = await reaction.users.fetch();
+    await reaction.users.remove(message.author);
+    const left = await reaction.users.fetch();
+    await target.reactions.removeAll();
+    return { users: users.map(({ username }) => username), left: left.map(({ username }) => username) };
+  },
+
+  async members({ message }) {
+    const { members } = message.guild;
+    const listed = await members.list({ limit: 100 });
+    const found = await members.search({ query: 'gra' });
+    await members.me.setNickname('Helper');
+    return { listed: listed.map(({ user }) => user.username), found: found.map(({ user }) => user.username) };
+  },
+
+  async archived({ message }) {
+    const { channel, author } = message;
+    const thread = await channel.threads.create({ name: 'old', type: ChannelType.PublicThread });
+    await thread.members.add(author);
+    const members = await thread.members.fetch();
+    await thread.setArchived(true);
+    const { threads } = await channel.threads.fetchArchived();
+    return { members: members.size, isMember: members.has(author.id), names: threads.map(({ name }) => name) };
+  },
+
+  async poll({ message }) {
+    const poll = { question: { text: 'Tea?' }, answers: [{ text: 'yes' }, { text: 'no' }], duration: 24, allowMultiselect: false };
+    const sent = await message.channel.send({ poll });
+    return { question: sent.poll.question.text, answers: sent.poll.answers.map(({ text }) => text) };
+  },
+
+  async forward({ message, argument }) {
+    const forwarded = await message.forward(argument);
+    return { content: forwarded.messageSnapshots.first().content };
+  },
+
+  async manageChannels({ message }) {
+    const { guild } = message;
+    const channel = await guild.channels.create({ name: 'made', topic: 'first' });
+    const edited = await channel.setTopic('second');
+    const webhook = await channel.createWebhook({ name: 'Hook' });
+    const sent = await webhook.send('by the hook');
+    const invite = await channel.createInvite({ maxAge: 60 });
+    await webhook.delete();
+    await channel.delete();
+    return {
+      topic: edited.topic, isByWebhook: sent.webhookId === webhook.id, code: invite.code,
+      gone: await catchCode(client.channels.fetch(channel.id, { force: true })),
+    };
+  },
+
   async errors({ message, argument }) {
     const { channel } = message;
     const other = await channel.send('x');
@@ -217,6 +300,15 @@ const steps = {
   },
 
   async connected() {},
+
+  async shards() {
+    const other = new Client({ intents: [Guilds], rest, shards: 'auto' });
+    await other.login(DISCORD_TOKEN);
+    if (!other.isReady()) await new Promise((resolve) => other.once(Events.ClientReady, resolve));
+    const { size } = other.ws.shards;
+    await other.destroy();
+    return { count: size };
+  },
 
   async refused() {
     const start = async (options, token = DISCORD_TOKEN) => {
@@ -252,12 +344,24 @@ client.on(Events.MessageDelete, (message) => {
   if (message.author?.id !== client.user.id) print({ step: 'deleted', id: message.id });
 });
 client.on(Events.MessageReactionAdd, (reaction, user) => {
-  if (user.id !== client.user.id) print({ step: 'reacted', emoji: reaction.emoji.name, id: reaction.message.id });
+  if (user.id !== client.user.id) print({ step: `reacted ${reaction.message.id}`, emoji: reaction.emoji.name });
 });
 client.on(Events.GuildMemberAdd, (member) => print({ step: 'joined', name: member.user.username }));
 client.on(Events.ThreadCreate, (thread) => {
   if (thread.ownerId !== client.user.id) print({ step: 'threadCreated', name: thread.name });
 });
+
+client.on(Events.ChannelPinsUpdate, (channel) => print({ step: 'pinned', name: channel.name }));
+client.on(Events.TypingStart, ({ user }) => {
+  if (user.id !== client.user.id) print({ step: 'typing', name: user.username });
+});
+client.on(Events.GuildUnavailable, () => print({ step: 'unavailable' }));
+client.on(Events.GuildAvailable, () => print({ step: 'available' }));
+client.on(Events.MessagePollVoteAdd, (answer) => runStep('voted', async () => {
+  const voters = await answer.voters.fetch();
+  const ended = await answer.poll.end();
+  return { answer: answer.id, voters: voters.map(({ username }) => username), isOver: ended.poll.resultsFinalized };
+}));
 
 const presses = {
   async update(interaction) {

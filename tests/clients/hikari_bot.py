@@ -18,6 +18,8 @@ INTENTS = (
     | hikari.Intents.GUILD_MEMBERS
     | hikari.Intents.GUILD_MESSAGES
     | hikari.Intents.GUILD_MESSAGE_REACTIONS
+    | hikari.Intents.GUILD_MESSAGE_TYPING
+    | hikari.Intents.GUILD_MESSAGE_POLLS
     | hikari.Intents.DM_MESSAGES
     | hikari.Intents.MESSAGE_CONTENT
 )
@@ -225,6 +227,85 @@ async def directory(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     }
 
 
+async def one_command(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    guild = event.guild_id
+    created = await bot.rest.create_slash_command(get_id(), "temporary", "One", guild=guild)
+    edited = await bot.rest.edit_application_command(get_id(), created, guild, description="Two")
+    listed = await bot.rest.fetch_application_commands(get_id(), guild)
+    await bot.rest.delete_application_command(get_id(), created, guild)
+    left = await bot.rest.fetch_application_commands(get_id(), guild)
+    assert isinstance(edited, hikari.SlashCommand)
+    return {"edited": edited.description, "listed": [command.name for command in listed], "left": len(left)}
+
+
+async def pins(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    await bot.rest.pin_message(event.channel_id, event.message)
+    pinned = [str(pin.message.id) async for pin in bot.rest.fetch_pins(event.channel_id)]
+    await bot.rest.unpin_message(event.channel_id, event.message)
+    return {"pinned": pinned, "left": await bot.rest.fetch_pins(event.channel_id).count()}
+
+
+async def bulk_delete(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    sent = [await event.message.respond(text) for text in "abc"]
+    await bot.rest.delete_messages(event.channel_id, sent)
+    return None
+
+
+async def clean_reactions(event: hikari.GuildMessageCreateEvent, argument: str) -> Fields:
+    place, message = event.channel_id, int(argument)
+    users = [user.username async for user in bot.rest.fetch_reactions_for_emoji(place, message, "👋")]
+    await bot.rest.delete_reaction(place, message, event.author_id, "👋")
+    left = [user.username async for user in bot.rest.fetch_reactions_for_emoji(place, message, "👋")]
+    await bot.rest.delete_all_reactions(place, message)
+    return {"users": users, "left": left}
+
+
+async def members(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    listed = [member.username async for member in bot.rest.fetch_members(event.guild_id)]
+    found = await bot.rest.search_members(event.guild_id, "gra")
+    await bot.rest.edit_my_member(event.guild_id, nickname="Helper")
+    return {"listed": listed, "found": [member.username for member in found]}
+
+
+async def archived(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    thread = await bot.rest.create_thread(event.channel_id, hikari.ChannelType.GUILD_PUBLIC_THREAD, "old")
+    await bot.rest.add_thread_member(thread, event.author_id)
+    ids = [member.user_id async for member in bot.rest.fetch_thread_members(thread)]
+    await bot.rest.edit_channel(thread, archived=True)
+    names = [old.name async for old in bot.rest.fetch_public_archived_threads(event.channel_id)]
+    return {"members": len(ids), "isMember": event.author_id in ids, "names": names}
+
+
+async def poll(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    question = builders.PollBuilder(question_text="Tea?", allow_multiselect=False, duration=24)
+    question.add_answer(text="yes").add_answer(text="no")
+    sent = (await event.message.respond(poll=question)).poll
+    assert sent is not None
+    return {"question": sent.question.text, "answers": [answer.poll_media.text for answer in sent.answers]}
+
+
+async def forward(event: hikari.GuildMessageCreateEvent, argument: str) -> Fields:
+    forwarded = await bot.rest.forward_message(int(argument), event.message, event.channel_id)
+    return {"content": forwarded.message_snapshots[0].content}
+
+
+async def manage_channels(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    channel = await bot.rest.create_guild_text_channel(event.guild_id, "made", topic="first")
+    edited = await bot.rest.edit_channel(channel, topic="second")
+    webhook = await bot.rest.create_webhook(channel, "Hook")
+    assert webhook.token is not None
+    sent = await bot.rest.execute_webhook(webhook, webhook.token, "by the hook")
+    invite = await bot.rest.create_invite(channel, max_age=60)
+    await bot.rest.delete_webhook(webhook)
+    await bot.rest.delete_channel(channel)
+    return {
+        "topic": getattr(edited, "topic", None),
+        "isByWebhook": sent.webhook_id == webhook.id,
+        "code": invite.code,
+        "gone": await catch_code(bot.rest.fetch_channel(channel.id)),
+    }
+
+
 async def errors(event: hikari.GuildMessageCreateEvent, argument: str) -> Fields:
     place = event.channel_id
     other = await event.message.respond("x")
@@ -275,16 +356,29 @@ async def refused(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     }
 
 
+async def shards(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    other = hikari.GatewayBot(TOKEN, intents=hikari.Intents.GUILDS, auto_chunk_members=False, **OPTIONS)
+    await other.start()
+    count = other.shard_count
+    await other.close()
+    return {"count": count}
+
+
 Step = Callable[[hikari.GuildMessageCreateEvent, str], Awaitable[Fields]]
 STEPS: dict[str, Step] = {
     "componentsV2": components_v2,
     "inThread": in_thread,
+    "oneCommand": one_command,
+    "bulkDelete": bulk_delete,
+    "cleanReactions": clean_reactions,
+    "manageChannels": manage_channels,
     "slowDown": slow_down,
     **{
         step.__name__: step
         for step in (mention, edits, delete, buttons, selects, modals, upload, files, direct, threads, history)
     },
-    **{step.__name__: step for step in (reactions, directory, errors, retry, connected, refused)},
+    **{step.__name__: step for step in (reactions, directory, errors, retry, connected, refused, shards)},
+    **{step.__name__: step for step in (pins, members, archived, poll, forward)},
 }
 
 
@@ -320,7 +414,7 @@ async def on_delete(event: hikari.GuildMessageDeleteEvent) -> None:
 @bot.listen()
 async def on_reaction(event: hikari.GuildReactionAddEvent) -> None:
     if event.user_id != get_id():
-        print_line("reacted", {"emoji": event.emoji_name, "id": str(event.message_id)})
+        print_line(f"reacted {event.message_id}", {"emoji": event.emoji_name})
 
 
 @bot.listen()
@@ -332,6 +426,36 @@ async def on_member(event: hikari.MemberCreateEvent) -> None:
 async def on_thread(event: hikari.GuildThreadCreateEvent) -> None:
     if event.thread.owner_id != get_id():
         print_line("threadCreated", {"name": event.thread.name})
+
+
+@bot.listen()
+async def on_pin(event: hikari.GuildPinsUpdateEvent) -> None:
+    channel = event.get_channel()
+    print_line("pinned", {"name": channel and channel.name})
+
+
+@bot.listen()
+async def on_typing(event: hikari.GuildTypingEvent) -> None:
+    if event.user_id != get_id():
+        print_line("typing", {"name": event.member.username})
+
+
+@bot.listen()
+async def on_outage(event: hikari.GuildUnavailableEvent) -> None:
+    print_line("unavailable")
+
+
+@bot.listen()
+async def on_vote(event: hikari.PollVoteCreateEvent) -> None:
+    async def end() -> Fields:
+        voters = await bot.rest.fetch_poll_voters(event.channel_id, event.message_id, event.answer_id)
+        ended = (await bot.rest.end_poll(event.channel_id, event.message_id)).poll
+        assert ended is not None
+        assert ended.results is not None
+        names = [voter.username for voter in voters]
+        return {"answer": event.answer_id, "voters": names, "isOver": ended.results.is_finalized}
+
+    await run_step("voted", end())
 
 
 @bot.listen()
@@ -464,7 +588,9 @@ async def check_wrong_token() -> int:
 
 @bot.listen()
 async def on_guild(event: hikari.GuildAvailableEvent) -> None:
-    if not is_started.is_set():
+    if is_started.is_set():
+        print_line("available")
+    else:
         is_started.set()
         await run_step("start", register())
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
+from sandbox.discord.state.permissions import PERMISSIONS
 from tests.clients.client_script import CapabilityTable, ClientScript, Line, find_command, run_script
 from tests.sandbox.discord.shapes import OBJECTS, SHAPES, faults_of_event, faults_of_reply, faults_of_request
 
@@ -161,6 +162,12 @@ async def whisper(run: Conversation) -> None:
     assert answer.ephemeral_to == run.server.people["grace"]
 
 
+@TABLE.row("commands: one is created, edited and deleted")
+async def one_command(run: Conversation) -> None:
+    _, line = await run.run_step("oneCommand")
+    assert line == {"step": "oneCommand", "edited": "Two", "listed": ["temporary"], "left": 0}
+
+
 @TABLE.row("message menu: the message, an ephemeral reply")
 async def menu(run: Conversation) -> None:
     message = await run.server.post_message("ada", run.server.add_channel("menu"), "this")
@@ -215,6 +222,12 @@ async def in_thread(run: Conversation) -> None:
     assert [reply.text for reply in run.list_replies(message)] == ["here"]
 
 
+@TABLE.row("threads: members, the archived ones")
+async def archived_threads(run: Conversation) -> None:
+    _, line = await run.run_step("archived")
+    assert line == {"step": "archived", "members": 2, "isMember": True, "names": ["old"]}
+
+
 @TABLE.row("history: before, after, around, one message")
 async def history(run: Conversation) -> None:
     channel = run.server.add_channel("history")
@@ -235,13 +248,74 @@ async def reactions(run: Conversation) -> None:
     assert sum(call.rate_limited for call in run.server.calls) <= 1
 
 
-@TABLE.row("what people do: edit, react, delete, join")
+@TABLE.row("reactions of people: listed, one removed, all removed")
+async def clean_reactions(run: Conversation) -> None:
+    channel = run.server.add_channel("clean")
+    message = await run.server.post_message("ada", channel, "wave")
+    for name in ("ada", "grace"):
+        await run.server.add_reaction(name, message, "👋")
+    await run.mention("cleanReactions", message.id, channel=channel)
+    line = await run.client.read_step("cleanReactions")
+    assert (line["users"], line["left"]) == (["ada", "grace"], ["grace"])
+    assert message.reactions == {}
+
+
+@TABLE.row("pins: one by the bot, listed and removed; one by a person")
+async def pins(run: Conversation) -> None:
+    message = await run.mention("pins")
+    assert await run.client.read_step("pins") == {"step": "pins", "pinned": [message.id], "left": 0}
+    await run.server.pin_message("ada", message)
+    for _ in range(3):
+        assert (await run.client.read_step("pinned"))["name"] == "pins"
+
+
+@TABLE.row("bulk deletion")
+async def bulk_delete(run: Conversation) -> None:
+    replies, _ = await run.run_step("bulkDelete")
+    assert replies == []
+
+
+@TABLE.row("polls: a question, a vote, the voters, its end")
+async def polls(run: Conversation) -> None:
+    (message,), line = await run.run_step("poll")
+    assert (line["question"], line["answers"]) == ("Tea?", ["yes", "no"])
+    await run.server.vote("ada", message, 2)
+    line = await run.client.read_step("voted")
+    assert (line["answer"], line["voters"], line["isOver"]) == (2, ["ada"], True)
+
+
+@TABLE.row("forwards: a message to another channel")
+async def forward(run: Conversation) -> None:
+    channel = run.server.add_channel("target")
+    _, line = await run.run_step("forward", channel.id)
+    (message,) = run.server.messages(channel)
+    assert message.forwarded_message is not None
+    assert line["content"] == message.forwarded_message.content.text
+
+
+@TABLE.row("members: listed, searched, the bot's own nickname")
+async def members(run: Conversation) -> None:
+    _, line = await run.run_step("members")
+    assert {"ada", "grace", "parley"} <= set(line["listed"])
+    assert line["found"] == ["grace"]
+
+
+@TABLE.row("channels: made, edited and deleted, with a webhook and an invite")
+async def manage_channels(run: Conversation) -> None:
+    _, line = await run.run_step("manageChannels")
+    assert (line["topic"], line["isByWebhook"], line["gone"]) == ("second", True, 10003)
+    assert line["code"]
+
+
+@TABLE.row("what people do: edit, react, type, delete, join")
 async def people(run: Conversation) -> None:
     message = await run.server.post_message("ada", run.server.add_channel("people"), "before")
     await run.server.edit_message("ada", message, "after")
     assert (await run.client.read_step("changed"))["content"] == "after"
     await run.server.add_reaction("ada", message, "👋")
-    assert await run.client.read_step("reacted") == {"step": "reacted", "emoji": "👋", "id": message.id}
+    assert (await run.client.read_step(f"reacted {message.id}"))["emoji"] == "👋"
+    await run.server.start_typing("ada", message.channel)
+    assert (await run.client.read_step("typing"))["name"] == "ada"
     await run.server.delete_message("ada", message)
     assert (await run.client.read_step("deleted"))["id"] == message.id
     run.server.add_user("alan")
@@ -306,6 +380,31 @@ async def reconnect(run: Conversation) -> None:
     await run.client.read_step("resumed")
 
 
+@TABLE.row("gateway: an outage of the server begins and ends")
+async def outage(run: Conversation) -> None:
+    await run.server.set_guild_available(False)
+    await run.client.read_step("unavailable")
+    await run.server.set_guild_available(True)
+    await run.client.read_step("available")
+
+
+@TABLE.row("gateway: op 9 of a resumable session is followed by a resume")
+async def resumable_session(run: Conversation) -> None:
+    before = len(run.server.sessions)
+    await run.server.invalidate_sessions(resumable=True)
+    await run.client.read_step("resumed")
+    assert len(run.server.sessions) == before
+
+
+@TABLE.row("gateway: as many shards as recommended")
+async def shards(run: Conversation) -> None:
+    run.server.recommend_shards(2, max_concurrency=2)
+    _, line = await run.run_step("shards")
+    assert line["count"] == 2
+    assert sorted(session.shard for session in run.server.sessions[-2:]) == [(0, 2), (1, 2)]
+    run.server.recommend_shards(1)
+
+
 @TABLE.row("gateway: disallowed intents and a wrong token are refused")
 async def refused(run: Conversation) -> None:
     _, line = await run.run_step("refused")
@@ -341,6 +440,7 @@ async def test_a_discord_client_works(script: str, subtests: pytest.Subtests, tm
     command = find_command(script)
     async with DiscordSandbox() as server:
         server.privileged_intents.discard("guild_presences")
+        server.permissions.update(PERMISSIONS)
         environment = {"DISCORD_API_URL": server.api_url, "DISCORD_TOKEN": server.bot_token}
         async with run_script(command, environment, tmp_path / "client.log") as client:
             await TABLE.check(subtests, Conversation(server, client))
