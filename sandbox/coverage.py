@@ -9,6 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from sandbox.discord import DiscordSandbox
+from sandbox.discord import catalog as discord_catalog
+from sandbox.discord.api.request_schemas import list_unmodelled_routes, load_schemas
 from sandbox.slack import SlackSandbox, catalog
 from sandbox.slack.events.dispatcher import EVENTS
 
@@ -24,8 +27,25 @@ def describe_slack() -> str:
     return f"{methods}\n{events}"
 
 
+def describe_discord() -> str:
+    """Return tables of the routes and events of Discord."""
+    routes = load_schemas()["all_routes"]
+    modelled = set(routes) - set(list_unmodelled_routes(DiscordSandbox().faults.routes))
+
+    def group(route: str) -> str:
+        return " ".join([part for part in route.split("/")[1:] if not part.startswith(("{", "@"))][:2])
+
+    tables = [
+        _create_table("Routes", modelled, routes, group),
+        _create_table(
+            "Gateway events", discord_catalog.MODELLED_EVENTS, discord_catalog.EVENTS, lambda name: name.split("_")[0]
+        ),
+    ]
+    return "\n".join(tables)
+
+
 #: The section of each platform, without its markers.
-SECTIONS: Mapping[str, Callable[[], str]] = {"slack": describe_slack}
+SECTIONS: Mapping[str, Callable[[], str]] = {"slack": describe_slack, "discord": describe_discord}
 
 
 def update_page(page: str) -> str:
@@ -39,7 +59,7 @@ def _create_table(title: str, modelled: Iterable[str], known: Iterable[str], gro
     for name in sorted(modelled | set(known)):
         rows[group(name)].append(name)
     lines = [f"| {title} | Modelled | Not modelled |", "| --- | --- | --- |"]
-    for label, names in rows.items():
+    for label, names in sorted(rows.items()):
         columns = [[f"`{name}`" for name in names if (name in modelled) is wanted] for wanted in (True, False)]
         lines.append(f"| {label} | {' | '.join(', '.join(column) for column in columns)} |")
     return "\n".join(lines) + "\n"

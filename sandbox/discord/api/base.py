@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 
-from sandbox.discord.api.request_schemas import load_schemas, unify_route
+from sandbox.discord.api.request_schemas import list_unmodelled_routes
 from sandbox.discord.api.requests import (
     MISSING_ACCESS,
     MISSING_PERMISSIONS,
@@ -67,15 +67,9 @@ class DiscordRestApi:
 
         Those of Discord that are not modelled are among them: no id of another route matches their words.
         """
-        routes = [*self.routes, *self.list_unmodelled_routes()]
+        routes = [*self.routes, *list_unmodelled_routes(self.routes)]
         routes.sort(key=lambda route: [part.startswith("{") for part in route.split("/")])
         return [(re.compile(_create_pattern(route)), route) for route in routes]
-
-    def list_unmodelled_routes(self) -> list[str]:
-        """Return Discord's routes that the sandbox does not have."""
-        modelled = set(map(unify_route, self.routes))
-        routes: list[str] = load_schemas()["all_routes"]
-        return [route for route in routes if unify_route(route.replace("@original", "{message}")) not in modelled]
 
     # Objects of a request
 

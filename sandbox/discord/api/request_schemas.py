@@ -6,7 +6,7 @@ The error codes are those that Discord's clients report; the specification does 
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,13 @@ def load_schemas() -> Mapping[str, Any]:
 def unify_route(route: str) -> str:
     """Return a route with `{}` for each id, since names of ids differ from the specification's."""
     return re.sub(r"\{\w+\}", "{}", route)
+
+
+def list_unmodelled_routes(modelled: Iterable[str]) -> list[str]:
+    """Return Discord's routes that are not among the modelled ones, whatever names their ids have."""
+    known = set(map(unify_route, modelled))
+    routes: list[str] = load_schemas()["all_routes"]
+    return [route for route in routes if unify_route(route.replace("@original", "{message}")) not in known]
 
 
 def check_body(route: str, body: Any) -> None:

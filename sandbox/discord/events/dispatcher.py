@@ -58,6 +58,8 @@ _INTENTS: Mapping[GuildEventName, tuple[int, int]] = {
     "WEBHOOKS_UPDATE": (GUILD_WEBHOOKS, 0),
 }
 _REACTION_EVENTS = {"reaction_added": "MESSAGE_REACTION_ADD", "reaction_removed": "MESSAGE_REACTION_REMOVE"}
+#: Events that changes of the server cause.
+DISPATCHED_EVENTS = frozenset({*_INTENTS, *_MESSAGE_EVENTS.values(), "MESSAGE_DELETE", *_REACTION_EVENTS.values()})
 
 
 class DiscordEventDispatcher:

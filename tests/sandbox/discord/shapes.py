@@ -86,9 +86,15 @@ _NUMBERS = {
 }
 
 
+def load_specification() -> dict[str, Any]:
+    """Return Discord's published specification."""
+    loaded: dict[str, Any] = json.loads((Path(SHAPES or "") / "discord_openapi.json").read_text())
+    return loaded
+
+
 @cache
 def spec() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((Path(SHAPES or "") / "discord_openapi.json").read_text())
+    loaded = load_specification()
     # The specification lacks forwards, which docs.discord.com/developers/resources/message has.
     loaded["components"]["schemas"]["MessageReferenceType"] = {"enum": [0, 1]}
     return loaded

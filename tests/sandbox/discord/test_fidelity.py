@@ -11,9 +11,19 @@ import pytest
 from discord import app_commands
 
 from sandbox.discord import DiscordSandbox
+from sandbox.discord.api.request_schemas import SCHEMAS_FILE
+from sandbox.discord.catalog import EVENTS, MODELLED_EVENTS
+from sandbox.discord.schema_table import create_table
 from sandbox.discord.state.permissions import PERMISSIONS
 from tests.sandbox.discord.conftest import Bot, Connect, create_intents
-from tests.sandbox.discord.shapes import OBJECTS, SHAPES, faults_of_event, faults_of_reply, faults_of_request
+from tests.sandbox.discord.shapes import (
+    OBJECTS,
+    SHAPES,
+    faults_of_event,
+    faults_of_reply,
+    faults_of_request,
+    load_specification,
+)
 
 pytestmark = pytest.mark.skipif(not SHAPES, reason="PLATFORM_SHAPES names no folder with the platforms' shapes")
 
@@ -301,3 +311,12 @@ async def test_responses_events_and_requests_match_discords_specification(
     assert sorted(set(found)) == []
     assert {event.name for event in server.events} == set(OBJECTS)
     assert {call.route for call in server.calls} == set(server.faults.routes)
+
+
+async def test_request_schemas_are_those_of_the_specification() -> None:
+    command = "run python -m sandbox.discord.schema_table PATH/discord_openapi.json"
+    assert SCHEMAS_FILE.read_text() == create_table(load_specification()), command
+
+
+async def test_events_of_the_walk_are_those_that_the_catalog_lists() -> None:
+    assert set(OBJECTS) == set(MODELLED_EVENTS) <= set(EVENTS)
