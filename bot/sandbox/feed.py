@@ -179,7 +179,7 @@ class InspectorFeed(BasePlugin):
         await asyncio.sleep(self._model_delay)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Send the begin and the end of a model's answer, with its tokens, to the page."""
+        """Send the start and the end of a model's answer, with its tokens, to the page."""
         about = self._current_call(callback_context)
         if about is None:
             return

@@ -99,7 +99,10 @@ class EventMapper:
                     yield replace(call, type="tool_past", error=failed.error if failed else None)
 
     def create_last_event(self) -> StreamEvent:
-        """Return `done` with the whole reply, or `error` if there is no answer."""
+        """Return `done` with the whole reply, or `error` if there is none.
+
+        An answer that ended normally is `done`, even without text.
+        """
         if self._error_code in BLOCKED_REASONS:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
@@ -124,7 +127,7 @@ class EventMapper:
         )
 
     def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
-        """Yield the begins and ends of an event's tool calls.
+        """Yield the starts and ends of an event's tool calls.
 
         ADK's calls for confirmations and input requests are left out.
         """

@@ -96,12 +96,11 @@ class GuardPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Log the begin of a tool call, and decide whether it is made.
+        """Log the start of a tool call, and decide whether it is made.
 
         Returns:
             None to make the call; else the result for the model: an error if the user may not use the tool or the name
-                of an
-            agent is unknown, or the logged result of the same call.
+            of an agent is unknown, or the logged result of the same call.
 
         Raises:
             StoreError: the call cannot be logged; it is not made.
@@ -181,7 +180,10 @@ class GuardPlugin(BasePlugin):
     def _create_invocation(
         self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> ToolInvocation | None:
-        """Return the key of a call in the call log; None if its session is not stored."""
+        """Return the key of a call in the call log.
+
+        None if the session is not stored, or the model called an unknown tool.
+        """
         session = tool_context.session
         if not isinstance(session, StoredSession) or type(tool) is BaseTool:  # ADK: the model called an unknown tool
             return None

@@ -79,7 +79,7 @@ class RunRecord:
     """Record of one run: the part of a turn report that no other row has.
 
     Attributes:
-        tool_calls: the calls in the order of their begin, at most `MAX_TOOLS`.
+        tool_calls: the calls in the order in which they began, at most `MAX_TOOLS`.
         omitted_tool_calls: number of calls over `MAX_TOOLS`.
         history: the part of the session that the model got; None if unknown.
         context: the other people's messages that the model got.

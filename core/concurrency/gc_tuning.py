@@ -1,9 +1,9 @@
 """Garbage collector settings that avoid stalls of the event loop.
 
 A collection stops the loop for as long as it takes to look at every object of its generations: 0.5 to 1 ms for a
-thousand. What each running turn holds is some 400 objects of ADK's, and ten more for each delta of its reply, so a
-full collection (the third generation) amid 200 turns stops the loop for 50 to 170 ms. What it finds there is little:
-what a turn leaves behind is freed as its references go, but for about a hundred objects, 10 kB.
+thousand. A running turn holds some 400 objects of ADK's, and ten more for each delta of its reply. A full collection
+(the third generation) amid 200 turns stops the loop for 50 to 170 ms. It frees little: a turn's objects are freed as
+their references go, but for about a hundred objects, 10 kB.
 """
 
 import gc

@@ -46,7 +46,10 @@ class BackgroundTasks:
 
 
 async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
-    """Wait at most `seconds` for tasks, then cancel the rest and wait as long again."""
+    """Wait at most `seconds` for tasks, then cancel the rest and wait for their end.
+
+    The second wait takes at most `seconds` too.
+    """
     if not tasks:
         return
     _, late = await asyncio.wait(tasks, timeout=seconds)

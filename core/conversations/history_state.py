@@ -19,7 +19,7 @@ MAX_OTHERS = 50
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """What the history of a session covers before a turn runs.
+    """End of a session's history before a turn runs.
 
     Attributes:
         since: when its newest message, or the last reset, was sent (seconds since the epoch); 0 if there is none.

@@ -12,7 +12,7 @@ from core.turns.queries import is_active, is_waiting
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """What a session's users see of its state.
+    """State of a session for its users.
 
     Attributes:
         model: the full name of the model that answers.

@@ -127,8 +127,7 @@ class Watermarks:
 
         Returns:
             The last reset by session id, and the last command `stop` by session id and author; both in seconds since
-            the
-            epoch.
+            the epoch.
 
         Raises:
             StoreError: the database cannot be read.

@@ -141,7 +141,7 @@ class ArtifactService(BaseArtifactService):
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Lock the session until the transaction ends.
 
-        Version numbers stay unique so.
+        Two transactions then never save the same version number.
         """
         if session_id is not None and self.generation is not None:
             await lock_session(connection, session_id, self.generation, self.fence)

@@ -367,6 +367,6 @@ def is_in_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool
     """Return the SQL condition that a message belongs to a session.
 
     It is for a query with `NEWEST_FIRST` or `OLDEST_FIRST`. With `=`, PostgreSQL takes the session out of the order.
-    Where sessions are few and long, it then reads the newer messages of all sessions by their ids.
+    If sessions are few and long, it then reads the newer messages of all sessions by their ids.
     """
     return (messages.c.session >= session) & (messages.c.session <= session)

@@ -298,7 +298,7 @@ class _RunCallLog:
 async def _drop_partial_steps(rows: Sequence[_RunMessage], journal: _RunCallLog) -> list[_RunMessage]:
     """Return the rows without partial steps.
 
-    These are responses to only some calls of a step, and only one half of a request to a person: ADK stores the calls
+    These are responses to only some calls of a step, and only one half of a request to a person. ADK stores the calls
     that ask a person beside the responses of the calls that they ask for.
     """
     asked_for = {id_ for row in rows for id_ in row.requested_ids}

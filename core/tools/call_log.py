@@ -1,6 +1,6 @@
 """Log of tool calls, so that a resumed run makes no call twice.
 
-It holds the begin of each call, and the result of each ended one.
+It holds the start of each call, and the result of each ended one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ToolCallLog:
     async def begin(
         self, call: ToolInvocation, may_repeat: Callable[[ToolCallEntry], bool] = lambda _entry: False
     ) -> ToolCallEntry | None:
-        """Log the begin of a call, and return whether it was made before.
+        """Log the start of a call, and return whether it was made before.
 
         Args:
             may_repeat: returns whether a call with this earlier entry may be made again.

@@ -67,7 +67,7 @@ class MessageResult:
 
     Attributes:
         answers: the chain of messages that answer questions, up to this one, oldest first: each one's run continues
-            the run that asked. Empty if this message answers none.
+            the run that asked. Empty if the run of this message continues none.
         question: the question that the message answers, or would answer; None without one.
         error: why the message does not fit the question; None if it does.
     """
@@ -203,7 +203,7 @@ class HumanRequestService:
             return next(iter(await select_requests(connection, human_requests.c.id == id_)), None)
 
     async def list_of_turn(self, turn_id: str) -> list[HumanRequest]:
-        """Return the requests of a turn, decided or not, in the order of their making.
+        """Return the requests of a turn, decided or not, oldest first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -291,6 +291,9 @@ class HumanRequestService:
         """Decide an approval if it is open and the person may decide.
 
         After the last decision of its turn, a new turn resumes the run.
+
+        Args:
+            verdict: `approved`, `denied`, or `always` to allow all calls of the tool in the session.
 
         Raises:
             StoreError: the database cannot be written, after all retries.

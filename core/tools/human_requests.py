@@ -1,7 +1,7 @@
 """Requests of a turn to people: approvals of tool calls, and questions.
 
-The deciders of a request are words and ids: `author` (the authors of the messages that led to it), `others` (anybody
-else), `admins`, `everyone`, and ids of users and roles, as in `core.identity.is_permitted`.
+The deciders of a request are words and ids. `author` means the authors of the messages that led to it, `others`
+anybody else. `admins`, `everyone`, and ids of users and roles are as in `core.identity.is_permitted`.
 """
 
 import logging

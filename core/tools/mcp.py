@@ -1,7 +1,7 @@
-"""Tools of MCP servers from a configuration file. Needs the extra `mcp`.
+"""Tools of MCP servers from a configuration file. This needs the extra `mcp`.
 
-An unreachable server ends neither the start nor a turn: the log names it, the model learns that its tools are
-unavailable, and the next turn after a pause tries again.
+An unreachable server ends neither the start nor a turn. The log names it, and the model learns that its tools are
+unavailable. The next turn after a pause tries again.
 """
 
 import asyncio

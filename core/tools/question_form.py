@@ -391,8 +391,8 @@ def _parse_entry(field_: FormField, text: str) -> Any:
 def parse_answer(form: QuestionForm, text: str) -> Any:
     """Return the JSON value of an answer that a person gave as a message.
 
-    For a form with several fields the message has to be a JSON object. Where `accepts_any_text`, a text that does not
-    fit is the answer as it is.
+    For a form with several fields the message has to be a JSON object. If `accepts_any_text`, a text that does not fit
+    is the answer as it is.
 
     Raises:
         EntryError: the text does not fit the form.

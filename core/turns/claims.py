@@ -218,10 +218,9 @@ _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).values
 async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
     """Lock at most `limit` idle sessions with waiting messages, and return their rows.
 
-    The rows are by session id, in the order of claiming.
-
-    That is a round robin over people: the first session of each person goes before the second one of any, and among
-    those the person who was served longest ago goes first. A session is that of the author of its oldest message.
+    The rows are by session id, in the order of claiming. That is a round robin over people: the first session of each
+    person goes before the second one of any. Among those the person who was served longest ago goes first. A session
+    is that of the author of its oldest message.
     """
     if limit <= 0:
         return {}
@@ -261,10 +260,8 @@ def _items(dialect: str, parameter: str) -> sa.TableValuedAlias:
 async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str]) -> dict[str, list[_QueuedMessage]]:
     """Return the messages that wait in locked sessions, oldest first, by session id.
 
-    Sessions without waiting messages are left out.
-
-    A message that another worker claimed before the lock does not wait any more, and its session is not idle. Messages
-    that cannot be parsed get the outcome `unreadable`.
+    Sessions without waiting messages are left out. A message that another worker claimed before the lock does not wait
+    any more, and its session is not idle. Messages that cannot be parsed get the outcome `unreadable`.
 
     Args:
         session_ids: the locked sessions.
@@ -294,11 +291,9 @@ async def _drop_messages(connection: AsyncConnection, which: sa.ColumnElement[bo
 
 
 def _answered_together(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
-    """Return the messages that the next turn answers: the oldest up to the next rerun.
+    """Return the messages that the next turn answers.
 
-    They are at most `MAX_MESSAGES`.
-
-    A rerun (a request to answer the messages of a turn again) is a turn of its own.
+    These are the oldest ones, at most `MAX_MESSAGES`, up to the next request for a rerun: that is a turn of its own.
 
     Args:
         waiting: all messages that wait in one session, oldest first; not empty.

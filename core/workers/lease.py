@@ -120,7 +120,7 @@ class Lease:
 
         Returns:
             The time of the event loop's clock at which that began: the lease counts from then, once the caller has
-                committed.
+            committed.
         """
         began = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
