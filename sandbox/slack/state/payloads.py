@@ -36,20 +36,21 @@ class SlackPayloads:
 
     def message(self, message: SlackMessage) -> dict[str, Any]:
         """Return a message as in a `message` event."""
-        own = message.bot_id == self._workspace.bot_id
+        user = None if message.username else message.user
+        is_by_bot_user = message.bot_id == self._workspace.bot_id and user is not None
         fields: dict[str, Any] = {
             "client_msg_id": message.client_msg_id,
             "type": "message",
             "subtype": message.subtype,
-            "user": None if message.username else message.user,
+            "user": user,
             "bot_id": message.bot_id,
             "username": message.username,
             "icons": dict(message.icons) or None,
             "text": message.content.text,
             "ts": message.ts,
-            "team": self._team_of(message.user),
+            "team": self._team_of(user),
             "user_team": self._team_of(message.user) if self._is_from_other_team(message.user) else None,
-            "bot_profile": self.bot_profile() if own else None,
+            "bot_profile": self.bot_profile() if is_by_bot_user else None,
             "blocks": self.blocks(message) or None,
             "attachments": [*message.content.attachments, *message.attachments] or None,
             "thread_ts": message.thread_ts,
