@@ -71,6 +71,32 @@ const steps = {
     return { full: full.metadata.event_payload.by === event.user, short: short.metadata?.event_payload ?? null };
   },
 
+  async attachments({ event, client }) {
+    const { channel } = event;
+    const fields = [{ title: 'Branch', value: 'main', short: true }];
+    const attachments = [{ color: '#36a64f', fallback: 'passed', title: 'Build', text: 'passed', fields }];
+    const { ts, message } = await client.chat.postMessage({ channel, attachments });
+    await client.chat.update({ channel, ts, text: 'Build 2', attachments: [] });
+    return {
+      fallback: message.attachments[0].fallback,
+      broken: await catchCode(client.chat.postMessage({ channel, attachments: [{}] })),
+    };
+  },
+
+  async authors({ event, client }) {
+    const { channel } = event;
+    const { message } = await client.chat.postMessage({ channel, text: 'beep', username: 'Robot', icon_emoji: ':robot_face:' });
+    return { username: message.username, icons: message.icons };
+  },
+
+  async broadcast({ event, client }) {
+    const { channel, ts: thread_ts } = event;
+    await client.chat.postMessage({ channel, thread_ts, text: 'quiet' });
+    await client.chat.postMessage({ channel, thread_ts, text: 'loud', reply_broadcast: true });
+    const { messages } = await client.conversations.history({ channel });
+    return { texts: messages.map(({ text }) => text), subtype: messages[0].subtype };
+  },
+
   async edits({ event, client }) {
     const { channel } = event;
     const { ts } = await client.chat.postMessage({ channel, text: ':hourglass:' });
@@ -216,7 +242,7 @@ const steps = {
     await client.reactions.remove(target);
     const gone = await catchCode(client.reactions.remove(target));
     await client.reactions.add({ ...target, name: 'thumbsup' });
-    return { twice, gone };
+    return { twice, gone, unknown: await catchCode(client.reactions.add({ ...target, name: 'no_such_emoji' })) };
   },
 
   async people({ event, client }) {

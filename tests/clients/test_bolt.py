@@ -94,6 +94,28 @@ async def metadata(run: Conversation) -> None:
     assert (line["full"], line["short"]) == (True, None)
 
 
+@TABLE.row("attachments: alone, then removed by an edit")
+async def attachments(run: Conversation) -> None:
+    (message,), line = await run.run_step("attachments")
+    assert [version.text for version in message.versions] == ["Build\npassed\nBranch\nmain", "Build 2"]
+    assert (line["fallback"], line["broken"]) == ("passed", "no_text")
+
+
+@TABLE.row("authors: another name and icon")
+async def authors(run: Conversation) -> None:
+    (message,), line = await run.run_step("authors")
+    assert (message.username, line["username"]) == ("Robot", "Robot")
+    assert line["icons"]["emoji"] == ":robot_face:"
+
+
+@TABLE.row("threads: a reply that is also in the channel")
+async def broadcast(run: Conversation) -> None:
+    _, line = await run.run_step("broadcast")
+    assert line["texts"][0] == "loud"
+    assert "quiet" not in line["texts"]
+    assert line["subtype"] == "thread_broadcast"
+
+
 @TABLE.row("edits: a placeholder, five edits, the final message with blocks")
 async def edits(run: Conversation) -> None:
     (reply,), line = await run.run_step("edits")
@@ -316,11 +338,11 @@ async def history(run: Conversation) -> None:
     assert line["latest"]
 
 
-@TABLE.row("reactions: add, remove, and both twice")
+@TABLE.row("reactions: add, remove, both twice, an unknown emoji")
 async def reactions(run: Conversation) -> None:
     _, mention = await run.mention("reactions")
     line = await run.bolt.read_step("reactions")
-    assert (line["twice"], line["gone"]) == ("already_reacted", "no_reaction")
+    assert (line["twice"], line["gone"], line["unknown"]) == ("already_reacted", "no_reaction", "invalid_name")
     assert list(mention.reactions) == ["thumbsup"]
 
 
