@@ -4,13 +4,19 @@ from collections.abc import Sequence
 
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from core.tools.question_form import MAX_ENTRY, Entries, FormField, to_entry
+from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField, to_entry
 
 #: The most characters of a text for which a field has one line.
 _MAX_LINE = 150
 
 #: Notes on how the text of a field becomes its value, by the kind of the field.
-_NOTES = {"list": words.ONE_PER_LINE, "json": words.AS_JSON, "choices": words.ONE_PER_LINE}
+_NOTES = {
+    "list": words.ONE_PER_LINE,
+    "choices": words.ONE_PER_LINE,
+    "json": words.AS_JSON,
+    "object": words.AS_JSON,
+    "array": words.AS_JSON,
+}
 
 
 def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
@@ -38,10 +44,11 @@ def get_preset(field: FormField, entries: Entries) -> str | Sequence[str]:
 def preset_text(field: FormField, entries: Entries) -> str:
     """Return the preset of a text field as one text of at most `MAX_ENTRY` characters.
 
-    Several values are one per line.
+    Several values are one per line; of an option, it has the label.
     """
     preset = get_preset(field, entries)
-    return (preset if isinstance(preset, str) else "\n".join(preset))[:MAX_ENTRY]
+    labels = {f"{OPTION_PREFIX}{i}": option.label for i, option in enumerate(field.options)}
+    return "\n".join(labels.get(one, one) for one in ([preset] if isinstance(preset, str) else preset))[:MAX_ENTRY]
 
 
 def is_single_line(field: FormField) -> bool:
@@ -54,5 +61,5 @@ def text_field_notes(field: FormField, say: MessageCatalog) -> list[str]:
 
     They say in which form to enter the value, and how many options there are.
     """
-    notes = [say(_NOTES[field.kind])] if field.kind in _NOTES and field.name else []
+    notes = [say(_NOTES[field.kind])] if field.kind in _NOTES and (field.name or field.kind != "json") else []
     return [*notes, *([say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else [])]

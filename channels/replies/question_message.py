@@ -46,7 +46,7 @@ def question_text(question: Question, say: MessageCatalog, *, is_void: bool = Fa
     parts = [
         _describe(question, say),
         _list_long_options(question) if is_open else "",
-        say(words.FORM_PROBLEM) if question.form.problem and is_open else "",
+        _describe_problem(question, say) if is_open else "",
         say(words.QUESTION_VOID) if is_void else _state_text(question, say),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -105,6 +105,12 @@ def _describe(question: Question, say: MessageCatalog) -> str:
     if question.takes_messages:
         return f"❓ {text or say(words.CHOOSE_ONE if question.form.choice else words.NEEDS_ANSWER)}"
     return f"❓ {say(words.TOOL_WAITS, tool=format_tool(question.tool))}\n\n{fence_arguments(question.arguments)}"
+
+
+def _describe_problem(question: Question, say: MessageCatalog) -> str:
+    if not question.form.problem:
+        return ""
+    return say(words.FORM_AS_JSON if question.form.fields[0].kind == "object" else words.FORM_PROBLEM)
 
 
 def _list_long_options(question: Question) -> str:

@@ -65,6 +65,26 @@ def merge_runs(
     return merged
 
 
+def hide_schemas(event: Event) -> Event:
+    """Return an event whose requests for input have no schema.
+
+    The answers were checked by it. ADK 2.13 would check them again, and fails at schemas that it cannot read, such as
+    those with a list of types.
+    """
+    if event.content is None or not _requests_input(event):
+        return event
+    parts = [_hide_schema(part) for part in event.content.parts or ()]
+    return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
+
+
+def _hide_schema(part: types.Part) -> types.Part:
+    call = part.function_call
+    if call is None or call.name != INPUT_CALL:
+        return part
+    arguments = {name: value for name, value in (call.args or {}).items() if name != "response_schema"}
+    return part.model_copy(update={"function_call": call.model_copy(update={"args": arguments})})
+
+
 def _has_calls(event: Event) -> bool:
     return bool(event.get_function_calls())
 

@@ -14,7 +14,7 @@ from google.adk.sessions import Session
 from google.genai import types
 
 from core.agents.event_mapper import find_open_calls
-from core.agents.message_answers import filter_answer_events, merge_runs
+from core.agents.message_answers import filter_answer_events, hide_schemas, merge_runs
 from core.errors import SessionResetError
 from core.sessions.codec import get_role
 from core.sessions.history import HistoryWindow, is_user_message
@@ -139,7 +139,9 @@ class ResumableRunner(Runner):
         self._earlier_event_ids = frozenset(event.id for event in session.events if event.invocation_id != run)
         texts = await service.read_stored_events(session, filter_answer_events(session.events, run, answers))
         session.events[:] = merge_runs(session.events, run, answers, texts)
-        return self._get_run_events(session)
+        run_events = self._get_run_events(session)
+        session.events[:] = map(hide_schemas, session.events)
+        return run_events
 
     def _get_run_events(self, session: Session) -> list[Event]:
         """Return the session's events of this run, without those that it continues."""

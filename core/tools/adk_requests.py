@@ -173,6 +173,8 @@ def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
     ADK parses a text as JSON, also for a schema that wants a text: there, `"12"` has to stay a text.
     """
     schema = (call.args or {}).get("response_schema") if call is not None and call.name == INPUT_CALL else None
+    if isinstance(value, Mapping) and isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping):
+        return {**dict.fromkeys(schema["properties"]), **value}
     if isinstance(value, str) and isinstance(schema, Mapping):
         try:
             parsed = json.loads(value)

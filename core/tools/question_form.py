@@ -15,7 +15,7 @@ from typing import Any, Literal
 from core.inbox_message import storable_text
 from core.sessions.resume import INPUT_CALL
 
-FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json"]
+FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json", "object", "array"]
 
 #: What is wrong with an entered value.
 Fault = Literal[
@@ -136,7 +136,8 @@ def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
     if tool == INPUT_CALL:
         schema = arguments.get("response_schema", arguments.get("responseSchema"))
         is_of_workflow = "interruptId" in arguments  # ADK: a model's call has no such argument
-        return replace(plan_form(schema), accepts_any_text=not is_of_workflow)
+        form = replace(plan_form(schema), accepts_any_text=not is_of_workflow)
+        return replace(form, fields=(FormField("", "json"),)) if form.problem and form.accepts_any_text else form
     options = arguments.get("options")
     if tool == "get_user_choice" and isinstance(options, list) and options:
         return replace(plan_form({"enum": options}), accepts_any_text=True)
@@ -152,11 +153,12 @@ def plan_form(schema: Any) -> QuestionForm:
         root = _to_mapping(schema)
         resolved = _resolve(root, root)
         properties = resolved.schema.get("properties")
-        if _get_type(resolved.schema) in ("object", "") and properties:
+        if _get_type(resolved.schema) in ("object", "several", "") and properties:
             return _plan_object(resolved.schema, root)
         return QuestionForm((_plan_field("", resolved, root, is_required=not resolved.is_nullable),))
     except _SchemaError as error:
-        return QuestionForm((FormField("", "json"),), problem=str(error))
+        is_object = isinstance(schema, Mapping) and _get_type(schema) == "object"
+        return QuestionForm((FormField("", "object" if is_object else "json"),), problem=str(error))
 
 
 def _plan_object(schema: Mapping[str, Any], root: Mapping[str, Any]) -> QuestionForm:
@@ -202,7 +204,9 @@ def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_r
             planned = replace(plain, min_length=shortest, max_length=longest)
         case "array":
             planned = _plan_list(plain, _resolve(schema.get("items") or {}, root).schema, root)
-        case "object" | "null":
+        case "object":
+            planned = replace(plain, kind="object")
+        case "null" | "several":
             planned = replace(plain, kind="json")
         case kind:
             raise _SchemaError(f"its type {kind!r} is unknown")
@@ -212,7 +216,7 @@ def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_r
 def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, Any]) -> FormField:
     if options := _list_options(items, root):
         return replace(plain, kind="choices", options=options)
-    return replace(plain, kind="list" if _get_type(items) in ("string", "") else "json")
+    return replace(plain, kind="list" if _get_type(items) in ("string", "") else "array")
 
 
 def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[FormOption, ...]:
@@ -276,7 +280,7 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
     if isinstance(types := found.get("type"), list):
         named = [one for one in types if str(one).lower() != "null"]
         is_nullable = is_nullable or len(named) < len(types)
-        found["type"] = named[0] if len(named) == 1 else "object"
+        found["type"] = named[0] if len(named) == 1 else "several"
     return _Resolved(found, is_nullable or found.get("nullable") is True)
 
 
@@ -305,10 +309,10 @@ def _is_null(schema: Any) -> bool:
 def _get_type(schema: Mapping[str, Any]) -> str:
     """Return the type of a resolved schema in lower case; empty if it has none.
 
-    Alternatives without a type count as `object`: a person enters them as JSON.
+    Several types, and alternatives without a type, are `several`: a person enters them as JSON.
     """
     if "type" not in schema and (schema.get("anyOf") or schema.get("oneOf")):
-        return "object"
+        return "several"
     return str(schema.get("type") or "").lower()
 
 
@@ -383,7 +387,7 @@ def _parse_entry(field_: FormField, text: str) -> Any:
             return _to_number(field_, text)
         case "list":
             return [line.strip() for line in text.split("\n") if line.strip()]
-        case "json":
+        case "json" | "object" | "array":
             return _to_json(field_, text)
     return _check_length(field_, text)
 
@@ -477,7 +481,7 @@ def _find_option(field_: FormField, text: str) -> Any:
         if int(position) < len(field_.options):
             return field_.options[int(position)].value
         raise EntryError("option", field_)
-    wanted = text.casefold()
+    wanted = _to_line(text).casefold()
     if field_.kind == "boolean" and wanted in _TRUE_WORDS | _FALSE_WORDS:
         return wanted in _TRUE_WORDS
     for option in field_.options:
@@ -502,12 +506,17 @@ def _to_number(field_: FormField, text: str) -> int | float:
 
 
 def _to_json(field_: FormField, text: str) -> Any:
+    """Return the JSON value of a text; the text itself if the answer has one value of any type."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError as error:
-        if field_.name:
+        if field_.name or field_.kind != "json":
             raise EntryError("json", field_) from error
         return text
+    expected = {"object": dict, "array": list}.get(field_.kind, object)
+    if not isinstance(value, expected):
+        raise EntryError("json", field_)
+    return value
 
 
 def _check_length(field_: FormField, text: str) -> str:

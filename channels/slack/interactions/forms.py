@@ -4,7 +4,7 @@ Slack: docs.slack.dev/reference/views/modal-views. A modal has at most 100 block
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from channels.i18n import messages as words
@@ -27,6 +27,9 @@ ANSWER_MODAL, FIELD_PREFIX = "answer", "field-"
 #: Slack: the most characters of a section's text, of a hint, and of a placeholder.
 _MAX_SECTION, _MAX_HINT, _MAX_PLACEHOLDER = 3000, 2000, 150
 
+#: The most bytes of the fields up to a menu: beyond them, text takes its place. Slack: a view has at most 250 kB.
+_MAX_MENUS_BYTES = 150_000
+
 
 def answer_modal(question: Question, entries: Entries, target: ResponseTarget, say: MessageCatalog) -> dict[str, Any]:
     """Return the modal with the form of an agent's question.
@@ -44,7 +47,6 @@ def answer_modal(question: Question, entries: Entries, target: ResponseTarget, s
     }
     text = question.text[:_MAX_SECTION]
     section = [{"type": "section", "text": _plain_text(text)}] if text else []
-    fields = [_input_block(i, field, entries, say) for i, field in enumerate(question.form.fields)]
     return {
         "type": "modal",
         "callback_id": ANSWER_MODAL,
@@ -52,8 +54,19 @@ def answer_modal(question: Question, entries: Entries, target: ResponseTarget, s
         "title": _plain_text(say(words.ANSWER)),
         "submit": _plain_text(say(words.SUBMIT)),
         "close": _plain_text(say(words.CANCEL)),
-        "blocks": [*section, *fields],
+        "blocks": [*section, *_input_blocks(question, entries, say)],
     }
+
+
+def _input_blocks(question: Question, entries: Entries, say: MessageCatalog) -> Iterator[dict[str, Any]]:
+    size = 0
+    for position, field in enumerate(question.form.fields):
+        has_menu = 0 < len(field.options) <= MAX_MENU_OPTIONS
+        block = _input_block(position, field, entries, say, has_menu=has_menu)
+        if has_menu and size + len(json.dumps(block)) > _MAX_MENUS_BYTES:
+            block = _input_block(position, field, entries, say, has_menu=False)
+        size += len(json.dumps(block))
+        yield block
 
 
 def is_answer(body: Mapping[str, Any]) -> bool:
@@ -83,10 +96,12 @@ def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(json.loads(view["private_metadata"])["question"]), entries
 
 
-def _input_block(position: int, field: FormField, entries: Entries, say: MessageCatalog) -> dict[str, Any]:
+def _input_block(
+    position: int, field: FormField, entries: Entries, say: MessageCatalog, *, has_menu: bool
+) -> dict[str, Any]:
     label = field.label or say(words.YOUR_ANSWER)
     hints = [field.description]
-    if field.options and len(field.options) <= MAX_MENU_OPTIONS:
+    if has_menu:
         element = _select(field, entries, say)
     else:
         text = preset_text(field, entries)

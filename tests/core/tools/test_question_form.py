@@ -62,7 +62,7 @@ FITTING: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
 def test_any_schema_has_a_form(schema: Any) -> None:
     form = plan_form(schema)
     assert 1 <= len(form.fields) <= MAX_FIELDS
-    assert not form.problem or [field.kind for field in form.fields] == ["json"]
+    assert not form.problem or [field.kind for field in form.fields] in (["json"], ["object"])
     for field in form.fields:
         assert len(field.options) <= MAX_OPTIONS
         to_entry(field, field.default)
@@ -111,7 +111,7 @@ def test_a_pydantic_model_becomes_fields_with_labels_and_defaults() -> None:
     assert [(field.name, field.kind, field.label, field.is_required) for field in form.fields] == [
         ("count", "integer", "Count", False),
         ("note", "text", "Note", False),
-        ("color", "json", "Color", True),
+        ("color", "object", "Color", True),
         ("tags", "list", "Tags", True),
     ]
     assert (form.fields[0].default, form.fields[0].description) == (1, "How many")
@@ -129,15 +129,34 @@ def test_a_pydantic_model_becomes_fields_with_labels_and_defaults() -> None:
         {"type": "secret"},
         {"$ref": "#/a", "a": {"$ref": "#/a"}},
         {"enum": list(range(MAX_OPTIONS + 1))},
-        {"type": "object", "properties": {f"f{i}": {} for i in range(MAX_FIELDS + 1)}},
     ],
-    ids=["no schema", "reference", "enum", "type", "circle", "options", "fields"],
+    ids=["no schema", "reference", "enum", "type", "circle", "options"],
 )
 def test_a_schema_that_is_no_form_takes_any_text(schema: Any) -> None:
     form = plan_form(schema)
     assert form.problem
     assert parse_answer(form, "two shirts") == "two shirts"
     assert parse_answer(form, '{"shirts": 2}') == {"shirts": 2}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {f"f{i}": {} for i in range(MAX_FIELDS + 1)}},
+        {"type": "object", "properties": ["shirts"]},
+        {"type": "object"},
+    ],
+    ids=["fields", "properties", "no properties"],
+)
+def test_an_object_that_is_no_form_takes_a_json_object(schema: Any) -> None:
+    arguments = {"interruptId": "1", "response_schema": schema}
+    form = create_form("adk_request_input", arguments)
+    assert parse_answer(form, '{"shirts": 2}') == {"shirts": 2}
+    for text in ("two shirts", "[2]"):
+        with pytest.raises(EntryError):
+            parse_answer(form, text)
+    of_model = create_form("adk_request_input", {"response_schema": schema})
+    assert parse_answer(of_model, "two shirts") == "two shirts"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +171,7 @@ def test_a_schema_that_is_no_form_takes_any_text(schema: Any) -> None:
         (FormField("a", "choice"), "XL", "option"),
         (FormField("a", "choice"), f"{OPTION_PREFIX}5", "option"),
         (FormField("a", "json"), "{", "json"),
+        (FormField("", "array"), "a, b", "json"),
     ],
 )
 def test_an_entry_that_does_not_fit_says_why(field: FormField, entry: str, fault: str) -> None:

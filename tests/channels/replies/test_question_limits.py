@@ -1,0 +1,166 @@
+"""Questions at and over the limits of the platforms, with bad schemas, and for certain people."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.events.request_input import RequestInput
+from google.adk.workflow import Workflow
+from google.genai import types
+
+from channels.i18n import messages as words
+from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, texts, wait_for_texts
+from tests.channels.replies.test_questions import ASKING, ask, rows, wait_for_button
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with run_sandbox(request.param) as made:
+        yield made
+
+
+def workflow(schemas: Mapping[str, Any], **request: Any) -> dict[str, Any]:
+    """Return the settings of a bot whose workflow asks for the answer that a message names, and repeats it."""
+
+    def question(node_input: Any) -> Any:
+        name = node_input.parts[0].text.rpartition(": ")[2]
+        yield RequestInput(message="What shall I order?", response_schema=schemas[name], **request)
+
+    def order(node_input: Any) -> types.Content:
+        return types.ModelContent(f"Ordered: {json.dumps(node_input)}")
+
+    return {"root": Workflow(name="shop", edges=[("START", question, order)])}
+
+
+UNREADABLE = words.FORM_PROBLEM.strip("_")
+NO_FORM = words.FORM_AS_JSON.strip("_")
+
+#: Bad schemas, each with what the question says, an entry that does not fit, and one that does.
+BAD_SCHEMAS: dict[str, tuple[Any, str, str, str]] = {
+    "no reference": ({"$ref": "#/nowhere"}, UNREADABLE, "", "one"),
+    "endless reference": ({"$ref": "#"}, UNREADABLE, "", "one"),
+    "enum": ({"enum": "S, M"}, UNREADABLE, "", "one"),
+    "type": ({"type": "widget"}, UNREADABLE, "", "one"),
+    "2,000 options": ({"enum": [f"Option {i}" for i in range(2000)]}, UNREADABLE, "", "one"),
+    "properties": ({"type": "object", "properties": ["name"]}, NO_FORM, "one", '{"name": "Ada"}'),
+    "60 fields": (
+        {"type": "object", "properties": {f"f{i}": {"type": "string"} for i in range(60)}},
+        NO_FORM,
+        "one",
+        json.dumps({f"f{i}": "one" for i in range(60)}),
+    ),
+    "a name that ADK cannot read": (
+        {"type": "object", "properties": {"_id": {"type": "string"}, "size": {"type": "integer"}}, "required": ["_id"]},
+        "",
+        "one",
+        '{"_id": "Ada", "size": 3}',
+    ),
+}
+
+
+async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: Any, tmp_path: Path) -> None:
+    schemas = {name: schema for name, (schema, *_) in BAD_SCHEMAS.items()}
+    async with run_conversation(sandbox, tmp_path, "unused", core=workflow(schemas)) as talk:
+        for name, (_, note, wrong, right) in BAD_SCHEMAS.items():
+            await talk.say(f"ask: {name}")
+            assert note in (await wait_for_button(talk, words.ANSWER)).text
+            if wrong:
+                await talk.say(wrong)
+                await wait_for_texts(talk, lambda found: words.ANSWER_REFUSED.strip("_")[:20] in found[-1])
+            await talk.say(right)
+            await wait_for_texts(talk, lambda found: found[-1].startswith("Ordered"))
+            answer = f"Ordered: {right if right.startswith('{') else json.dumps(right)}"
+            await talk.bot.database.wait_until(talk.bot.turn_rows, lambda found, text=answer: found[-1].text == text)
+            await talk.sandbox.wait_for(lambda: not any(words.ANSWER in one.buttons for one in talk.replies()))
+        assert {row.decision for row in await rows(talk)} == {"answered"}
+
+
+FIELDS = {f"f{i}": {"type": "integer" if i == 38 else "string", "title": f"Field {i}"} for i in range(40)}
+FORM = {"type": "object", "properties": FIELDS, "required": list(FIELDS)}
+
+#: What a person enters in the form, and its answer.
+ENTRIES = {f"field-{i}": str(i) for i in range(40)}
+ANSWER = {f"f{i}": i if i == 38 else str(i) for i in range(40)}
+
+
+async def test_a_form_of_40_fields_is_one_modal_on_slack(tmp_path: Path) -> None:
+    async with (
+        run_sandbox("slack") as slack,
+        run_conversation(slack, tmp_path, ask("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+    ):
+        await talk.say("shirts")
+        await wait_for_button(talk, words.ANSWER)
+        await talk.press(words.ANSWER)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        assert not await slack.submit_modal(modal, **{**ENTRIES, "field-38": "many"})
+        assert modal.errors == {"field-38": words.ENTRY_NOT_INTEGER}
+        assert await slack.submit_modal(modal, **ENTRIES)
+        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
+        assert [row.answer for row in await rows(talk)] == [ANSWER]
+
+
+async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) -> None:
+    async with (
+        run_sandbox("discord") as discord,
+        run_conversation(discord, tmp_path, ask("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+    ):
+
+        async def submit_page(message: Any, label: str, **entries: str) -> Any:
+            """Open and submit a page, and return the newest private message."""
+            count = len(talk.private_messages())
+            await discord.click_button("ada", message, message.buttons[label])
+            (modal,) = await discord.wait_for(lambda: discord.modals("ada"))
+            await discord.submit_modal(modal, {id_: entries.get(id_, ENTRIES[id_]) for id_ in modal.inputs})
+            await discord.wait_for(lambda: len(talk.private_messages()) > count or "Ordered." in texts(talk))
+            return next(m for m in reversed(discord.messages("general")) if m.ephemeral_to)
+
+        await talk.say("shirts")
+        message, label = await wait_for_button(talk, words.ANSWER), words.ANSWER
+        for done in range(1, 8):
+            message = await submit_page(message, label)
+            assert message.text == words.FORM_CONTINUES.format(done=done, count=8)
+            label = words.CONTINUE_FORM
+        message = await submit_page(message, label, **{"field-38": "many"})
+        assert f"Field 38: {words.ENTRY_NOT_INTEGER}" in message.text
+        await submit_page(message, words.CORRECT_ANSWER)
+        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
+        assert [row.answer for row in await rows(talk)] == [ANSWER]
+
+
+async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Path) -> None:
+    options = [f"{'Option'.ljust(60)}{i}" for i in range(100)]
+    fields = {f"f{i}": {"enum": options} for i in range(39)}
+    schema = {"type": "object", "properties": {**fields, "f39": {"enum": options, "default": options[2]}}}
+    async with (
+        run_sandbox("slack") as slack,
+        run_conversation(slack, tmp_path, ask("Please order.", schema), "Ordered.", core=ASKING) as talk,
+    ):
+        await talk.say("shirts")
+        await wait_for_button(talk, words.ANSWER)
+        await talk.press(words.ANSWER)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        assert not await slack.submit_modal(modal, **{"field-0": "option:1", "field-38": "none"})
+        assert modal.errors == {"field-38": words.ENTRY_NOT_OPTION}
+        assert await slack.submit_modal(modal, **{"field-0": "option:1", "field-38": options[3]})
+        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
+        assert [row.answer for row in await rows(talk)] == [{"f0": options[1], "f38": options[3], "f39": options[2]}]
+
+
+async def test_only_the_people_in_the_payload_answer(sandbox: Any, tmp_path: Path) -> None:
+    grace = str(sandbox.people["grace"].id)
+    asking = workflow({"size": {"enum": ["S", "M"]}}, payload={"approvers": [grace]})
+    async with run_conversation(sandbox, tmp_path, "unused", core=asking) as talk:
+        await talk.say("ask: size")
+        question = await wait_for_button(talk, "M")
+        assert words.AUTHOR_ANSWERS[:10] not in question.text
+        await talk.press("M")
+        await talk.sandbox.wait_for(lambda: talk.private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
+        await talk.say("ask: size")  # a message of the author is no answer
+        await talk.sandbox.wait_for(lambda: sum("M" in one.buttons for one in talk.replies()) == 2)
+        await talk.press("S", user="grace")
+        await wait_for_texts(talk, lambda found: found[-1] == 'Ordered: "S"')
+        await talk.say("M", user="grace")
+        await wait_for_texts(talk, lambda found: found[-1] == 'Ordered: "M"')
+        assert [(row.decision, row.decided_by) for row in await rows(talk)] == [("answered", grace)] * 2
