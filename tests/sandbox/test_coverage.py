@@ -15,5 +15,5 @@ def test_a_section_lists_modelled_and_other_names_by_group() -> None:
     assert page.startswith("before\n<!-- coverage: slack -->\n\n| Methods | Modelled | Not modelled |\n")
     assert page.endswith("\n<!-- end of coverage -->\nafter\n")
     assert "\n| team | `team.info` | `team.accessLogs`, " in page
-    assert "\n| app | `app_home_opened`, `app_mention`, `app_uninstalled` | " in page
+    assert "\n| app | `app_context_changed`, `app_home_opened`, `app_mention`, `app_uninstalled` | " in page
     assert "old" not in page

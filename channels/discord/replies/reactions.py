@@ -1,8 +1,7 @@
 """Reactions on queued messages, and on messages that the bot does not answer."""
 
-from emoji import emojize
-
 from channels.discord.client.api import DiscordApi
+from channels.emoji_names import to_character
 from channels.replies.reactions import Address, QueuedReactions
 
 QUEUED_EMOJI = "👀"
@@ -33,8 +32,7 @@ async def add_reaction(api: DiscordApi, emoji: str, address: Address) -> None:
     Raises:
         SurfaceError: Discord refuses the reaction, or cannot be reached.
     """
-    emoji = emojize(f":{emoji.strip(':')}:", language="alias") if emoji.strip(":").isascii() else emoji
-    await api.add_reaction(_get_channel(address), int(address["message"]), emoji.strip(":"))
+    await api.add_reaction(_get_channel(address), int(address["message"]), to_character(emoji))
 
 
 async def mark_denied(api: DiscordApi, address: Address) -> None:

