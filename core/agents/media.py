@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from mimetypes import guess_extension
 
 import aiohttp
 from google.adk.agents.invocation_context import InvocationContext
@@ -13,7 +12,8 @@ from google.adk.plugins import BasePlugin
 from google.genai import types
 
 from core.models.finish_reasons import FILE_TOO_LARGE
-from core.models.media import UNKNOWN_TYPE, format_size
+from core.models.media import UNKNOWN_TYPE, format_size, guess_suffix, to_playable
+from core.models.provider import Media
 from core.models.selection import AgentRunConfig
 from core.secret_redaction import format_error
 from core.sessions.artifacts import FROM_EVENT
@@ -60,6 +60,8 @@ class MediaPlugin(BasePlugin):
         await self._fetch_files(event)
         _replace_large_files(event)
         for blob in _list_blobs(event):
+            sound = to_playable(Media(blob.mime_type or UNKNOWN_TYPE, blob.data))
+            blob.mime_type, blob.data = sound.mime_type, sound.data
             name = _choose_name(blob, invocation_context)
             session = invocation_context.session
             version = await service.save_artifact(
@@ -181,12 +183,11 @@ def _choose_name(blob: _Blob, context: InvocationContext) -> str:
     names = run.file_names if isinstance(run, AgentRunConfig) else []
     names.extend(name for name in _list_names(context) if name not in names)
     kind = blob.mime_type or UNKNOWN_TYPE
-    suffix = ".md" if kind == "text/markdown" else guess_extension(kind) or ".bin"
     main_type = kind.partition("/")[0]
     stem = main_type if main_type in _NAMED_TYPES else "file"
     number = sum(name.startswith(f"{stem}-") for name in names) + 1
     own = re.sub(r"[^\w.() -]", "_", (blob.display_name or "").replace("\\", "/").rpartition("/")[2]).strip(". ")
-    name = own[-_MAX_NAME_CHARACTERS:] if own and own not in names else f"{stem}-{number}{suffix}"
+    name = own[-_MAX_NAME_CHARACTERS:] if own and own not in names else f"{stem}-{number}{guess_suffix(kind)}"
     names.append(name)
     return name
 

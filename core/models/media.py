@@ -7,7 +7,7 @@ import re
 import wave
 from collections.abc import Sequence
 from dataclasses import replace
-from mimetypes import guess_type
+from mimetypes import guess_extension, guess_type
 
 from google.genai import types
 
@@ -41,9 +41,22 @@ _ALIASES = {
     "audio/mp3": "audio/mpeg",
     "audio/x-wav": "audio/wav",
     "audio/vnd.wave": "audio/wav",
+    "audio/wave": "audio/wav",
     "audio/x-m4a": "audio/mp4",
     "audio/m4a": "audio/mp4",
     "audio/x-flac": "audio/flac",
+}
+
+#: Suffixes that `mimetypes` does not know in each version of Python, or for which it has an unusual one.
+_SUFFIXES = {
+    "application/xml": ".xml",
+    "audio/aiff": ".aiff",
+    "audio/ogg": ".ogg",
+    "audio/wav": ".wav",
+    "audio/webm": ".webm",
+    "image/jpeg": ".jpg",
+    "image/webp": ".webp",
+    "text/markdown": ".md",
 }
 
 #: MIME types of text, besides `text/...`, `...+json` and `...+xml`.
@@ -113,6 +126,13 @@ def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
     if mime_type in _UNKNOWN_TYPES:
         mime_type = guess_type(name)[0] or ""
     return _ALIASES.get(mime_type, mime_type) or None
+
+
+def guess_suffix(mime_type: str) -> str:
+    """Return the suffix of the name of a file, such as `.png`; `.bin` for a type without a usual one."""
+    kind = mime_type.partition(";")[0].strip().lower()
+    kind = _ALIASES.get(kind, kind)
+    return _SUFFIXES.get(kind) or guess_extension(kind) or ".bin"
 
 
 def is_text_type(mime_type: str) -> bool:

@@ -6,7 +6,6 @@ People and models choose the titles. An exported file gets a safe name without a
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from google.genai import types
 
+from core.models.media import guess_suffix
 from core.sessions.codec import BLOB_PREFIX, parse_event
 from core.store.database import Database
 from core.store.schema import artifacts, blobs
@@ -77,7 +77,7 @@ def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
     for number, blob in enumerate(media, 1):
         kind, data = blob.mime_type or "application/octet-stream", blob.data or b""
         digest = data.removeprefix(BLOB_PREFIX).decode() if data.startswith(BLOB_PREFIX) else ""
-        name = f"{row.id}-{number}{mimetypes.guess_extension(kind) or '.bin'}"
+        name = f"{row.id}-{number}{guess_suffix(kind)}"
         found.append(ExportedFile(name, kind, 0 if digest else len(data), digest=digest, data=b"" if digest else data))
     return found
 

@@ -3,7 +3,6 @@
 from base64 import b64encode
 from collections.abc import Mapping
 from math import isfinite
-from mimetypes import guess_extension
 from typing import Any
 
 from google.adk.tools.tool_context import ToolContext
@@ -134,6 +133,6 @@ async def _save_file(data: bytes, name: str, context: ToolContext) -> dict[str, 
         media.detect_mime_type(data, media.guess_mime_type(name, None) if "." in name else None)
         or "application/octet-stream"
     )
-    named = name if "." in name else f"{name}{guess_extension(kind) or '.bin'}"
+    named = name if "." in name else f"{name}{media.guess_suffix(kind)}"
     await context.save_artifact(named, media.make_part(kind, data))
     return {"file": named, "kind": kind, "size": len(data), "note": "The user gets this file with your answer."}
