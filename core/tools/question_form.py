@@ -334,7 +334,8 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
     """Return the JSON value of a person's entries, and their errors.
 
     Args:
-        entries: what the person entered, by field name; a missing entry counts as empty.
+        entries: what the person entered, by field name; a missing entry counts as empty. An empty one means the
+            field's default: ADK passes None to an agent for what an answer lacks.
 
     Returns:
         The answer, which is complete only without errors; and the errors by field name.
@@ -345,6 +346,8 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
             entry = entries.get(field_.name, "")
             if entry or field_.is_required:
                 values[field_.name] = check_entry(field_, entry)
+            elif field_.has_default:
+                values[field_.name] = field_.default
         except EntryError as error:
             errors[field_.name] = error
     if form.is_object:
@@ -446,7 +449,7 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
 
 
 def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
-    """Return an answer as people read it: label and text of each answered field.
+    """Return an answer as people read it: label and text of each field that is not empty.
 
     The label is empty if the form has one value.
 
@@ -456,7 +459,8 @@ def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
     if not form.is_object:
         return [("", _describe_value(form.fields[0], value))]
     given = value if isinstance(value, Mapping) else {}
-    return [(one.label, _describe_value(one, given[one.name])) for one in form.fields if one.name in given]
+    described = [(one.label, _describe_value(one, given[one.name])) for one in form.fields if one.name in given]
+    return [(label, text) for label, text in described if text]
 
 
 def _describe_value(field_: FormField, value: Any) -> str:

@@ -120,6 +120,14 @@ def test_a_pydantic_model_becomes_fields_with_labels_and_defaults() -> None:
     assert [(name, error.fault, error.limit) for name, error in errors.items()] == [("count", "maximum", 9)]
 
 
+def test_an_empty_field_has_its_default_and_is_not_described() -> None:
+    note = {"type": "string", "title": "Note", "default": ""}
+    form = plan_form({"type": "object", "properties": {"count": {"type": "integer", "default": 1}, "note": note}})
+    value, errors = check_form(form, {"count": "", "note": ""})
+    assert (value, errors) == ({"count": 1, "note": ""}, {})
+    assert describe_answer(form, value) == [("Count", "1")]
+
+
 @pytest.mark.parametrize(
     "schema",
     [
