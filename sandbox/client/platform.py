@@ -6,6 +6,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Protocol
 
+from sandbox.client.forms import ClientForm, ClientMenu, FormValues
+
 NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -74,6 +76,7 @@ class ClientMessage:
         reply_to: the message that it replies to outside of threads, without that one's own `reply_to`.
         reply_count, newest_reply: the replies in the message's own thread.
         buttons: the platform's button ids by label.
+        menus: the menus with their options.
     """
 
     id: str
@@ -94,6 +97,7 @@ class ClientMessage:
     reply_count: int = 0
     newest_reply: "ClientMessage | None" = None
     buttons: Mapping[str, str] = field(default_factory=dict)
+    menus: tuple[ClientMenu, ...] = ()
     has_files: bool = False
 
 
@@ -228,6 +232,46 @@ class ClientPlatform(Protocol):
         Raises:
             ActionRefusedError: the button does not exist, or the bot did not respond.
         """
+        ...
+
+    async def select_option(self, person: PlatformUser, message: ClientMessage, menu: str, option: str) -> None:
+        """Select an option in a menu of a message.
+
+        Args:
+            menu: the id of the menu.
+            option: the value of the option.
+
+        Raises:
+            ActionRefusedError: the menu or option does not exist, or the bot did not respond.
+        """
+        ...
+
+    def find_form(self, person: PlatformUser) -> ClientForm | None:
+        """Return the form that is open for a user; the top one of several."""
+        ...
+
+    async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:
+        """Submit a form; if the bot refuses entries, it stays open, and its fields have the errors.
+
+        Args:
+            form: its id.
+            values: entries of fields; other fields keep theirs.
+
+        Raises:
+            ActionRefusedError: the form is closed, does not accept an entry, or the bot did not respond.
+        """
+        ...
+
+    def close_form(self, person: PlatformUser, form: str) -> None:
+        """Close a form without submitting it.
+
+        Raises:
+            ActionRefusedError: it is closed.
+        """
+        ...
+
+    async def wait_for_change(self) -> None:
+        """Wait until anything that users see may have changed, forms included."""
         ...
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:

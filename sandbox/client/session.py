@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from sandbox.client.forms import ClientForm, ClientMenu, find_option, format_form, list_options, parse_form_line
 from sandbox.client.platform import (
     ActionRefusedError,
     ClientEvent,
@@ -15,7 +16,10 @@ from sandbox.client.platform import (
     PlatformUser,
     ThreadSupport,
 )
-from sandbox.client.updates import create_thread_name
+from sandbox.client.updates import create_thread_name, report_refusals
+
+#: Time for the bot to open a form, in seconds.
+FORM_TIMEOUT_SECONDS = 3.0
 
 
 class ClientSession:
@@ -48,6 +52,7 @@ class ClientSession:
             "delete": self._delete_own_message,
             "file": self._send_file,
             "menu": self._use_menu_entry,
+            "submit": self._submit_form,
         }
 
     def focus(self) -> None:
@@ -138,11 +143,15 @@ class ClientSession:
         Raises:
             KeyError: the message has no such button.
         """
-        try:
-            await self.platform.click_button(self.user, message, message.buttons[label])
-        except ActionRefusedError as refusal:
-            return str(refusal)
-        return ""
+        return await _report_refusal(self.platform.click_button(self.user, message, message.buttons[label]))
+
+    async def select_option(self, message: ClientMessage, menu: ClientMenu, option: str) -> str:
+        """Select an option, given by its value, in a menu of a message.
+
+        Returns:
+            A notice for the user, or an empty text.
+        """
+        return await _report_refusal(self.platform.select_option(self.user, message, menu.id, option))
 
     def _visible_messages(self) -> list[ClientMessage]:
         """Return the messages of the open place and the newest reply to each, newest first."""
@@ -151,7 +160,9 @@ class ClientSession:
         return sorted(messages, key=lambda message: message.sent_at, reverse=True)
 
     async def _click_button_by_label(self, label: str) -> None:
-        """Click the first button of the newest message with a label that starts with `label`.
+        """Click the first button, or select the first menu option, with a label that starts with `label`.
+
+        Newer messages come first.
 
         Raises:
             ActionRefusedError: no message in the place has one.
@@ -162,6 +173,13 @@ class ClientSession:
                 if label and name.casefold().startswith(label.casefold()):
                     return await self.platform.click_button(self.user, message, button)
                 labels[name] = None
+            for menu in message.menus:
+                try:
+                    option = find_option(menu.label, menu.options, label)
+                except ValueError:
+                    labels[list_options(menu.options)] = None
+                    continue
+                return await self.platform.select_option(self.user, message, menu.id, option.value)
         labels_hint = f"Buttons: {', '.join(labels)}." if labels else "There are no buttons."
         raise ActionRefusedError(f"There is no button {label!r} here. {labels_hint}")
 
@@ -214,6 +232,26 @@ class ClientSession:
             raise ActionRefusedError("There are no messages here.")
         await self.platform.use_menu_entry(self.user, message, entry, text.strip())
 
+    async def _submit_form(self, line: str) -> None:
+        """Fill in and submit the open form, or the one that the bot is about to open."""
+        form = await self._wait_for_form()
+        with report_refusals():
+            values = parse_form_line(form, line)
+        await self.platform.submit_form(self.user, form.id, values)
+        refused = self.platform.find_form(self.user)
+        if refused is not None and any(field.error for field in refused.fields):
+            raise ActionRefusedError(format_form(refused))
+
+    async def _wait_for_form(self) -> ClientForm:
+        try:
+            async with asyncio.timeout(FORM_TIMEOUT_SECONDS):
+                while (form := self.platform.find_form(self.user)) is None:
+                    await self.platform.wait_for_change()
+        except TimeoutError:
+            raise ActionRefusedError(f"No form is open for {self.user.name}.") from None
+        await asyncio.sleep(0)  # others who wait for the form show it first
+        return form
+
     def _find_home_place(self, channel: str) -> ClientLocation:
         direct = self.platform.get_dm(self.user)
         return next((place for place in self.platform.channels if place.channel == channel), direct)
@@ -252,6 +290,15 @@ class ClientSession:
                 return f"There is no message {message_id!r} in {self.get_home_place().name}."
         self.open_place(self.get_thread(message))
         return ""
+
+
+async def _report_refusal(action: Awaitable[None]) -> str:
+    """Return the text of an action's refusal; empty if it succeeds."""
+    try:
+        await action
+    except ActionRefusedError as refusal:
+        return str(refusal)
+    return ""
 
 
 def _read_file(path: str) -> bytes:

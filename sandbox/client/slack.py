@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 from rich.emoji import Emoji
 
 from sandbox.client import mrkdwn, updates
+from sandbox.client.forms import ClientField, ClientForm, ClientMenu, ClientOption, FormValues
 from sandbox.client.platform import (
     NO_FILES,
     ActionRefusedError,
@@ -16,7 +18,9 @@ from sandbox.client.platform import (
     PlatformUser,
     ThreadSupport,
 )
-from sandbox.slack import SlackContent, SlackFile, SlackMessage, SlackSandbox, TaskCard
+from sandbox.slack import SlackContent, SlackFile, SlackMessage, SlackSandbox, SlackView, TaskCard
+from sandbox.slack.state.controls import BlockControl, find_controls
+from sandbox.slack.state.inputs import LIST_INPUTS, list_options
 from sandbox.slack.state.workspace import create_id
 
 #: Time for the bot to open a modal.
@@ -126,6 +130,33 @@ class SlackPlatform:
             if not await self._slack.submit_modal(modal, **dict.fromkeys(modal.inputs, text)):
                 raise ActionRefusedError(f"{self.bot_name} did not accept the form.")
 
+    async def select_option(self, person: PlatformUser, message: ClientMessage, menu: str, option: str) -> None:
+        with updates.report_refusals():
+            if not await self._slack.set_input(person.id, self._find_message(message), menu, option):
+                raise ActionRefusedError(f"{self.bot_name} did not respond.")
+
+    def find_form(self, person: PlatformUser) -> ClientForm | None:
+        views = self._slack.modals(person.id)
+        return _convert_view(views[-1]) if views else None
+
+    async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:
+        with updates.report_refusals():
+            view = self._find_view(person, form)
+            entered = {
+                name: list(each) if _takes_several(view.inputs[name]["element"]) else next(iter(each), "")
+                for name, each in values.items()
+                if name in view.inputs
+            }
+            if not await self._slack.submit_modal(view, **entered) and not view.errors:
+                raise ActionRefusedError("We had some trouble connecting. Try again?")
+
+    def close_form(self, person: PlatformUser, form: str) -> None:
+        with updates.report_refusals():
+            self._slack.close_modal(self._find_view(person, form))
+
+    async def wait_for_change(self) -> None:
+        await self._slack.wait_for_change()
+
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
         return updates.client_events(self._slack.changes(), lambda change: self._convert_message(change.message))
 
@@ -150,12 +181,23 @@ class SlackPlatform:
             raise ValueError("This message was deleted.")
         return slack_message
 
+    def _find_view(self, person: PlatformUser, id_: str) -> SlackView:
+        """Return an open modal of a user.
+
+        Raises:
+            ValueError: the modal is closed.
+        """
+        view = next((view for view in self._slack.modals(person.id) if view.id == id_), None)
+        if view is None:
+            raise ValueError("This modal is closed.")
+        return view
+
     def _buttons(self, message: SlackMessage) -> Mapping[str, str]:
         """Return button ids by label, with Slack's own Stop button of a message that an agent streams."""
         session = self._slack.find_session(message)
         is_own = message.bot_id == self._slack.bot_id and message.stream is not None and message.stream.is_live
         stop = {"Stop": STOP_BUTTON_ID} if is_own and session is not None and session.status == "processing" else {}
-        return {**stop, **message.buttons}
+        return {**stop, **_list_buttons(message)}
 
     def _visible_messages(self, place: ClientLocation, person: PlatformUser) -> list[ClientMessage]:
         """Return the messages of a place's channel and its threads that a user can see, oldest first."""
@@ -180,6 +222,7 @@ class SlackPlatform:
         converted_replies = [self._convert_message(reply, (), person) for reply in replies]
         version = message.versions[-1] if person is None else message.version_for(person.id)
         author = message.username or self._names_by_id.get(message.user or "", message.bot_id or "")
+        menus = list_menus(message)
         return ClientMessage(
             id=message.ts,
             channel=message.channel.id,
@@ -194,7 +237,8 @@ class SlackPlatform:
             plain_text=updates.append_extras(
                 "\n".join([*map(_format_task, version.tasks), *filter(None, [version.text])]),
                 (file.name for file in message.files),
-                message.buttons,
+                _list_buttons(message),
+                menus,
             ),
             thread=message.thread_ts if message.is_thread_reply else None,
             is_broadcast=message.is_thread_reply and message.is_in_channel,
@@ -208,6 +252,7 @@ class SlackPlatform:
             reply_count=len(converted_replies),
             newest_reply=converted_replies[-1] if converted_replies else None,
             buttons=self._buttons(message),
+            menus=menus,
             has_files=bool(message.files),
         )
 
@@ -239,3 +284,64 @@ class SlackPlatform:
 def _format_task(task: TaskCard) -> str:
     """Return a task card as one line: the sign of its status, and its title."""
     return f"{_STATUS_SIGNS.get(task.status, '')}{task.title}"
+
+
+def is_menu(control: BlockControl) -> bool:
+    """Return whether a control is an option of a menu."""
+    return bool(control.element["type"] == "static_select")
+
+
+def _list_buttons(message: SlackMessage) -> dict[str, str]:
+    """Return the ids of the buttons by label, without the options of menus."""
+    return {control.label: control.id for control in find_controls(message.blocks or ()) if not is_menu(control)}
+
+
+def list_menus(message: SlackMessage) -> tuple[ClientMenu, ...]:
+    """Return the menus of a message with their options."""
+    menus: dict[str, list[BlockControl]] = {}
+    for control in filter(is_menu, find_controls(message.blocks or ())):
+        menus.setdefault(control.element["action_id"], []).append(control)
+    return tuple(
+        ClientMenu(
+            id_,
+            (controls[0].element.get("placeholder") or {}).get("text") or "Choose an option",
+            tuple(ClientOption(control.id, control.label) for control in controls),
+        )
+        for id_, controls in menus.items()
+    )
+
+
+def _convert_view(view: SlackView) -> ClientForm:
+    blocks = view.content["blocks"]
+    texts = (block["text"]["text"] for block in blocks if isinstance(block.get("text"), Mapping))
+    labels = {name: (view.content.get(name) or {}).get("text", "") for name in ("submit", "close")}
+    return ClientForm(
+        view.id,
+        view.title,
+        "\n\n".join(texts),
+        tuple(_convert_input(view, block) for block in view.inputs.values()),
+        labels["submit"],
+        labels["close"] or "Close",
+    )
+
+
+def _takes_several(element: Mapping[str, Any]) -> bool:
+    return element["type"] in LIST_INPUTS
+
+
+def _convert_input(view: SlackView, block: Mapping[str, Any]) -> ClientField:
+    element = block["element"]
+    value = view.state.get_value(block["block_id"], element)
+    entries = value if isinstance(value, list) else [] if value in (None, "") else [value]
+    return ClientField(
+        id=element["action_id"],
+        label=block["label"]["text"],
+        hint=(element.get("placeholder") or {}).get("text", ""),
+        description=(block.get("hint") or {}).get("text", ""),
+        values=tuple(str(entry["value"] if isinstance(entry, Mapping) else entry) for entry in entries),
+        options=tuple(ClientOption(option["value"], option["text"]["text"]) for option in list_options(element)),
+        takes_several=_takes_several(element),
+        is_multiline=bool(element.get("multiline")),
+        is_required=not block.get("optional"),
+        error=view.errors.get(block["block_id"], ""),
+    )

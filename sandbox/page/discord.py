@@ -5,7 +5,8 @@ from html import escape
 from time import monotonic
 from typing import Any
 
-from sandbox.client.discord import DiscordPlatform
+from sandbox.client.discord import DiscordPlatform, list_menus
+from sandbox.client.forms import ClientForm
 from sandbox.client.platform import shorten_text
 from sandbox.client.session import ClientSession
 from sandbox.discord import DiscordMessage, DiscordSandbox
@@ -14,7 +15,7 @@ from sandbox.discord.state.activity_log import DiscordCallRecord
 from sandbox.discord.state.mentions import replace_ids
 from sandbox.discord.state.messages import JOIN, PIN, THREAD_STARTER
 from sandbox.page.markdown import render_discord, render_link
-from sandbox.page.pane import Json, create_file_view, find_message, format_time, sort_commands
+from sandbox.page.pane import Json, create_file_view, create_menu_view, find_message, format_time, sort_commands
 
 #: Discord: duration of the typing indicator ("Trigger Typing Indicator").
 TYPING_SECONDS = 10.0
@@ -55,6 +56,10 @@ class DiscordPane:
             for message in visible_messages
         ]
 
+    def render_form_text(self, session: ClientSession, form: ClientForm) -> str:
+        del session
+        return render_discord(form.text, self._names_by_id)
+
     def create_state_view(self, session: ClientSession) -> Json:
         return {
             "typing": f"{self.platform.bot_name} is typing…" if self._is_typing(session) else "",
@@ -62,7 +67,6 @@ class DiscordPane:
             "commands": sort_commands(
                 [_create_command_view(c) for c in self._discord.commands if c.get("type", SLASH) == SLASH]
             ),
-            "modal": None,
             "prompts": [],
         }
 
@@ -77,12 +81,6 @@ class DiscordPane:
         if not any(c["name"] == entry and c.get("type") == MESSAGE for c in self._discord.commands):
             raise ValueError(f"There is no command {entry!r} in the menu.")
         await self.platform.use_menu_entry(session.user, find_message(session, message), entry, "")
-
-    async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
-        raise ValueError("This modal is closed.")
-
-    def close_modal(self, session: ClientSession, modal: str) -> None:
-        raise ValueError("This modal is closed.")
 
     def get_file(self, key: str) -> tuple[str, bytes]:
         file = self._discord.find_file(key)
@@ -148,12 +146,13 @@ class DiscordPane:
             "pings": me in message.pings or bool({"everyone", "here"} & message.pings),
             "to": self._create_reference_view(message, names),
             "files": [
-                create_file_view(
-                    f.name, len(f.data), f.content_type or "", f"/files/discord/{f.id}", f.description or ""
-                )
-                for f in content.attachments
+                create_file_view(file.name, len(file.data), f"/files/discord/{file.id}", file.description or "")
+                for file in content.attachments
             ],
-            "buttons": [button for row in content.components for button in _create_button_views(row)],
+            "buttons": [
+                *map(create_menu_view, list_menus(message)),
+                *(button for row in content.components for button in _create_button_views(row)),
+            ],
             "reactions": [
                 {"key": emoji, "emoji": emoji, "count": len(users), "mine": me in users}
                 for emoji, users in message.reactions.items()
@@ -216,10 +215,6 @@ def _create_button_views(row: Mapping[str, Any]) -> list[Json]:
             label, id_ = part.get("label") or "", part.get("custom_id") or ""
             button = {"id": id_, "label": label, "emoji": emoji, "look": look}
             buttons.append(button | {"off": bool(part.get("disabled")), "url": part.get("url")})
-        elif part.get("type") == 3:
-            options = [[option["value"], option["label"]] for option in part.get("options", ())]
-            about = {"label": part.get("placeholder") or "Make a selection", "off": True}
-            buttons.append({"id": part["custom_id"], "look": "select", "options": options, **about})
     return buttons
 
 

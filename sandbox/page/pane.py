@@ -1,9 +1,12 @@
 """One platform's half of the page for one user, as JSON for the browser."""
 
 from collections.abc import Mapping, Sequence
+from mimetypes import guess_type
+from pathlib import PurePath
 from time import localtime, strftime
 from typing import Any, Protocol
 
+from sandbox.client.forms import ClientField, ClientForm, ClientMenu
 from sandbox.client.platform import ActionRefusedError, ClientMessage, ClientPlatform
 from sandbox.client.session import ClientSession
 
@@ -14,6 +17,17 @@ MAX_MESSAGES = 150
 
 #: Content types that the page displays as images.
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+#: Content types that the page plays, by the suffix of the file's name: `mimetypes` knows not all of them everywhere.
+AUDIO_TYPES = {
+    ".aac": "audio/aac",
+    ".flac": "audio/flac",
+    ".m4a": "audio/mp4",
+    ".mp3": "audio/mpeg",
+    ".ogg": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".wav": "audio/wav",
+}
 
 
 class PlatformPane(Protocol):
@@ -29,11 +43,15 @@ class PlatformPane(Protocol):
         """Return the messages of the open place that the user can see as JSON, oldest first."""
         ...
 
+    def render_form_text(self, session: ClientSession, form: ClientForm) -> str:
+        """Return the text above the fields of a form as HTML."""
+        ...
+
     def create_state_view(self, session: ClientSession) -> Json:
         """Return the other parts of the open place as JSON.
 
-        Keys: `typing` (text of the typing indicator), `title` (of the conversation), `commands`, `modal` (the open one
-        or None) and `prompts` (Slack's suggested prompts).
+        Keys: `typing` (text of the typing indicator), `title` (of the conversation), `commands`, and `prompts` (Slack's
+        suggested prompts).
         """
         ...
 
@@ -57,27 +75,6 @@ class PlatformPane(Protocol):
         """
         ...
 
-    async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
-        """Submit a modal.
-
-        Args:
-            modal: the id of the modal.
-            values: the values of the inputs by their names in the view.
-
-        Raises:
-            ValueError: the modal is closed, or the values do not fit it.
-            ActionRefusedError: the bot did not respond, or did not accept the values.
-        """
-        ...
-
-    def close_modal(self, session: ClientSession, modal: str) -> None:
-        """Close a modal without submitting it.
-
-        Raises:
-            ValueError: it is closed already.
-        """
-        ...
-
     def get_file(self, key: str) -> tuple[str, bytes]:
         """Return the name and the content of a message's file.
 
@@ -98,6 +95,7 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
     place, home = session.place, session.get_home_place()
     view: dict[str, Any] = {f"{key}/{message['id']}": message for message in messages}
     places = session.list_places()
+    form = platform.find_form(session.user)
     view[key] = {
         "connected": platform.is_connected,
         "bot": platform.bot_name,
@@ -117,6 +115,7 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
         ],
         "order": [message["id"] for message in messages],
         "menu": list(platform.menu_entries),
+        "modal": _create_form_view(form, pane.render_form_text(session, form)) if form else None,
         **pane.create_state_view(session),
     }
     return view
@@ -141,15 +140,46 @@ def format_time(seconds: float) -> str:
     return strftime("%H:%M", localtime(seconds))
 
 
-def create_file_view(name: str, size: int, kind: str, url: str, about: str = "") -> Json:
-    """Return a file as JSON.
+def create_file_view(name: str, size: int, url: str, about: str = "") -> Json:
+    """Return a file as JSON; `show` says how the page shows it.
 
     Args:
         size: in bytes.
-        kind: the content type.
         about: the description.
     """
-    return {"name": name, "size": size, "url": url, "about": about, "picture": kind in IMAGE_TYPES}
+    kind = get_shown_type(name).partition("/")[0]
+    return {"name": name, "size": size, "url": url, "about": about, "show": kind or "download"}
+
+
+def get_shown_type(name: str) -> str:
+    """Return the content type of a file that the page displays or plays; empty for a download."""
+    kind = guess_type(name)[0] or ""
+    return kind if kind in IMAGE_TYPES else AUDIO_TYPES.get(PurePath(name).suffix.lower(), "")
+
+
+def create_menu_view(menu: ClientMenu) -> Json:
+    options = [[option.value, option.label] for option in menu.options]
+    return {"id": menu.id, "label": menu.label, "look": "select", "options": options}
+
+
+def _create_form_view(form: ClientForm, html: str) -> Json:
+    about = {"id": form.id, "title": form.title, "html": html, "submit": form.submit_label, "close": form.close_label}
+    return about | {"fields": [_create_field_view(field) for field in form.fields]}
+
+
+def _create_field_view(field: ClientField) -> Json:
+    return {
+        "name": field.id,
+        "label": field.label,
+        "hint": field.hint,
+        "about": field.description,
+        "values": field.values,
+        "options": [[option.value, option.label] for option in field.options],
+        "several": field.takes_several,
+        "multiline": field.is_multiline,
+        "required": field.is_required,
+        "error": field.error,
+    }
 
 
 def sort_commands(commands: Sequence[Mapping[str, str]]) -> list[Json]:

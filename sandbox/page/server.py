@@ -10,7 +10,6 @@ import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from mimetypes import guess_type
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,7 +22,7 @@ from sandbox.page.calls import ApiCallList
 from sandbox.page.discord import DiscordPane
 from sandbox.page.faults import FaultSwitches
 from sandbox.page.feed import BotFeedReader
-from sandbox.page.pane import IMAGE_TYPES, PlatformPane
+from sandbox.page.pane import PlatformPane, get_shown_type
 from sandbox.page.session import PageSession
 from sandbox.page.slack import SlackPane
 from sandbox.slack import SlackSandbox
@@ -38,7 +37,7 @@ MAX_MESSAGE_BYTES = 16 * 2**20
 #: Scripts and styles are the page's own; nothing is loaded from elsewhere.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -125,17 +124,25 @@ class PageServer:
         return web.FileResponse(STATIC / "index.html")
 
     async def _serve_file(self, request: web.Request) -> web.Response:
-        """Send a message's file; images are displayed, and all other files are downloads."""
+        """Send a message's file; images are displayed, sound is played, and all other files are downloads."""
         try:
             name, data = self._panes[request.match_info["on"]].get_file(request.match_info["key"])
         except (KeyError, ValueError):
             raise web.HTTPNotFound from None
-        kind = guess_type(name)[0]
-        is_shown = kind in IMAGE_TYPES
-        about = {"Content-Disposition": f"{'inline' if is_shown else 'attachment'}; filename*=UTF-8''{quote(name)}"}
-        return web.Response(
-            body=data, content_type=kind if is_shown and kind else "application/octet-stream", headers=about
-        )
+        kind = get_shown_type(name)
+        headers = {
+            "Accept-Ranges": "bytes",
+            "Content-Disposition": f"{'inline' if kind else 'attachment'}; filename*=UTF-8''{quote(name)}",
+        }
+        try:
+            part, status = request.http_range, 200
+        except ValueError:
+            raise web.HTTPRequestRangeNotSatisfiable from None
+        if part.start is not None or part.stop is not None:  # a player asks for the part that it plays
+            start, stop, _ = part.indices(len(data))
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(data)}"
+            data, status = data[start:stop], 206
+        return web.Response(body=data, status=status, content_type=kind or "application/octet-stream", headers=headers)
 
     async def _serve_page_socket(self, request: web.Request) -> web.StreamResponse:
         """Run a browser's session over a WebSocket."""

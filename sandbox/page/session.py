@@ -58,6 +58,7 @@ class PageSession:
             "edit_message": self._edit_message,
             "delete_message": self._delete_message,
             "click_button": self._click_button,
+            "select_option": self._select_option,
             "toggle_reaction": self._toggle_reaction,
             "use_menu_entry": self._use_menu_entry,
             "submit_modal": self._submit_modal,
@@ -217,6 +218,11 @@ class PageSession:
         pane, session = self._get_pane(order)
         await pane.platform.click_button(session.user, find_message(session, order["message"]), order["button"])
 
+    async def _select_option(self, order: Json) -> None:
+        pane, session = self._get_pane(order)
+        message = find_message(session, order["message"])
+        await pane.platform.select_option(session.user, message, order["menu"], order["option"])
+
     async def _toggle_reaction(self, order: Json) -> None:
         pane, session = self._get_pane(order)
         await pane.toggle_reaction(session, order["message"], order["emoji"])
@@ -227,12 +233,12 @@ class PageSession:
 
     async def _submit_modal(self, order: Json) -> None:
         pane, session = self._get_pane(order)
-        values = {str(name): str(value) for name, value in order["values"].items()}
-        await pane.submit_modal(session, order["modal"], values)
+        values = {str(name): [str(value) for value in values] for name, values in order["values"].items()}
+        await pane.platform.submit_form(session.user, order["modal"], values)
 
     async def _close_modal(self, order: Json) -> None:
         pane, session = self._get_pane(order)
-        pane.close_modal(session, order["modal"])
+        pane.platform.close_form(session.user, order["modal"])
 
     async def _toggle_fault(self, order: Json) -> None:
         await self._switches.toggle(order["on"], order["name"])

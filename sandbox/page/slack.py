@@ -1,17 +1,17 @@
 """Slack's half of the page."""
 
 from collections.abc import Mapping, Sequence
-from mimetypes import guess_type
 from typing import Any
 
 from rich.emoji import Emoji
 
+from sandbox.client.forms import ClientForm
 from sandbox.client.platform import ActionRefusedError
 from sandbox.client.session import ClientSession
-from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform
+from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform, is_menu, list_menus
 from sandbox.page.mrkdwn import render_blocks, render_content, render_mrkdwn
-from sandbox.page.pane import Json, create_file_view, format_time
-from sandbox.slack import SlackMessage, SlackSandbox, SlackView
+from sandbox.page.pane import Json, create_file_view, create_menu_view, format_time
+from sandbox.slack import SlackMessage, SlackSandbox
 from sandbox.slack.state.controls import find_controls
 
 #: Slack's emoji names that differ from the ones of Rich.
@@ -37,9 +37,12 @@ class SlackPane:
                 replies.setdefault(message.thread_ts, []).append(message)
         return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in messages if m.is_in_channel]
 
+    def render_form_text(self, session: ClientSession, form: ClientForm) -> str:
+        view = next(view for view in self._slack.modals(session.user.id) if view.id == form.id)
+        return render_blocks([b for b in view.content["blocks"] if b["type"] != "input"], self._names_by_id)
+
     def create_state_view(self, session: ClientSession) -> Json:
         place, slack = session.place, self._slack
-        modals = slack.modals(session.user.id)
         working = [
             session
             for session in slack.sessions
@@ -50,7 +53,6 @@ class SlackPane:
             "typing": f"{self.platform.bot_name} is working…" if busy else "",
             "title": next((session.title for session in working if session.title), ""),
             "commands": self._create_command_views() if place.thread is None else [],
-            "modal": self._create_modal_view(modals[-1]) if modals else None,
             "prompts": self._create_prompt_views(session) if place.is_dm and place.thread is None else [],
         }
 
@@ -68,14 +70,6 @@ class SlackPane:
             raise ValueError(f"There is no shortcut {entry!r} in the menu.")
         if not await self._slack.use_shortcut(session.user.id, target, shortcut):
             raise ActionRefusedError(f"{self.platform.bot_name} did not respond.")
-
-    async def submit_modal(self, session: ClientSession, modal: str, values: Mapping[str, str]) -> None:
-        view = self._find_modal(session, modal)
-        if not await self._slack.submit_modal(view, **values) and not view.errors:
-            raise ActionRefusedError("We had some trouble connecting. Try again?")
-
-    def close_modal(self, session: ClientSession, modal: str) -> None:
-        self._slack.close_modal(self._find_modal(session, modal))
 
     def get_file(self, key: str) -> tuple[str, bytes]:
         file = self._slack.find_file(key)
@@ -106,12 +100,6 @@ class SlackPane:
         match = next((message for message in self._slack.messages(session.place.channel) if message.ts == ts), None)
         if match is None:
             raise ValueError("This message was deleted.")
-        return match
-
-    def _find_modal(self, session: ClientSession, modal: str) -> SlackView:
-        match = next((view for view in self._slack.modals(session.user.id) if view.id == modal), None)
-        if match is None:
-            raise ValueError("This modal is closed.")
         return match
 
     def _create_root_view(
@@ -157,10 +145,10 @@ class SlackPane:
             "source": version.text if message.user == me else "",
             "pings": me in version.pings or bool({"channel", "here", "everyone"} & version.pings),
             "files": [
-                create_file_view(f.name, len(f.data), guess_type(f.name)[0] or "", f"/files/slack/{f.id}", f.title)
-                for f in message.files
+                create_file_view(file.name, len(file.data), f"/files/slack/{file.id}", file.title)
+                for file in message.files
             ],
-            "buttons": [*buttons, *_create_button_views(message)],
+            "buttons": [*buttons, *map(create_menu_view, list_menus(message)), *_create_button_views(message)],
             "reactions": [_create_reaction_view(name, users, me) for name, users in message.reactions.items()],
         }
 
@@ -172,30 +160,6 @@ class SlackPane:
             self._html_cache[key] = content, html
         return html
 
-    def _create_modal_view(self, view: SlackView) -> Json:
-        names = self._names_by_id
-        parts: list[Json] = []
-        for block in view.content["blocks"]:
-            if block["type"] != "input":
-                parts.append({"html": render_blocks([block], names)})
-                continue
-            element = block["element"]
-            parts.append(
-                {
-                    "name": element["action_id"],
-                    "label": block["label"]["text"],
-                    "kind": element["type"],
-                    "many": bool(element.get("multiline")),
-                    "value": element.get("initial_value", ""),
-                    "hint": (element.get("placeholder") or {}).get("text", ""),
-                    "optional": bool(block.get("optional")),
-                    "options": [[o["value"], o["text"]["text"]] for o in element.get("options", ())],
-                    "error": view.errors.get(block["block_id"], ""),
-                }
-            )
-        words = {name: (view.content.get(name) or {}).get("text", "") for name in ("submit", "close")}
-        return {"id": view.id, "title": view.title, "parts": parts, **words}
-
 
 def _create_reaction_view(name: str, users: Sequence[str], me: str) -> Json:
     emoji = Emoji.replace(f":{_EMOJI_NAMES.get(name, name)}:")
@@ -203,20 +167,12 @@ def _create_reaction_view(name: str, users: Sequence[str], me: str) -> Json:
 
 
 def _create_button_views(message: SlackMessage) -> list[Json]:
-    """Return a message's buttons and selects; a select has all its options."""
+    """Return the buttons of a message, without the options of menus."""
     buttons: list[Json] = []
-    selects: dict[str, Json] = {}
     for control in find_controls(message.blocks or ()):
-        kind = control.element["type"]
-        if kind == "static_select":
-            id_ = control.element["action_id"]
-            if id_ not in selects:
-                hint = (control.element.get("placeholder") or {}).get("text", "")
-                selects[id_] = {"id": id_, "label": hint or "Choose", "look": "select", "options": []}
-                buttons.append(selects[id_])
-            selects[id_]["options"].append([control.id, control.label])
+        if is_menu(control):
             continue
-        is_thumb = kind == "feedback_buttons"
+        is_thumb = control.element["type"] == "feedback_buttons"
         look = str(control.element.get("style") or "plain")
         thumb = ("👍" if control.option is control.element.get("positive_button") else "👎") if is_thumb else ""
         buttons.append(

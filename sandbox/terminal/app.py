@@ -10,6 +10,7 @@ from textual import events, on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, ListView, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -26,6 +27,7 @@ from sandbox.client.platform import (
 )
 from sandbox.client.session import ClientSession
 from sandbox.managed_bot import ManagedBot, describe_model
+from sandbox.terminal.dialogs import FormScreen, MenuScreen
 from sandbox.terminal.rows import MessageRow
 from sandbox.terminal.sessions import TerminalSessions, is_tour_command
 from sandbox.terminal.tab import PlatformTab
@@ -115,6 +117,7 @@ class TerminalApp(App[None]):
         self.query_one("#messages").anchor()
         for session in self.sessions.all:
             self._watch_platform(session)
+            self._watch_forms(session.platform)
         self._paint()
         self.set_interval(0.5, self._paint_top)
 
@@ -129,7 +132,22 @@ class TerminalApp(App[None]):
                 _follow_first_reply(session, event)
                 self._changed.set()
 
+    @work
+    async def _watch_forms(self, platform: ClientPlatform) -> None:
+        """Show each form that the bot opens for the user."""
+        while self.is_running:
+            session = self.session
+            form = platform.find_form(session.user) if session.platform is platform else None
+            if form is not None and not isinstance(self.screen, ModalScreen):
+                self.push_screen(FormScreen(session, form))
+            await platform.wait_for_change()
+
     # Actions of the user
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Allow the actions of this screen, unless a form or menu is over it."""
+        del parameters
+        return action in ("quit", "help_quit") or not isinstance(self.screen, ModalScreen)
 
     @on(Input.Submitted, "#line")
     def _submit_line(self, event: Input.Submitted) -> None:
@@ -170,6 +188,8 @@ class TerminalApp(App[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Move the focus to the input line when the user types a character elsewhere, and insert it."""
+        if isinstance(self.screen, ModalScreen):
+            return
         line = self.query_one("#line", Input)
         if event.is_printable and event.character is not None and self.focused is not line:
             line.focus()
@@ -217,11 +237,23 @@ class TerminalApp(App[None]):
     @work
     async def action_click_button(self, message_id: str, label: str) -> None:
         """Click the button with this label of a message on the screen, and show the result as a notice."""
-        messages = [row.message for row in self.query(MessageRow)]
-        messages += [message.newest_reply for message in messages if message.newest_reply is not None]
-        for message in messages:
+        for message in self._list_shown_messages():
             if message.id == message_id and label in message.buttons:
                 self._show_notice(await self.session.click_button(message, label))
+
+    @work
+    async def action_open_menu(self, message_id: str, menu_id: str) -> None:
+        """Show the options of a menu of a message on the screen, and select one of them."""
+        for message in self._list_shown_messages():
+            for menu in message.menus:
+                if message.id == message_id and menu.id == menu_id:
+                    option = await self.push_screen_wait(MenuScreen(menu))
+                    if option is not None:
+                        self._show_notice(await self.session.select_option(message, menu, option))
+
+    def _list_shown_messages(self) -> list[ClientMessage]:
+        messages = [row.message for row in self.query(MessageRow)]
+        return messages + [message.newest_reply for message in messages if message.newest_reply is not None]
 
     def action_help(self) -> None:
         self._run_line("/help")

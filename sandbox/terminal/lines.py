@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TextIO
 
+from sandbox.client.forms import ClientForm, format_form
 from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage, ClientPlatform
 from sandbox.managed_bot import ManagedBot, describe_model
 from sandbox.terminal.replies import QuietTime, ReplyTracker
@@ -46,6 +47,7 @@ async def run_lines(
             listening = [
                 tasks.create_task(session.watch_platform(*pair)) for pair in zip(platforms, changes, strict=True)
             ]
+            listening += [tasks.create_task(session.watch_forms(platform)) for platform in platforms]
             await session.run(lines)
             for task in listening:
                 task.cancel()
@@ -108,6 +110,17 @@ class _LineSession:
         async for event in changes:
             self._replies.record_event(event)
             self._write_event(platform, event)
+
+    async def watch_forms(self, platform: ClientPlatform) -> None:
+        """Print each form that the bot opens for a user."""
+        known: dict[str, ClientForm | None] = {}
+        while True:
+            for person in platform.people:
+                form, former = platform.find_form(person), known.get(person.id)
+                if form is not None and (former is None or former.id != form.id):
+                    self.write(f"[{platform.name} form of {person.name}] {join_lines(format_form(form))}")
+                known[person.id] = form
+            await platform.wait_for_change()
 
     async def _wait_until_connected(self) -> None:
         """Before the first line to a platform, wait for the bot there; print a notice if it is missing."""

@@ -6,6 +6,9 @@ from time import monotonic
 
 from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage
 
+#: Label of the button of a placeholder.
+STOP_LABEL = "Stop"
+
 
 @dataclass(frozen=True, slots=True)
 class QuietTime:
@@ -29,8 +32,8 @@ class ReplyTracker:
 
     A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there. A
     text is a placeholder if the platform reports it as one, or if an edit has replaced it before. Until the first such
-    edit, each first text without a file and with at most one button may be one. Any other reply is complete once it
-    has not changed for some time.
+    edit, each first text may be one, unless it has a file, or a menu or button that asks the user. Any other reply is
+    complete once it has not changed for some time.
     """
 
     def __init__(self, quiet_time: QuietTime) -> None:
@@ -68,8 +71,7 @@ class ReplyTracker:
             self._pending_messages.discard(key)
         if message.ephemeral_to is not None:
             return
-        # a placeholder has at most a button to stop: with several, the message asks for a decision
-        if event.kind is ClientEventKind.POSTED and not message.has_files and len(message.buttons) <= 1:
+        if event.kind is ClientEventKind.POSTED and not message.has_files and not _asks_user(message):
             self._first_texts[key] = message.plain_text
         elif first := self._first_texts.pop(key, None):
             self._placeholders.add(first)
@@ -118,6 +120,11 @@ class ReplyTracker:
         except TimeoutError:
             return False
         return True
+
+
+def _asks_user(message: ClientMessage) -> bool:
+    """Return whether a message asks the user for a decision: a placeholder has at most a button to stop."""
+    return bool(message.menus) or any(label != STOP_LABEL for label in message.buttons)
 
 
 def _is_reply_to(message: ClientMessage, question: ClientMessage) -> bool:

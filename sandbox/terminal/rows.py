@@ -51,10 +51,17 @@ class MessageRow(ListItem):
         return Group(*parts)
 
 
-def _render_button(message: ClientMessage, label: str) -> Text:
-    """Return a button's label as a link that clicks the button."""
-    press = {"@click": f"app.click_button({message.id!r}, {label!r})"}
-    return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta=press))
+def _render_control(label: str, action: str) -> Text:
+    """Return a label that runs an action of the app when it is clicked."""
+    return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta={"@click": action}))
+
+
+def _render_controls(message: ClientMessage) -> list[Text]:
+    """Return the menus and buttons of a message."""
+    menus = [
+        _render_control(f"{menu.label} ▾", f"app.open_menu({message.id!r}, {menu.id!r})") for menu in message.menus
+    ]
+    return menus + [_render_control(label, f"app.click_button({message.id!r}, {label!r})") for label in message.buttons]
 
 
 def _render_message(message: ClientMessage) -> list[RenderableType]:
@@ -68,8 +75,8 @@ def _render_message(message: ClientMessage) -> list[RenderableType]:
     parts: list[RenderableType] = [head, Markdown(message.markdown, hyperlinks=False)]
     if (replied := message.reply_to) is not None:
         parts.insert(0, Text(f"╭ {replied.author}: {shorten_text(replied.plain_text, MAX_QUOTE_LENGTH)}", style="dim"))
-    if message.buttons:
-        parts.append(Text(" ").join(_render_button(message, label) for label in message.buttons))
+    if controls := _render_controls(message):
+        parts.append(Text(" ").join(controls))
     if message.reactions:
         parts.append(Text("  ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)))
     return parts

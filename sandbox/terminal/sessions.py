@@ -8,21 +8,21 @@ from sandbox.managed_bot import ManagedBot
 from sandbox.tour import STEPS
 
 HELP = """\
-Type a message and press Enter to send it to the open channel or thread.
+Type a message and press Enter to send it.
 @{bot} mentions the bot. In a channel the bot answers only mentions.
 {platforms}  switch to the platform
 /as NAME  act as another user: {people}
-/channel NAME  open a channel: {channels}
-/dm  open the direct messages with {bot}
-/thread ID|last  open the thread of a message (last: of your last message)
-/press LABEL  click the newest button here whose label starts with LABEL (or click it)
-/edit TEXT, /delete  edit or delete your last message here
+/channel NAME, /dm  open a channel or the DM
+/thread ID|last  open the thread of a message
+/press LABEL  click a button or menu option
+/submit LABEL: TEXT; ...  submit the open form
+/edit TEXT, /delete  edit or delete your last message
 /file PATH TEXT  send a file from this machine
 /menu ENTRY  use an entry in the newest message's menu{menu}
 {tour}/quit  quit
-Any other /command goes to the bot, as in {platform}. //help shows the bot's own help."""
+Any other /command goes to the bot. //help is the bot's help."""
 
-TOUR_HELP = "/tour  take the scripted tour, which needs no key; /tour end ends it\n"
+TOUR_HELP = "/tour  take the scripted tour; /tour end ends it\n"
 
 
 class TerminalSessions:
@@ -85,7 +85,6 @@ class TerminalSessions:
             platform=platform.name,
             platforms=", ".join(_platform_command(session) for session in self.all),
             people=", ".join(person.name for person in platform.people),
-            channels=", ".join(place.name for place in platform.channels),
             tour=TOUR_HELP if self.bot else "",
             menu=f": {', '.join(platform.menu_entries)}" if platform.menu_entries else "",
         )

@@ -13,8 +13,7 @@ export function askText(title, label, placeholder) {
         "form",
         { onsubmit: (event) => { event.preventDefault(); dialog.close(field.value.trim()); } },
         h("h2", { id: "dialog-title" }, title),
-        h("label", { for: "dialog-field" }, label),
-        field,
+        h("div", { class: "field" }, h("label", { for: "dialog-field" }, label), field),
         h("footer", {}, h("button", { type: "button", class: "button plain", onclick: () => dialog.close("") }, "Cancel"), h("button", { type: "submit", class: "button primary" }, "OK")),
       ),
     );

@@ -26,6 +26,7 @@ class Bot:
         self.mentions: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self.on_command = "We start over."
         self.modal: dict[str, Any] = {}
+        self.on_submit: dict[str, Any] = {}
         self._socket = SocketModeClient(app_token=slack.app_token, web_client=AsyncWebClient(base_url=slack.api_url))
         self._socket.socket_mode_request_listeners.append(self._handle_request)
 
@@ -43,9 +44,11 @@ class Bot:
         await self.web.chat_update(channel=channel, ts=ts, text=text)
 
     async def _handle_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        kind = request.payload.get("type")
         payload = {"text": self.on_command} if request.type == "slash_commands" else None
+        payload = self.on_submit if kind == "view_submission" else payload
         await client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id, payload=payload))
-        if request.payload.get("type") == "message_action":
+        if kind in ("message_action", "block_actions") and self.modal:
             await self.web.views_open(trigger_id=request.payload["trigger_id"], view=self.modal)
         event: dict[str, Any] = request.payload.get("event", {})
         if event.get("type") == "app_mention":
@@ -64,6 +67,33 @@ class DiscordBot(DiscordClient):
             await interaction.response.defer(ephemeral=True, thinking=True)
             await self.answers.wait()
             await interaction.edit_original_response(content=f"About {what}")
+
+        @self.event
+        async def on_interaction(interaction: discord.Interaction) -> None:
+            """Open a form for a button, and report the values of a form and of a menu."""
+            data: dict[str, Any] = dict(interaction.data or {})
+            if interaction.type is discord.InteractionType.modal_submit:
+                entries = [row["component"] for row in data["components"]]
+                told = "; ".join(str(entry.get("value") or entry.get("values")) for entry in entries)
+                await interaction.response.send_message(f"Received {told}")
+            elif data.get("component_type") == discord.ComponentType.string_select.value:
+                await interaction.response.send_message(f"Selected {', '.join(data['values'])}")
+            elif interaction.type is discord.InteractionType.component:
+                await interaction.response.send_modal(create_order_form())
+
+
+def create_order_form() -> discord.ui.Modal:
+    sizes = [discord.SelectOption(label="Small", value="s"), discord.SelectOption(label="Large", value="l")]
+    extras = [discord.SelectOption(label="Milk", value="m", default=True), discord.SelectOption(label="Ice", value="i")]
+    modal = discord.ui.Modal(title="Order", custom_id="order")
+    name = discord.ui.TextInput[Any](custom_id="name", max_length=5)
+    size = discord.ui.Select[Any](custom_id="size", options=sizes)
+    extra = discord.ui.Select[Any](custom_id="extra", options=extras, min_values=0, max_values=2, required=False)
+    modal.add_item(discord.ui.Label(text="Name", description="For the cup", component=name))
+    modal.add_item(discord.ui.Label(text="Size", component=size))
+    modal.add_item(discord.ui.Label(text="Extras", component=extra))
+    modal.stop()
+    return modal
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator, Callable
 from html import unescape
 from typing import Any, cast
 
+import discord
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, Select
 
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.slack import SlackPlatform
@@ -430,3 +431,45 @@ async def test_a_key_or_a_command_quits(slack: SlackSandbox, keys: list[str]) ->
     app = TerminalApp(SlackPlatform(slack), notices=[])
     async with asyncio.timeout(30):
         await app.run_async(headless=True, auto_pilot=leave)
+
+
+async def post_order(discord_bot: DiscordBot) -> None:
+    view = discord.ui.View()
+    view.add_item(discord.ui.Button(label="Order", custom_id="form"))
+    sizes = [discord.SelectOption(label=size, value=size[0]) for size in ("Small", "Large")]
+    view.add_item(discord.ui.Select(custom_id="sizes", placeholder="Size", options=sizes))
+    view.stop()
+    await (await discord_bot.next_message()).channel.send("What?", view=view)
+
+
+async def test_a_form_opens_over_the_messages_until_it_is_accepted(
+    screen: Screen, server: DiscordSandbox, discord_bot: DiscordBot
+) -> None:
+    await run_line(screen, "/discord")
+    await run_line(screen, "hello")
+    await post_order(discord_bot)
+    await wait_for_texts(screen, "[ Size ▾ ]", "[ Order ]")
+    await run_line(screen, "/press order")
+    await wait_for_texts(screen, "╭─ Order ─", "For the cup", "Choose an option", "Extras (optional)", "Submit")
+    await screen.press(*"Ada Lovelace", "enter")
+    await wait_for_texts(screen, "takes 0 to 5 characters")
+    screen.app.screen.query_one("#entry-0", Input).value = "Ada"
+    screen.app.screen.query_one("#entry-1", Select).value = "s"
+    await screen.click("#submit")
+    await wait_for_texts(screen, "Received Ada; ['s']; ['m']")
+    await run_line(screen, "/press order")
+    await wait_for_texts(screen, "╭─ Order ─")
+    await screen.press("escape")
+    await wait_until_hidden(screen, "╭─ Order ─")
+    assert not server.modals("ada")
+
+
+async def test_an_option_of_a_menu_is_selected(screen: Screen, discord_bot: DiscordBot) -> None:
+    await run_line(screen, "/discord")
+    await run_line(screen, "hello")
+    await post_order(discord_bot)
+    await wait_for_texts(screen, "[ Size ▾ ]")
+    await screen.click("#messages MessageRow:last-of-type", offset=(3, 2))
+    await wait_for_texts(screen, "╭─ Size ─", "Large")
+    await screen.press("down", "enter")
+    await wait_for_texts(screen, "Selected L")

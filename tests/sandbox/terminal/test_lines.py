@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import discord
 import pytest
 
 from sandbox.client.discord import DiscordPlatform
@@ -257,3 +258,23 @@ async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSandbox, bo
     assert "[Slack] There is no button 'other' here. Buttons: Again." in print_lines
     (press,) = [envelope.payload for envelope in slack.envelopes if envelope.type == "interactive"]
     assert (press["user"]["name"], press["actions"][0]["action_id"]) == ("ada", "again:1")
+
+
+async def test_a_form_is_printed_filled_in_and_submitted(server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+    view = discord.ui.View()
+    view.add_item(discord.ui.Button(label="Order", custom_id="form"))
+    view.stop()
+    lines = ["/channel general", "@parley coffee", "/wait", "/press order", "/submit Ada; size: large"]
+
+    async def answer() -> None:
+        await (await discord_bot.next_message()).reply("What?", view=view)
+
+    out = io.StringIO()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(answer())
+        await run_lines([DiscordPlatform(server)], iterate_lines(*lines), out, quiet_time=QUICK)
+    printed = out.getvalue().splitlines()
+    fields = "• Name (For the cup) ⏎ • Size (options: Small, Large) ⏎ • Extras (optional; options: Milk, Ice) = Milk"
+    how = "Fill it in: /submit Name: …; Size: …; Extras: …"
+    assert printed[2] == f"[Discord form of ada] Order ⏎ {fields} ⏎ {how}"
+    assert printed[3].endswith("parley] Received Ada; ['l']; ['m']")

@@ -81,16 +81,24 @@ function task(one) {
 
 function file(one) {
   const size = one.size < 1024 ? `${one.size} B` : one.size < 1048576 ? `${(one.size / 1024).toFixed(1)} kB` : `${(one.size / 1048576).toFixed(1)} MB`;
-  if (one.picture) {
+  if (one.show === "image") {
     return h("a", { class: "picture", href: one.url, target: "_blank", rel: "noopener" }, h("img", { src: one.url, alt: one.about || one.name, loading: "lazy" }));
   }
-  return h("a", { class: "file", href: one.url, download: one.name }, icon("file"), h("span", {}, h("b", {}, one.name), h("small", {}, size)));
+  const link = h("a", { class: "file", href: one.url, download: one.name }, icon("file"), h("span", {}, h("b", {}, one.name), h("small", {}, size)));
+  if (one.show !== "audio") return link;
+  return h("div", { class: "sound" }, link, h("audio", { src: one.url, controls: true, preload: "metadata", "aria-label": one.about || one.name }));
 }
 
 function button(one, id, act) {
   if (one.look === "select") {
     const pick = h("select", { "aria-label": one.label, disabled: one.off, "data-focus": `${id} ${one.id}` }, h("option", { value: "" }, one.label), one.options.map(([value, label]) => h("option", { value }, label)));
-    pick.addEventListener("change", () => pick.value && act("click_button", { message: id, button: pick.value }));
+    pick.addEventListener("change", async () => {
+      if (!pick.value) return;
+      pick.disabled = true;
+      await act("select_option", { message: id, menu: one.id, option: pick.value });
+      pick.disabled = false;
+      pick.value = ""; // the same option can be selected again after a refusal
+    });
     return pick;
   }
   if (one.url) return h("a", { class: "button link", href: /^https?:/.test(one.url) ? one.url : null, target: "_blank", rel: "noopener noreferrer" }, one.label);

@@ -1,39 +1,56 @@
-// A Slack modal.
+// A form of the bot: a modal of Slack or Discord.
 
 import { h } from "../dom.js";
 
-export function modal(open, act) {
+// `act` sends an action, and returns the notice of a refusal.
+export function modal(platform, open, act) {
   if (!open) return h("div");
-  const fields = open.parts.filter((part) => part.name);
   const close = () => act("close_modal", { modal: open.id });
-  const send = (event) => {
+  const refusal = h("p", { class: "error", role: "alert" });
+  const send = async (event) => {
     event.preventDefault();
-    const values = Object.fromEntries(fields.map((part) => [part.name, form.elements[part.name].value]));
-    act("submit_modal", { modal: open.id, values });
+    const entered = new FormData(form);
+    const values = Object.fromEntries(open.fields.map(({ name }) => [name, entered.getAll(name).filter(Boolean)]));
+    refusal.textContent = (await act("submit_modal", { modal: open.id, values })) || "";
   };
   const form = h(
     "form",
     { onsubmit: send },
     h("header", {}, h("h3", { id: `${open.id}-title` }, open.title), h("button", { type: "button", class: "tool", "aria-label": "Close", onclick: close }, "×")),
-    h("div", { class: "parts" }, open.parts.map(part)),
-    h("footer", {}, h("button", { type: "button", class: "button plain", onclick: close }, open.close || "Close"), open.submit ? h("button", { type: "submit", class: "button primary" }, open.submit) : null),
+    h("div", { class: "parts" }, open.html ? h("div", { class: "text", html: open.html }) : null, open.fields.map((each) => field(platform, each)), refusal),
+    h("footer", {}, h("button", { type: "button", class: "button plain", onclick: close }, open.close), open.submit ? h("button", { type: "submit", class: "button primary" }, open.submit) : null),
   );
   const dialog = h("div", { class: "modal", role: "dialog", "aria-modal": "true", "aria-labelledby": `${open.id}-title` }, form);
   dialog.addEventListener("keydown", (event) => {
     if (event.key === "Escape") close();
     if (event.key === "Tab") trapFocus(event, dialog);
   });
-  requestAnimationFrame(() => dialog.querySelector("textarea, input, select")?.focus());
+  requestAnimationFrame(() => (dialog.querySelector("[aria-invalid]") ?? dialog.querySelector("textarea, input, select"))?.focus());
   return dialog;
 }
 
-function part(one) {
-  if (!one.name) return h("div", { class: "text", html: one.html });
-  const about = { name: one.name, id: `field-${one.name}`, required: !one.optional, placeholder: one.hint };
-  let field = h("input", { type: one.kind === "number_input" ? "number" : "text", ...about, value: one.value });
-  if (one.many) field = h("textarea", { rows: "4", ...about, value: one.value });
-  if (one.options.length) field = h("select", about, one.options.map(([value, label]) => h("option", { value }, label)));
-  return h("div", { class: "field" }, h("label", { for: about.id }, one.label), field, one.error ? h("p", { class: "error" }, one.error) : null);
+function field(platform, one) {
+  const id = `${platform}-${one.name}`;
+  const notes = [one.about ? h("p", { class: "note", id: `${id}-about` }, one.about) : null, one.error ? h("p", { class: "error", id: `${id}-error` }, one.error) : null];
+  const described = [one.about && `${id}-about`, one.error && `${id}-error`].filter(Boolean).join(" ") || null;
+  const about = { name: one.name, "aria-describedby": described, "aria-invalid": one.error ? "true" : null };
+  const label = [one.label, one.required ? h("span", { class: "required", "aria-hidden": "true" }, " *") : h("span", { class: "note" }, " (optional)")];
+  if (one.several) {
+    const boxes = one.options.map(([value, name]) => h("label", {}, h("input", { type: "checkbox", name: one.name, value, checked: one.values.includes(value) }), name));
+    return h("fieldset", { class: "field", "aria-describedby": described }, h("legend", {}, label), boxes, notes);
+  }
+  return h("div", { class: "field" }, h("label", { for: id }, label), entry(one, { ...about, id, required: one.required }), notes);
+}
+
+function entry(one, about) {
+  const [value = ""] = one.values;
+  if (one.options.length) {
+    const chosen = h("select", about, h("option", { value: "" }, one.hint || "Choose an option"), one.options.map(([each, label]) => h("option", { value: each }, label)));
+    chosen.value = value;
+    return chosen;
+  }
+  if (one.multiline) return h("textarea", { rows: "4", ...about, placeholder: one.hint || null, value });
+  return h("input", { type: "text", ...about, placeholder: one.hint || null, value, autocomplete: "off" });
 }
 
 // Keep the focus of Tab inside the modal.

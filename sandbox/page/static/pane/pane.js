@@ -30,14 +30,18 @@ export class Pane {
 
   // Sends an action for this platform, and shows the server's notice.
   async act(action, about = {}) {
-    let notice;
-    try {
-      notice = await send(action, { on: this.key, ...about });
-    } catch (error) {
-      notice = error.message;
-    }
+    const notice = await this.request(action, about);
     if (notice) this.showHint(notice);
     return notice;
+  }
+
+  // Sends an action for this platform, and returns the server's notice.
+  async request(action, about = {}) {
+    try {
+      return await send(action, { on: this.key, ...about });
+    } catch (error) {
+      return error.message;
+    }
   }
 
   build() {
@@ -48,7 +52,7 @@ export class Pane {
     this.hint = h("div", { class: "hint", role: "status", hidden: true });
     this.typing = h("div", { class: "typing", "aria-live": "polite" });
     this.composer = new Composer(this);
-    this.modal = h("div", { class: "modal-room" });
+    this.modal = h("div", { class: "modal-room", hidden: true });
     const talk = h("div", { class: "talk" }, this.title, this.list, this.empty, this.hint, this.composer.form, this.typing);
     this.element.append(this.places.nav, talk, this.modal);
 
@@ -60,6 +64,7 @@ export class Pane {
     this.list.addEventListener("keydown", (event) => this.onListKey(event));
     this.list.addEventListener("click", (event) => event.target.closest(".spoiler")?.classList.toggle("open"));
     new ResizeObserver(() => this.keepEnd()).observe(this.list);
+    this.list.addEventListener("load", () => this.keepEnd(), true); // a picture has its height once it is loaded
     this.list.addEventListener("scroll", () => { this.isAtEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < END_PIXELS; });
     this.isAtEnd = true;
   }
@@ -165,7 +170,8 @@ export class Pane {
     this.paintTitle(about);
     this.paintMessages(about, messages, isMoved);
     show(this.typing, about.typing, (text) => h("span", {}, text ? [dots(), text] : ""));
-    show(this.modal, about.modal, (open) => modal(open, (action, more) => this.act(action, more)));
+    show(this.modal, about.modal, (open) => modal(this.key, open, (action, more) => this.request(action, more)));
+    if (!about.modal && !this.modal.hidden && document.activeElement === document.body) this.focus();
     this.modal.hidden = !about.modal;
     this.composer.paint(about);
     if (this.isNew && document.body.dataset.view === this.key && document.activeElement === document.body) this.focus();

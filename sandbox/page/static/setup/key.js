@@ -21,7 +21,7 @@ export function openKeyForm() {
     error,
     h("footer", {}, h("button", { type: "button", class: "button plain", onclick: close }, "Cancel"), submit),
   );
-  const dialog = h("dialog", { class: "key-form", "aria-labelledby": "key-title" }, form);
+  const dialog = h("dialog", { class: "dialog", "aria-labelledby": "key-title" }, form);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const about = { key: key.value, vendor: vendor.value };

@@ -1,0 +1,149 @@
+"""Forms and menus that a bot shows to a user; the same for every platform."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+#: A line lists this many options of a menu or field.
+MAX_LISTED_OPTIONS = 10
+
+#: Entries of a form by the id of their field.
+FormValues = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOption:
+    value: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMenu:
+    """Menu of a message: one of its options can be selected.
+
+    Attributes:
+        label: the text before a selection.
+    """
+
+    id: str
+    label: str
+    options: tuple[ClientOption, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientField:
+    """Field of a form.
+
+    Attributes:
+        hint: the text in the empty field.
+        description: the text beside the field.
+        values: the entry so far: at most one text, or the values of options.
+        options: the options of a menu; empty for a text.
+        error: the reason that the last entry was refused.
+    """
+
+    id: str
+    label: str
+    hint: str = ""
+    description: str = ""
+    values: tuple[str, ...] = ()
+    options: tuple[ClientOption, ...] = ()
+    takes_several: bool = False
+    is_multiline: bool = False
+    is_required: bool = True
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientForm:
+    """Form that is open for one user (a modal).
+
+    Attributes:
+        text: the text above the fields.
+        submit_label: the label of the button that submits it; empty if it cannot be submitted.
+    """
+
+    id: str
+    title: str
+    text: str
+    fields: tuple[ClientField, ...]
+    submit_label: str
+    close_label: str
+
+
+def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
+    """Parse `LABEL: TEXT; LABEL: TEXT`; text before any label is for the first field.
+
+    Options are given by the beginning of their label, several ones with a comma between them.
+
+    Raises:
+        ValueError: a field has no such option, or the form has no fields.
+    """
+    if not form.fields:
+        if line:
+            raise ValueError("This form has no fields.")
+        return {}
+    fields = {field.label.casefold(): field for field in form.fields}
+    names = "|".join(re.escape(field.label) for field in form.fields)
+    first, *rest = re.split(rf"(?i)(?:^|;)\s*({names})\s*:", line)
+    texts = dict(zip(rest[::2], rest[1::2], strict=True))
+    if first.strip():
+        texts = {form.fields[0].label: first} | texts
+    parsed = {}
+    for label, text in texts.items():
+        field = fields[label.casefold()]
+        parsed[field.id] = _parse_entry(field, text.strip())
+    return parsed
+
+
+def _parse_entry(field: ClientField, text: str) -> list[str]:
+    if not field.options or not text:
+        return [text] if text else []
+    names = text.split(",") if field.takes_several else [text]
+    return [find_option(field.label, field.options, name.strip()).value for name in names]
+
+
+def find_option(label: str, options: Sequence[ClientOption], name: str) -> ClientOption:
+    """Return the option with this label, else the first whose label starts with it.
+
+    Raises:
+        ValueError: there is none.
+    """
+    wanted = name.casefold()
+    exact = (option for option in options if option.label.casefold() == wanted)
+    similar = (option for option in options if wanted and option.label.casefold().startswith(wanted))
+    found = next(exact, None) or next(similar, None)
+    if found is None:
+        raise ValueError(f"{label} has no option {name!r}. Options: {list_options(options)}.")
+    return found
+
+
+def list_options(options: Sequence[ClientOption]) -> str:
+    """Return the labels of the first options, and the number of the others."""
+    labels = ", ".join(option.label for option in options[:MAX_LISTED_OPTIONS])
+    more = len(options) - MAX_LISTED_OPTIONS
+    return f"{labels}, and {more} more" if more > 0 else labels
+
+
+def format_menu(menu: ClientMenu) -> str:
+    return f"[ {menu.label} ▾ {list_options(menu.options)} ]"
+
+
+def format_form(form: ClientForm) -> str:
+    """Return the form as text: its fields, and the line that fills it in."""
+    command = "; ".join(f"{field.label}: …" for field in form.fields)
+    how = f"Fill it in: /submit {command}" if form.submit_label else ""
+    return "\n".join(filter(None, [form.title, form.text, *map(_format_field, form.fields), how]))
+
+
+def _format_field(field: ClientField) -> str:
+    labels = {option.value: option.label for option in field.options}
+    about = [
+        "" if field.is_required else "optional",
+        field.description,
+        f"options: {list_options(field.options)}" if field.options else "",
+    ]
+    notes = "; ".join(filter(None, about))
+    entry = ", ".join(labels.get(value, value) for value in field.values)
+    error = f" ⚠ {field.error}" if field.error else ""
+    return f"• {field.label}{f' ({notes})' if notes else ''}{f' = {entry}' if entry else ''}{error}"

@@ -1,0 +1,195 @@
+"""Tests of forms and menus of the client, on both platforms."""
+
+import asyncio
+from typing import Any
+
+import discord
+import pytest
+
+from sandbox.client.discord import DiscordPlatform
+from sandbox.client.forms import ClientField, ClientForm, ClientOption, format_form, parse_form_line
+from sandbox.client.platform import ClientMessage, ClientPlatform
+from sandbox.client.session import ClientSession
+from sandbox.client.slack import SlackPlatform
+from sandbox.discord import DiscordSandbox
+from sandbox.slack import SlackSandbox
+from tests.sandbox.terminal.conftest import Bot, DiscordBot
+
+SIZES = (ClientOption("s", "Small"), ClientOption("l", "Large"))
+FORM = ClientForm(
+    "1",
+    "Order",
+    "What would you like?",
+    (
+        ClientField("name", "Name"),
+        ClientField("size", "Size", options=SIZES),
+        ClientField(
+            "extra", "Extra: all", options=(ClientOption("m", "Milk"), ClientOption("i", "Ice")), takes_several=True
+        ),
+    ),
+    "Submit",
+    "Cancel",
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("", {}),
+        ("Ada; and Grace", {"name": ["Ada; and Grace"]}),
+        ("Ada; size: l", {"name": ["Ada"], "size": ["l"]}),
+        ("size:small;NAME: 1: Ada", {"size": ["s"], "name": ["1: Ada"]}),
+        ("Extra: all: ice, Milk; Name:", {"extra": ["i", "m"], "name": []}),
+    ],
+)
+def test_a_line_fills_in_fields_by_their_labels(line: str, values: dict[str, list[str]]) -> None:
+    assert parse_form_line(FORM, line) == values
+
+
+def test_an_unknown_option_is_refused_with_the_options() -> None:
+    with pytest.raises(ValueError, match=r"Size has no option 'huge'\. Options: Small, Large\."):
+        parse_form_line(FORM, "Size: huge")
+
+
+def test_a_form_is_text_with_the_line_that_fills_it_in() -> None:
+    assert format_form(FORM).splitlines() == [
+        "Order",
+        "What would you like?",
+        "• Name",
+        "• Size (options: Small, Large)",
+        "• Extra: all (options: Milk, Ice)",
+        "Fill it in: /submit Name: …; Size: …; Extra: all: …",
+    ]
+
+
+def plain(text: str) -> dict[str, Any]:
+    return {"type": "plain_text", "text": text}
+
+
+def options(*labels: str) -> list[dict[str, Any]]:
+    return [{"text": plain(label), "value": label[0].lower()} for label in labels]
+
+
+#: Blocks with a button and a menu, and a modal with a text, a menu and several options.
+BLOCKS = [
+    {
+        "type": "actions",
+        "elements": [
+            {"type": "button", "action_id": "order", "text": plain("Order")},
+            {
+                "type": "static_select",
+                "action_id": "size",
+                "placeholder": plain("Size"),
+                "options": options("Small", "Large"),
+            },
+        ],
+    }
+]
+
+
+def field(name: str, element: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "input", "block_id": name, "label": plain(name), "element": {**element, "action_id": name}, **more}
+
+
+MODAL = {
+    "type": "modal",
+    "title": plain("Order"),
+    "submit": plain("Submit"),
+    "blocks": [
+        {"type": "section", "text": plain("Hot or cold?")},
+        field("Name", {"type": "plain_text_input"}, hint=plain("For the cup")),
+        field("Size", {"type": "static_select", "options": options("Small", "Large")}),
+        field("Extras", {"type": "multi_static_select", "options": options("Milk", "Ice")}, optional=True),
+    ],
+}
+
+
+async def start_slack(slack: SlackSandbox, bot: Bot) -> ClientSession:
+    bot.modal = MODAL
+    await bot.connect()
+    await slack.wait_until_connected()
+    session = ClientSession(SlackPlatform(slack))
+    await bot.web.chat_postMessage(channel=slack.open_dm("ada").id, text="What?", blocks=BLOCKS)
+    return session
+
+
+async def test_a_form_of_slack_is_refused_corrected_and_accepted(slack: SlackSandbox, bot: Bot) -> None:
+    session = await start_slack(slack, bot)
+    bot.on_submit = {"response_action": "errors", "errors": {"Name": "Too short"}}
+    assert await session.run_line("/press order") == ""
+    told = await session.run_line("/submit A; size: large; extras: ice")
+    assert "• Name (For the cup) = A ⚠ Too short" in told
+    assert "• Extras (optional; options: Milk, Ice) = Ice" in told
+    bot.on_submit = {}
+    assert await session.run_line("/submit name: Ada") == ""
+    assert session.platform.find_form(session.user) is None
+    submitted = [e.payload for e in slack.envelopes if e.payload.get("type") == "view_submission"][-1]
+    values = {name: value[name] for name, value in submitted["view"]["state"]["values"].items()}
+    assert values["Name"]["value"] == "Ada"
+    assert values["Size"]["selected_option"]["value"] == "l"
+    assert [option["value"] for option in values["Extras"]["selected_options"]] == ["i"]
+    assert await session.run_line("/submit again") == "No form is open for ada."
+
+
+async def test_an_option_of_slacks_menu_is_selected(slack: SlackSandbox, bot: Bot) -> None:
+    session = await start_slack(slack, bot)
+    bot.modal = {}
+    [message] = session.platform.list_messages(session.place, session.user)
+    assert (list(message.buttons), [menu.label for menu in message.menus]) == (["Order"], ["Size"])
+    assert message.plain_text.endswith("[ Size ▾ Small, Large ]\n[ Order ]")
+    assert await session.run_line("/press lar") == ""
+    [action] = slack.envelopes[-1].payload["actions"]
+    assert action["selected_option"]["value"] == "l"
+    assert "Buttons: Order, Small, Large" in await session.run_line("/press huge")
+
+
+async def start_discord(server: DiscordSandbox, discord_bot: DiscordBot) -> ClientSession:
+    session = ClientSession(DiscordPlatform(server))
+    await session.run_line("hello")
+    view = discord.ui.View()
+    view.add_item(discord.ui.Button(label="Order", custom_id="form"))
+    sizes = [discord.SelectOption(label=size, value=size[0]) for size in ("Small", "Large")]
+    view.add_item(discord.ui.Select(custom_id="sizes", placeholder="Size", options=sizes))
+    view.stop()
+    await (await discord_bot.next_message()).channel.send("What?", view=view)
+    return session
+
+
+async def wait_for_reply(platform: ClientPlatform, session: ClientSession, text: str) -> ClientMessage:
+    async with asyncio.timeout(20):
+        while True:
+            for message in platform.list_messages(session.place, session.user):
+                if message.plain_text.startswith(text):
+                    return message
+            await platform.wait_for_change()
+
+
+async def test_a_form_of_discord_is_filled_in_and_submitted(server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+    session = await start_discord(server, discord_bot)
+    assert await session.run_line("/press order") == ""
+    assert "takes 0 to 5 characters" in await session.run_line("/submit Ada Lovelace; size: small")
+    assert await session.run_line("/submit Ada; size: small") == ""
+    await wait_for_reply(session.platform, session, "Received Ada; ['s']; ['m']")
+    assert session.platform.find_form(session.user) is None
+
+
+async def test_a_form_that_is_closed_cannot_be_submitted(server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+    session = await start_discord(server, discord_bot)
+    await session.run_line("/press order")
+    form = session.platform.find_form(session.user)
+    assert form is not None
+    assert [(one.label, one.description, one.values, one.is_required) for one in form.fields] == [
+        ("Name", "For the cup", (), True),
+        ("Size", "", (), True),
+        ("Extras", "", ("m",), False),
+    ]
+    session.platform.close_form(session.user, form.id)
+    assert await session.run_line("/submit Ada") == "No form is open for ada."
+
+
+async def test_an_option_of_discords_menu_is_selected(server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+    session = await start_discord(server, discord_bot)
+    message = await wait_for_reply(session.platform, session, "What?")
+    assert message.plain_text.endswith("[ Size ▾ Small, Large ]\n[ Order ]")
+    assert await session.run_line("/press lar") == ""
+    await wait_for_reply(session.platform, session, "Selected L")
