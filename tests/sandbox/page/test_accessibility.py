@@ -10,6 +10,12 @@ from tests.sandbox.page.test_page import post_message
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+async def check(page: Page) -> None:
+    """Run axe's rules on the page as it is shown."""
+    results = await Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_no_violation(page: Page, stage: Stage, scheme: str) -> None:
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -17,5 +23,29 @@ async def test_axe_finds_no_violation(page: Page, stage: Stage, scheme: str) -> 
     await expect(page.locator("#slack .messages .message").first).to_be_visible()
     for width in (1280, 390):
         await page.set_viewport_size({"width": width, "height": 844})
-        results = await Axe().run(page)
-        assert results.violations_count == 0, results.generate_report()
+        await check(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_no_violation_in_dialogs_and_the_inspector(page: Page, stage: Stage, scheme: str) -> None:
+    await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    stage.answer = lambda asked: "There it is."
+    await post_message(page, "discord", "hello")
+    turn = page.locator(".inspector .turn", has_text="hello").first
+    await expect(turn.locator("summary").first).to_contain_text("$")  # the cost comes last
+    await turn.locator("summary").first.click()
+    await turn.locator(".ask summary").first.click()
+    await expect(turn.locator(".entry pre").first).to_be_visible()
+    for tab in ("turns", "calls", "faults"):
+        await page.click(f"#tab-{tab}")
+        await check(page)
+    await page.click("#tab-calls")
+    await page.locator(".inspector .call summary").first.click()
+    await expect(page.locator(".inspector .call pre").first).to_be_visible()
+    await check(page)
+    await page.select_option("#model", label="another model…")
+    await check(page)
+    await page.get_by_role("button", name="Cancel").click()
+    await page.evaluate("import('/static/setup/key.js').then(({ openKeyForm }) => openKeyForm())")
+    await expect(page.locator("#key")).to_be_focused()
+    await check(page)

@@ -93,7 +93,7 @@ async def test_the_page_takes_the_tour_and_returns(page: Page) -> None:
 
 async def test_a_pasted_key_is_tried_stored_and_used(page: Page, tmp_path: Path) -> None:
     await page.get_by_role("button", name="Paste a key").click()
-    form = page.locator(".key-form")
+    form = page.locator(".dialog")
     await expect(page.locator("#key")).to_be_focused()
     await page.fill("#key", "nothing-known")
     await page.get_by_role("button", name="Try and save").click()
