@@ -142,7 +142,7 @@ export class Inspector {
       const room = fold.querySelector(".inside");
       if (!fold.open || room.childElementCount) return;
       const whole = await this.act("get_call", { call: key.slice(5) });
-      if (whole?.sent !== undefined) room.replaceChildren(h("h5", {}, "Request"), h("pre", { tabindex: "0" }, whole.sent), h("h5", {}, "Response"), h("pre", { tabindex: "0" }, whole.got));
+      if (whole?.sent !== undefined) room.replaceChildren(h("h3", {}, "Request"), h("pre", { tabindex: "0" }, whole.sent), h("h3", {}, "Response"), h("pre", { tabindex: "0" }, whole.got));
     });
     return fold;
   }
