@@ -85,12 +85,12 @@ async def run_server(
     server, loop = HttpServer(), asyncio.get_running_loop()
 
     @web.middleware
-    async def limited(
+    async def limit_connections(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         return await limiter.handle(request, handler)
 
-    app = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[limited])
+    app = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[limit_connections])
     app.add_routes([*routes, web.route("*", "/{path:.*}", server.dispatch)])
     runner = web.AppRunner(
         app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS

@@ -52,7 +52,7 @@ def _rows(figures: Figures) -> dict[str, str]:
         rows[f"{name}: event loop, longest delay / busy time"] = f"{_ms(together.max_delay)} / {_ms(together.max_busy)}"
     return {
         **rows,
-        "writing statements per turn": "<br>".join(f"{kind} {number:g}" for kind, number in _rounded(statements)),
+        "writing statements per turn": "<br>".join(f"{kind} {number:g}" for kind, number in _list_writes(statements)),
         "of these, without the message, the events, new sessions and heartbeats": f"{_sum_other_writes(statements):g}",
         "all statements per turn, with begin and commit": f"{sum(statements.values()):.1f}",
         "idle: statements per minute, with begin and commit": f"{figures.idle.statements:.0f}",
@@ -62,14 +62,14 @@ def _rows(figures: Figures) -> dict[str, str]:
     }
 
 
-def _rounded(statements: Mapping[str, float]) -> list[tuple[str, float]]:
+def _list_writes(statements: Mapping[str, float]) -> list[tuple[str, float]]:
     """Return (kind, number) for the writing statements, without those that round to 0.00."""
     return [(kind, round(number, 2)) for kind, number in select_writes(statements).items() if round(number, 2)]
 
 
 def _sum_other_writes(statements: Mapping[str, float]) -> float:
     others = ("insert inbox", "insert messages", "insert sessions", "update workers", "delete workers")
-    return sum(number for kind, number in _rounded(statements) if kind not in others)
+    return sum(number for kind, number in _list_writes(statements) if kind not in others)
 
 
 def _ms(seconds: float) -> str:

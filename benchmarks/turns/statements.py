@@ -40,7 +40,7 @@ def count_statements(database: Database) -> Iterator[Counter[str]]:
 
     @cache  # preparing a statement takes longer than running it, and counted turns are timed
     def kinds(statement: Statement) -> list[str]:
-        found = [_kind(step.sql) for step in statement.prepared(database.engine.dialect).steps]
+        found = [_kind(step.sql) for step in statement.compile_for(database.engine.dialect).steps]
         return ["begin", *found, "commit"] if len(found) > 1 else found
 
     # SQLAlchemy has no event for statements that the fast path gives to the driver itself.

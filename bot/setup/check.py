@@ -12,7 +12,7 @@ from bot import settings as configuration
 from bot.agents import find_unusable_tools, make_agents, make_model_registry
 from bot.settings import Settings
 from bot.setup import probes as trials
-from bot.setup.probes import CheckResult, Verdict, passed, to_failures
+from bot.setup.probes import CheckResult, Verdict, make_success, to_failures
 from channels.discord import access as discord_access
 from channels.slack import access as slack_access
 from core.agents.runtime import AgentRuntime
@@ -109,7 +109,7 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
             except ParleyError as error:
                 wrong.append(f"{_find_model_setting(name, choice)}={name}: {error}")
         for app in apps.values():
-            findings += passed(_describe_agent(app))
+            findings += make_success(_describe_agent(app))
             findings += [CheckResult(Verdict.NOTE, line) for line in find_unusable_tools(app)]
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
@@ -146,7 +146,7 @@ def _describe_agent(app: App) -> str:
 
 async def _check_vocabulary(settings: Settings) -> list[CheckResult]:
     if has_vocabulary(settings.vocabulary_dir):
-        return passed("tokens: counted exactly")
+        return make_success("tokens: counted exactly")
     estimated = "tokens: estimated, up to 40 % off; run `parley warm` to count them exactly"
     return [CheckResult(Verdict.NOTE, estimated)]
 

@@ -44,7 +44,7 @@ class CheckResult:
         return f"{self.verdict.value:4} {self.line}"
 
 
-def passed(line: str) -> list[CheckResult]:
+def make_success(line: str) -> list[CheckResult]:
     """Return a successful result with a line."""
     return [CheckResult(Verdict.OK, line)]
 
@@ -71,7 +71,7 @@ async def check_slack(login: SlackSettings) -> list[CheckResult]:
         SettingsError: has a line for each token that Slack refuses, and for missing scopes.
     """
     who = await slack_login.verify(slack_login.make_web_client(login), login.app_token)
-    return passed(f"Slack: {who}")
+    return make_success(f"Slack: {who}")
 
 
 async def check_discord(login: DiscordSettings) -> list[CheckResult]:
@@ -82,7 +82,7 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
     """
     report = await discord_login.verify_token(login)
     return [
-        *passed(f"Discord: {report.summary}"),
+        *make_success(f"Discord: {report.summary}"),
         *(CheckResult(Verdict.NOTE, f"Discord: {line}") for line in report.warnings),
         *(CheckResult(Verdict.FAIL, line) for line in report.faults),
     ]
@@ -111,7 +111,7 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
     on_start = "its tables are created or updated at the next start"
     noun = "migration" if len(missing) == 1 else "migrations"
     remedy = on_start if opened.file is not None else f"{len(missing)} {noun} to apply: run `parley migrate`"
-    return passed(f"database: {where}" + (f"; {remedy}" if missing else ""))
+    return make_success(f"database: {where}" + (f"; {remedy}" if missing else ""))
 
 
 async def check_model(name: str, provider: Provider, known_as: str) -> list[CheckResult]:
@@ -125,4 +125,4 @@ async def check_model(name: str, provider: Provider, known_as: str) -> list[Chec
         ProviderError: the model cannot answer.
     """
     await probe_model(provider, known_as)
-    return passed(f"model: {name} answers")
+    return make_success(f"model: {name} answers")

@@ -191,7 +191,7 @@ async def _check_bot_token(token: str) -> list[CheckResult]:
 
 async def _check_app_token(token: str) -> list[CheckResult]:
     await trials.check_slack(_slack_settings(slack_app_token=token))
-    return trials.passed("Slack: the app can use Socket Mode")
+    return trials.make_success("Slack: the app can use Socket Mode")
 
 
 async def _check_signing_secret(secret: str) -> list[CheckResult]:

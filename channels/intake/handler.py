@@ -77,7 +77,7 @@ class IncomingMessage:
         return parse_command(self.inbound.text) if self.is_mention and not self.inbound.attachments else None
 
 
-async def _unchanged(message: IncomingMessage) -> IncomingMessage:
+async def _keep_message(message: IncomingMessage) -> IncomingMessage:
     return message
 
 
@@ -105,7 +105,7 @@ class MessageHandler:
         send_ephemeral: Callable[[InboxMessage, str], Awaitable[None]],
         *,
         syntax: CommandSyntax,
-        choose_address: Callable[[IncomingMessage], Awaitable[IncomingMessage]] = _unchanged,
+        choose_address: Callable[[IncomingMessage], Awaitable[IncomingMessage]] = _keep_message,
     ) -> None:
         self.commands = CommandHandler(services, queued_reactions, syntax, self.run_in_background)
         self.presses = PressHandler(services, queued_reactions, self.run_in_background)

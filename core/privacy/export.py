@@ -53,7 +53,7 @@ class ExportViewer:
             return mask_json(value) if may_see else _HIDDEN
 
         messages = [
-            replace(message, calls=[{**call, **_viewed(call, view)} for call in message.calls])
+            replace(message, calls=[{**call, **_apply_view(call, view)} for call in message.calls])
             for message in run.messages
         ]
         decisions = [
@@ -63,7 +63,7 @@ class ExportViewer:
         return replace(run, messages=messages, decisions=decisions)
 
 
-def _viewed(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str, str]:
+def _apply_view(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str, str]:
     """Return the arguments and the result of a call, changed by `view`."""
     found = dict[str, str]()
     for name in ("input", "output"):
@@ -175,7 +175,7 @@ class _MarkdownWriter:
             verdicts = [str(one["rating"]) for one in run.feedback]
             counted = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
             yield f"*Feedback: {counted}*"
-        if run.turn and (spent := _spent(run.turn)):
+        if run.turn and (spent := _summarize_usage(run.turn)):
             yield f"*{spent}*"
 
     def _agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
@@ -205,9 +205,9 @@ class _JsonWriter:
             "kind": "run",
             "id": run.id,
             "messages": [_as_json(message) for message in run.messages],
-            "turn": run.turn and _priced(_dated(run.turn)),
-            "feedback": list(map(_dated, run.feedback)),
-            "decisions": list(map(_dated, run.decisions)),
+            "turn": run.turn and _format_cost(_format_times(run.turn)),
+            "feedback": list(map(_format_times, run.feedback)),
+            "decisions": list(map(_format_times, run.decisions)),
             "files": [file.to_json() for file in run.files],
         }
         return f"{comma}\n{_json({name: value for name, value in told.items() if value})}"
@@ -248,18 +248,18 @@ def _read(text: str | None) -> Any:
         return text
 
 
-def _dated(values: Mapping[str, Any]) -> dict[str, Any]:
+def _format_times(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with the times (names in `_at`) as ISO 8601."""
     return {name: _iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
 
 
-def _priced(turn: Mapping[str, Any]) -> dict[str, Any]:
+def _format_cost(turn: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a turn with the cost as exact `dollars`."""
     told = {name: value for name, value in turn.items() if name != "cost"}
     return {**told, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else told
 
 
-def _spent(turn: Mapping[str, Any]) -> str:
+def _summarize_usage(turn: Mapping[str, Any]) -> str:
     """Return the tokens and the cost of a turn as text; empty without any."""
     usage = turn.get("usage") or {}
     tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))

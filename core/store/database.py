@@ -118,7 +118,7 @@ class Database:
         """
         prepared = self._prepared.get(statement)
         if prepared is None:
-            prepared = self._prepared[statement] = statement.prepared(self.engine.dialect)
+            prepared = self._prepared[statement] = statement.compile_for(self.engine.dialect)
         with store_errors():
             async with (
                 self._write_lock if prepared.writes else nullcontext(),

@@ -83,7 +83,7 @@ class Statement:
 
     make: Callable[[str], BuiltStatement | tuple[BuiltStatement, ...]]
 
-    def prepared(self, dialect: Dialect) -> Prepared:
+    def compile_for(self, dialect: Dialect) -> Prepared:
         """Return the statement compiled for a dialect."""
         made = self.make(dialect.name)
         steps = made if isinstance(made, tuple) else (made,)

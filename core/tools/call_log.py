@@ -141,11 +141,11 @@ class ToolCallLog:
         await self._write_with_retry(call, write)
 
     async def _write_with_retry(self, call: ToolInvocation, write: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        async def once() -> T:
+        async def write_once() -> T:
             async with self._database.write() as connection:
                 return await write(connection)
 
-        return await retry_store(once, what=f"call {call.id} of {call.tool}")
+        return await retry_store(write_once, what=f"call {call.id} of {call.tool}")
 
 
 def _is_row_of(call: ToolInvocation) -> sa.ColumnElement[bool]:

@@ -141,14 +141,14 @@ def limit_tool(tool: BaseTool, seconds: float) -> None:
     even if it does not include those of its app.
     """
     run = tool.run_async
-    if getattr(run, "contained", False):
+    if getattr(run, "has_limit", False):
         return
     is_apart = isinstance(tool, AgentTool) and not tool.include_plugins
     if is_apart:
         tool.__dict__["include_plugins"] = True
     limit = None if isinstance(tool, AgentTool | NodeTool) else getattr(tool, "seconds", seconds)
 
-    async def contained(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+    async def run_with_limit(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
         try:
             async with asyncio.timeout(limit) as time:
                 return await run(
@@ -165,8 +165,8 @@ def limit_tool(tool: BaseTool, seconds: float) -> None:
                 raise
             raise ToolError(f"{tool.name} raised {type(error).__name__}") from error
 
-    contained.__dict__["contained"] = True
-    tool.__dict__["run_async"] = contained
+    run_with_limit.__dict__["has_limit"] = True
+    tool.__dict__["run_async"] = run_with_limit
 
 
 def _without_app_plugins(context: ToolContext) -> ToolContext:

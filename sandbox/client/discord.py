@@ -184,10 +184,10 @@ class DiscordPlatform:
         await self._discord.wait_for_change()
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
-        def changed(change: GuildChange) -> ClientMessage | None:
+        def convert_change(change: GuildChange) -> ClientMessage | None:
             return None if change.message.type == THREAD_STARTER else self._convert_message(change.message)
 
-        return updates.client_events(self._discord.changes(), changed)
+        return updates.client_events(self._discord.changes(), convert_change)
 
     @property
     def _thinking_text(self) -> str:

@@ -68,7 +68,7 @@ class Faulty(Database):
         return await super().update(statement)
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        if self.failures and (self.fails_reads or statement.prepared(self.engine.dialect).writes):
+        if self.failures and (self.fails_reads or statement.compile_for(self.engine.dialect).writes):
             async with self.write():
                 pass
         return await super().run(statement, **values)

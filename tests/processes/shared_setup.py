@@ -15,14 +15,14 @@ from tests.fixtures import certificates
 
 def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     """Share certificates, prices, compiled statements and the registered locales."""
-    prepared, known = Statement.prepared, dict[tuple[Statement, str], Prepared]()
+    compile_for, known = Statement.compile_for, dict[tuple[Statement, str], Prepared]()
     compiled = ClauseElement._compile_w_cache
     caches = dict[str, tuple[Dialect, dict[Any, Any]]]()
 
-    def once(self: Statement, dialect: Dialect) -> Prepared:
+    def compile_once(self: Statement, dialect: Dialect) -> Prepared:
         key = (self, dialect.name)
         if key not in known:
-            known[key] = prepared(self, dialect)
+            known[key] = compile_for(self, dialect)
         return known[key]
 
     def once_by_all(self: ClauseElement, dialect: Dialect, **how: Any) -> Any:
@@ -34,5 +34,5 @@ def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     certificates.share_tls_contexts(patch)
     patch(prices, "_read_file", lambda file: (read_once if file == prices._DEFAULT_FILE else read)(file))
     patch(words, "find_language", cache(words.find_language))
-    patch(Statement, "prepared", once)
+    patch(Statement, "compile_for", compile_once)
     patch(ClauseElement, "_compile_w_cache", once_by_all)

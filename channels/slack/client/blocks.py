@@ -53,8 +53,8 @@ def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
         feedback = {
             "type": "feedback_buttons",
             "action_id": f"{_FEEDBACK}{good.id.removeprefix(_GOOD)}",
-            "positive_button": {**_labelled(good.label), "value": good.id},
-            "negative_button": {**_labelled(bad.label), "value": bad.id},
+            "positive_button": {**_button_texts(good.label), "value": good.id},
+            "negative_button": {**_button_texts(bad.label), "value": bad.id},
         }
         blocks.append({"type": "context_actions", "elements": [feedback]})
     return blocks
@@ -67,7 +67,7 @@ def button_element(control: Button) -> dict[str, Any]:
         menu = {"type": "static_select", "action_id": control.id, "placeholder": _plain_text(control.label)}
         return {**menu, "options": options}
     styled = {"style": control.style} if control.style else {}
-    return {"type": "button", "action_id": control.id, **_labelled(control.label), **styled}
+    return {"type": "button", "action_id": control.id, **_button_texts(control.label), **styled}
 
 
 def pressed_id(action: Mapping[str, Any]) -> str:
@@ -86,5 +86,5 @@ def _plain_text(label: str) -> dict[str, str]:
     return {"type": "plain_text", "text": label[:LABEL_SIZE]}
 
 
-def _labelled(label: str) -> dict[str, Any]:
+def _button_texts(label: str) -> dict[str, Any]:
     return {"text": _plain_text(label), "accessibility_label": label[:LABEL_SIZE]}

@@ -83,7 +83,7 @@ class StatusCard:
         """True for an open card that shows no tool."""
         return self.is_open and not self.status
 
-    def updated(self, status: str, waited: str, *, is_silent: bool) -> tuple["StatusCard", list[dict[str, Any]]]:
+    def with_status(self, status: str, waited: str, *, is_silent: bool) -> tuple["StatusCard", list[dict[str, Any]]]:
         """Return the card for a new status, and the stream chunks (JSON) that show it.
 
         Args:
@@ -266,7 +266,7 @@ class StreamSurface(SlackSurface):
         if not (self.use_slot(self._start_limiter) or self._start_limiter.try_acquire(Priority.PROGRESS)):
             return None
         text = _settled_text(piece)
-        card, chunks = StatusCard().updated(piece.plan.status, piece.plan.elapsed, is_silent=not text)
+        card, chunks = StatusCard().with_status(piece.plan.status, piece.plan.elapsed, is_silent=not text)
         chunks += _text_chunks(text)
         # Slack: the recipient is required in channels, where only they see the text grow.
         recipient = {} if self._is_direct else {"recipient_user_id": self._user, "recipient_team_id": self._user_team}
@@ -335,7 +335,7 @@ class StreamSurface(SlackSurface):
         """Append new text and status to the stream; None if it cannot be used any more."""
         new = _settled_text(piece)[len(stream.text) :]
         is_silent = not (stream.text or new)
-        card, chunks = stream.card.updated(piece.plan.status, piece.plan.elapsed, is_silent=is_silent)
+        card, chunks = stream.card.with_status(piece.plan.status, piece.plan.elapsed, is_silent=is_silent)
         chunks += _text_chunks(new)
         if not stream.has_room_for(chunks):
             return None

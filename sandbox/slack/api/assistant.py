@@ -64,7 +64,7 @@ class AssistantMethods:
     def set_status(self, arguments: Arguments) -> dict[str, Any]:
         """Set the status of a thread's session, which is created if it does not exist."""
         channel, thread_ts = self._parse_thread(arguments)
-        status = arguments.required("status")
+        status = arguments.get_required("status")
         if status not in _STATUSES:
             raise SlackError("invalid_arguments", messages=["[ERROR] no such status [json-pointer:/status]"])
         title = _parse_title(arguments)
@@ -80,7 +80,7 @@ class AssistantMethods:
 
     def rename_session(self, arguments: Arguments) -> dict[str, Any]:
         channel, thread_ts = self._parse_thread(arguments)
-        arguments.required("title")
+        arguments.get_required("title")
         session = self.sessions.get((channel.id, thread_ts))
         if session is None:
             raise SlackError("session_not_found")
@@ -88,7 +88,7 @@ class AssistantMethods:
         return {"title": session.title}
 
     def set_suggested_prompts(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._api.find_channel(Arguments({"channel": arguments.required("channel_id")}))
+        channel = self._api.find_channel(Arguments({"channel": arguments.get_required("channel_id")}))
         prompts = arguments.json("prompts", error="invalid_arguments")
         if not isinstance(prompts, list) or not 0 < len(prompts) <= MAX_PROMPTS:
             raise SlackError("invalid_arguments", messages=["[ERROR] must have 1 to 4 items [json-pointer:/prompts]"])
@@ -106,9 +106,9 @@ class AssistantMethods:
         """
         self._api.require_scope(_AGENT_SCOPE)
         channel = self._api.require_writable(
-            self._api.find_channel(Arguments({"channel": arguments.required("channel_id")}))
+            self._api.find_channel(Arguments({"channel": arguments.get_required("channel_id")}))
         )
-        thread_ts = arguments.required("thread_ts")
+        thread_ts = arguments.get_required("thread_ts")
         parse_thread_ts(self._workspace, channel, arguments)
         return channel, thread_ts
 

@@ -157,7 +157,7 @@ class WebApi:
         Raises:
             SlackError: `channel_not_found` if it does not exist or is private without the bot.
         """
-        channel = self.workspace.channels.get(arguments.required("channel"))
+        channel = self.workspace.channels.get(arguments.get_required("channel"))
         if channel is None or (channel.type != "channel" and not self._is_member(channel)):
             raise SlackError("channel_not_found")
         return channel

@@ -111,7 +111,7 @@ class DirectoryMethods:
             channel = self._api.find_channel(arguments)
             user = self._api.find_user(channel.user or "")
         else:
-            users = arguments.required("users").split(",")
+            users = arguments.get_required("users").split(",")
             if len(users) > 1:
                 raise SlackError("method_not_supported_for_channel_type")
             user = self._api.find_user(users[0])
@@ -139,7 +139,7 @@ class DirectoryMethods:
         """Return a page of the thread that message `ts` is in: the root, then replies, oldest first."""
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
-        message = self._workspace.find_message(channel, arguments.required("ts"))
+        message = self._workspace.find_message(channel, arguments.get_required("ts"))
         if message is None:
             raise SlackError("thread_not_found")
         root, *replies = self._workspace.thread_messages(channel, message.thread_ts or message.ts)

@@ -61,7 +61,7 @@ class FileMethods:
         api.register("files.info", self.get_info, scope="files:read")
 
     def get_upload_url(self, arguments: Arguments) -> dict[str, Any]:
-        name, length = arguments.required("filename"), arguments.required("length")
+        name, length = arguments.get_required("filename"), arguments.get_required("length")
         if not length.isdecimal() or int(length) < 1:
             raise SlackError("invalid_arguments", messages=["[ERROR] must be an integer [json-pointer:/length]"])
         file_id, key = create_id("F"), token_urlsafe(48)
@@ -87,7 +87,7 @@ class FileMethods:
         return web.Response(status=call.status, text=f"OK - {len(data)}" if call.status == 200 else "")
 
     def get_info(self, arguments: Arguments) -> dict[str, Any]:
-        entry = self._find_file(arguments.required("file"))
+        entry = self._find_file(arguments.get_required("file"))
         if entry is None:
             raise SlackError("file_not_found")
         return {"file": self._payloads.file(*entry)}
@@ -143,7 +143,7 @@ class FileMethods:
 
     def delete_file(self, arguments: Arguments) -> dict[str, Any]:
         """Delete a file of the app, and the messages that contain it."""
-        file_id = arguments.required("file")
+        file_id = arguments.get_required("file")
         if self._uploads.pop(file_id, None) is None:
             raise SlackError("file_not_found")
         for message in self._shared_in.pop(file_id, ()):

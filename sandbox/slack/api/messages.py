@@ -50,7 +50,7 @@ class MessageMethods:
 
     def update_message(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.find_channel(arguments)
-        message = self._api.find_message(channel, arguments.required("ts"))
+        message = self._api.find_message(channel, arguments.get_required("ts"))
         self._check_owner(message, "cant_update_message")
         self._api.require_writable(channel)
         if message.stream is not None and message.stream.is_live:
@@ -70,7 +70,7 @@ class MessageMethods:
 
     def delete_message(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.find_channel(arguments)
-        message = self._api.find_message(channel, arguments.required("ts"))
+        message = self._api.find_message(channel, arguments.get_required("ts"))
         self._check_owner(message, "cant_delete_message")
         if message.stream is not None and message.stream.is_live:
             raise SlackError("cant_delete_message")
@@ -79,7 +79,7 @@ class MessageMethods:
 
     def post_ephemeral(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.require_writable(self._api.find_channel(arguments))
-        user = arguments.required("user")
+        user = arguments.get_required("user")
         if user not in channel.members:
             raise SlackError("user_not_in_channel")
         content, warning = truncate(parse_content(arguments))
@@ -96,7 +96,7 @@ class MessageMethods:
 
     def get_permalink(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.find_channel(arguments)
-        message = self._api.find_message(channel, arguments.required("message_ts"))
+        message = self._api.find_message(channel, arguments.get_required("message_ts"))
         link = f"https://{TEAM_DOMAIN}.slack.com/archives/{channel.id}/p{message.ts.replace('.', '')}"
         if message.is_thread_reply:
             link += f"?thread_ts={message.thread_ts}&cid={channel.id}"
@@ -108,7 +108,7 @@ class MessageMethods:
         Raises:
             SlackError: the bot cannot post there.
         """
-        target = arguments.required("channel")
+        target = arguments.get_required("channel")
         if user := self._workspace.users.get(target):
             return self._workspace.open_dm(user)
         if named := self._workspace.find_channel_by_name(target.removeprefix("#")):

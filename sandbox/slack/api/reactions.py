@@ -29,8 +29,8 @@ class ReactionMethods:
         return {}
 
     def _parse_reaction(self, arguments: Arguments) -> tuple[SlackMessage, str]:
-        name = arguments.required("name").strip(":")
+        name = arguments.get_required("name").strip(":")
         if not self._workspace.has_emoji(name):
             raise SlackError("invalid_name")
         channel = self._api.require_writable(self._api.find_channel(arguments))
-        return self._api.find_message(channel, arguments.required("timestamp")), name
+        return self._api.find_message(channel, arguments.get_required("timestamp")), name

@@ -108,7 +108,7 @@ class Arguments:
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) is not None
 
-    def required(self, name: str) -> str:
+    def get_required(self, name: str) -> str:
         """Return a text; raise `invalid_arguments` if it is missing or empty."""
         if not (value := self.text(name)):
             raise SlackError("invalid_arguments", messages=[f"[ERROR] missing required field: {name}"])

@@ -47,7 +47,7 @@ class StreamMethods:
 
     def start_stream(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.require_writable(self._api.find_channel(arguments))
-        arguments.required("thread_ts")
+        arguments.get_required("thread_ts")
         recipient = self._parse_recipient(channel, arguments)
         if arguments.text("task_display_mode") not in _TASK_DISPLAY_MODES:
             raise SlackError("invalid_arguments")
@@ -95,7 +95,7 @@ class StreamMethods:
             SlackError: it is no live stream of the app.
         """
         channel = self._api.require_writable(self._api.find_channel(arguments))
-        message = self._api.find_message(channel, arguments.required("ts"))
+        message = self._api.find_message(channel, arguments.get_required("ts"))
         if message.bot_id != self._workspace.bot_id:
             raise SlackError("message_not_owned_by_app")
         if message.stream is None or not message.stream.is_live:

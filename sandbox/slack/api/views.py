@@ -101,7 +101,7 @@ class ViewMethods:
         return self._to_response(view)
 
     def publish_view(self, arguments: Arguments) -> dict[str, Any]:
-        user = self._api.find_user(arguments.required("user_id"))
+        user = self._api.find_user(arguments.get_required("user_id"))
         if not self.is_home_enabled:
             raise SlackError("not_enabled")
         replaced = self.open_views.homes.get(user.id)
@@ -135,7 +135,7 @@ class ViewMethods:
         Raises:
             SlackError: it is unknown, used or expired.
         """
-        trigger = self._triggers.get(arguments.required("trigger_id"))
+        trigger = self._triggers.get(arguments.get_required("trigger_id"))
         if trigger is None:
             raise SlackError("invalid_trigger_id")
         if trigger.is_used:

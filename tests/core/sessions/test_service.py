@@ -57,7 +57,7 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
         seen.append((sql, parameters))
 
     async def watched(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        for step in statement.prepared(database.engine.dialect).steps:
+        for step in statement.compile_for(database.engine.dialect).steps:
             seen.append((step.sql, tuple(step.arguments(values))))
         return await run(statement, **values)
 

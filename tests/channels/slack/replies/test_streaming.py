@@ -551,9 +551,9 @@ async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tm
 
 
 def test_a_card_that_is_a_placeholder_becomes_the_first_tools() -> None:
-    card, begun = StatusCard().updated("", "", is_silent=True)
-    card, renamed = card.updated(ENGLISH.format_tool("search"), "", is_silent=True)
-    card, ended = card.updated("", "", is_silent=True)
+    card, begun = StatusCard().with_status("", "", is_silent=True)
+    card, renamed = card.with_status(ENGLISH.format_tool("search"), "", is_silent=True)
+    card, ended = card.with_status("", "", is_silent=True)
     assert [(chunk["id"], chunk["title"], chunk["status"]) for chunk in [*begun, *renamed, *ended]] == [
         ("1", "…", "in_progress"),
         ("1", "Using search…", "in_progress"),
