@@ -261,11 +261,13 @@ const steps = {
   async errors({ event, client }) {
     const { channel, ts } = event;
     const post = (message) => catchCode(client.chat.postEphemeral({ channel, user: event.user, text: 'x', ...message }));
+    const { ts: own } = await client.chat.postMessage({ channel, text: 'x' });
     const [image, id] = [{ type: 'image', image_url: 'https://a.example/a.png' }, { block_id: 'same' }];
     return {
       foreign: await catchCode(client.chat.update({ channel, ts, text: 'x' })),
       nowhere: await catchCode(client.chat.postMessage({ channel: 'C0NOWHERE0', text: 'x' })),
       nobody: await catchCode(client.users.info({ user: 'U0NOBODY00' })),
+      longUpdate: await catchCode(client.chat.update({ channel, ts: own, text: 'x'.repeat(4001) })),
       empty: await catchCode(client.chat.postMessage({ channel })),
       unknownBlock: await post({ blocks: [{ type: 'marquee' }] }),
       unknownText: await post({ blocks: [{ type: 'section', text: { type: 'html', text: 'x' } }] }),

@@ -71,6 +71,14 @@ const steps = {
     };
   },
 
+  async flags({ message }) {
+    const embed = new EmbedBuilder().setTitle('Shown');
+    const sent = await message.channel.send({ embeds: [embed], flags: MessageFlags.SuppressNotifications });
+    const flags = [sent.flags.bitfield];
+    for (const isHidden of [true, false]) flags.push((await sent.suppressEmbeds(isHidden)).flags.bitfield);
+    return { flags };
+  },
+
   async delete({ message }) {
     const reply = await message.channel.send('oops');
     await reply.delete();
@@ -258,14 +266,16 @@ const steps = {
   async manageChannels({ message }) {
     const { guild } = message;
     const channel = await guild.channels.create({ name: 'made', topic: 'first' });
-    const edited = await channel.setTopic('second');
+    await channel.setTopic('second');
+    // Not from the cache: an older event may arrive after the response.
+    const { topic } = await client.rest.get(Routes.channel(channel.id));
     const webhook = await channel.createWebhook({ name: 'Hook' });
     const sent = await webhook.send('by the hook');
     const invite = await channel.createInvite({ maxAge: 60 });
     await webhook.delete();
     await channel.delete();
     return {
-      topic: edited.topic, isByWebhook: sent.webhookId === webhook.id, code: invite.code,
+      topic, isByWebhook: sent.webhookId === webhook.id, code: invite.code,
       gone: await catchCode(client.channels.fetch(channel.id, { force: true })),
     };
   },
@@ -308,6 +318,19 @@ const steps = {
     const { size } = other.ws.shards;
     await other.destroy();
     return { count: size };
+  },
+
+  async noContent() {
+    const other = new Client({ intents: [Guilds, GatewayIntentBits.GuildMessages], rest });
+    const heard = [];
+    other.on(Events.MessageCreate, async ({ content }) => {
+      heard.push(content);
+      if (heard.length < 2) return;
+      print({ step: 'heard', heard });
+      await other.destroy();
+    });
+    await other.login(DISCORD_TOKEN);
+    if (!other.isReady()) await new Promise((resolve) => other.once(Events.ClientReady, resolve));
   },
 
   async refused() {

@@ -96,6 +96,13 @@ async def edits(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     }
 
 
+async def flags(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    quiet, hidden = hikari.MessageFlag.SUPPRESS_NOTIFICATIONS, hikari.MessageFlag.SUPPRESS_EMBEDS
+    sent = await bot.rest.create_message(event.channel_id, embed=hikari.Embed(title="Shown"), flags=quiet)
+    edits = [await sent.edit(flags=hidden), await sent.edit(flags=hikari.MessageFlag.NONE)]
+    return {"flags": [int(message.flags) for message in (sent, *edits)]}
+
+
 async def delete(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     reply = await event.message.respond("oops")
     await reply.delete()
@@ -338,6 +345,22 @@ async def connected(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     return None
 
 
+async def no_content(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    intents = hikari.Intents.GUILDS | hikari.Intents.GUILD_MESSAGES
+    other = hikari.GatewayBot(TOKEN, intents=intents, auto_chunk_members=False, **OPTIONS)
+    heard: list[str] = []
+
+    @other.listen()
+    async def hear(event: hikari.GuildMessageCreateEvent) -> None:
+        heard.append(event.content or "")
+        if len(heard) == 2:
+            print_line("heard", {"heard": heard})
+            await other.close()
+
+    await other.start()
+    return None
+
+
 async def refused(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     async def start(intents: hikari.Intents, token: str = TOKEN) -> str:
         other = hikari.GatewayBot(token, intents=intents, auto_chunk_members=False, **OPTIONS)
@@ -368,6 +391,7 @@ Step = Callable[[hikari.GuildMessageCreateEvent, str], Awaitable[Fields]]
 STEPS: dict[str, Step] = {
     "componentsV2": components_v2,
     "inThread": in_thread,
+    "noContent": no_content,
     "oneCommand": one_command,
     "bulkDelete": bulk_delete,
     "cleanReactions": clean_reactions,
@@ -378,7 +402,7 @@ STEPS: dict[str, Step] = {
         for step in (mention, edits, delete, buttons, selects, modals, upload, files, direct, threads, history)
     },
     **{step.__name__: step for step in (reactions, directory, errors, retry, connected, refused, shards)},
-    **{step.__name__: step for step in (pins, members, archived, poll, forward)},
+    **{step.__name__: step for step in (flags, pins, members, archived, poll, forward)},
 }
 
 

@@ -372,6 +372,7 @@ async def errors(run: Conversation) -> None:
         "foreign": "cant_update_message",
         "nowhere": "channel_not_found",
         "nobody": "user_not_found",
+        "longUpdate": "msg_too_long",
         "empty": "no_text",
         **dict.fromkeys(blocks, "invalid_blocks"),
         "unknownMethod": "unknown_method",

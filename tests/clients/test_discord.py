@@ -69,6 +69,13 @@ async def edits(run: Conversation) -> None:
     assert any(call.route == "POST /channels/{channel}/typing" for call in run.server.calls)
 
 
+@TABLE.row("flags: a silent message, its embeds hidden and shown again")
+async def flags(run: Conversation) -> None:
+    _, line = await run.run_step("flags")
+    silent, hidden = 1 << 12, 1 << 2
+    assert line["flags"] == [silent, silent | hidden, silent]
+
+
 @TABLE.row("delete: the bot's message, once")
 async def delete(run: Conversation) -> None:
     replies, line = await run.run_step("delete")
@@ -245,7 +252,7 @@ async def reactions(run: Conversation) -> None:
     assert (await run.client.read_step("reactions"))["unknown"] == 10014
     assert list(message.reactions) == ["👍", "🎉"]
     # discord.js forgets the first response of a route when it learns the name of its bucket.
-    assert sum(call.rate_limited for call in run.server.calls) <= 1
+    assert sum(call.rate_limited for call in run.server.calls if message.id in call.path) <= 1
 
 
 @TABLE.row("reactions of people: listed, one removed, all removed")
@@ -403,6 +410,16 @@ async def shards(run: Conversation) -> None:
     assert line["count"] == 2
     assert sorted(session.shard for session in run.server.sessions[-2:]) == [(0, 2), (1, 2)]
     run.server.recommend_shards(1)
+
+
+@TABLE.row("gateway: without the message content intent, only mentions have text")
+async def no_content(run: Conversation) -> None:
+    await run.run_step("noContent")
+    channel = run.server.add_channel("quiet")
+    await run.server.post_message("ada", channel, "nobody reads this")
+    await run.mention("connected", channel=channel)
+    assert (await run.client.read_step("heard"))["heard"] == ["", f"<@{run.server.bot_id}> connected"]
+    await run.client.read_step("connected")
 
 
 @TABLE.row("gateway: disallowed intents and a wrong token are refused")
