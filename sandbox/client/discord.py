@@ -33,9 +33,8 @@ from sandbox.discord.interactions.modals import (
     TEXT_INPUT,
     ModalValue,
 )
-from sandbox.discord.state.components import iterate_components
 from sandbox.discord.state.mentions import replace_ids
-from sandbox.discord.state.messages import THREAD_STARTER, DiscordContent
+from sandbox.discord.state.messages import THREAD_STARTER, DiscordContent, iterate_components
 
 #: Discord: limit of a thread's name.
 MAX_THREAD_NAME_LENGTH = 100
@@ -154,10 +153,16 @@ class DiscordPlatform:
         return [command["name"] for command in self._discord.commands if command.get("type") == MESSAGE]
 
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
-        if text:
-            raise ActionRefusedError(f"This command takes no text: /menu {entry}")
         with updates.report_refusals():
+            before = self._discord.modals(person.id)
             await self._discord.run_message_command(person.id, self._find_message(person, message), entry)
+            if not text:
+                return
+            modal = next((modal for modal in self._discord.modals(person.id) if modal not in before), None)
+            if modal is None:
+                raise ActionRefusedError(f"This command opened no form for the text: /menu {entry}")
+            inputs = [name for name, part in modal.inputs.items() if part["type"] == TEXT_INPUT]
+            await self.submit_form(person, modal.interaction.id, {name: [text] for name in inputs})
 
     async def select_option(self, person: PlatformUser, message: ClientMessage, menu: str, option: str) -> None:
         with updates.report_refusals():

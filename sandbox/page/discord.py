@@ -13,7 +13,7 @@ from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.discord.interactions.commands import MESSAGE, SLASH
 from sandbox.discord.state.activity_log import DiscordCallRecord
 from sandbox.discord.state.mentions import replace_ids
-from sandbox.discord.state.messages import JOIN, PIN, THREAD_STARTER
+from sandbox.discord.state.messages import JOIN, PIN, THREAD_STARTER, DiscordContent, iterate_components
 from sandbox.page.markdown import render_discord, render_link
 from sandbox.page.pane import Json, create_file_view, create_menu_view, find_message, format_time, sort_commands
 
@@ -151,7 +151,7 @@ class DiscordPane:
             ],
             "buttons": [
                 *map(create_menu_view, list_menus(message)),
-                *(button for row in content.components for button in _create_button_views(row)),
+                *_create_button_views(content),
             ],
             "reactions": [
                 {"key": emoji, "emoji": emoji, "count": len(users), "mine": me in users}
@@ -205,10 +205,10 @@ def _create_command_view(command: Mapping[str, Any]) -> dict[str, str]:
     return {"name": command["name"], "hint": options, "about": command.get("description") or ""}
 
 
-def _create_button_views(row: Mapping[str, Any]) -> list[Json]:
-    """Return the buttons and selects of an action row; selects are disabled."""
+def _create_button_views(content: DiscordContent) -> list[Json]:
+    """Return the buttons of a message."""
     buttons: list[Json] = []
-    for part in row.get("components", ()):
+    for part in iterate_components(content.components):
         if part.get("type") == 2:
             emoji = (part.get("emoji") or {}).get("name") or ""
             look = _BUTTON_STYLES.get(part.get("style", 2), "plain")

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from sandbox.discord.api.requests import create_form_error
-from sandbox.discord.state.components import iterate_components
+from sandbox.discord.state.messages import iterate_components
 
 IS_COMPONENTS_V2 = 1 << 15
 MAX_ROWS, MAX_COMPONENTS, MAX_DISPLAY_LENGTH = 5, 40, 4000

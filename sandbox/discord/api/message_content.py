@@ -18,8 +18,7 @@ from sandbox.discord.api.component_rules import (
     check_legacy_fields,
 )
 from sandbox.discord.api.requests import EMPTY_MESSAGE, REQUEST_TOO_LARGE, DiscordError, RequestBody, create_form_error
-from sandbox.discord.state.components import iterate_components
-from sandbox.discord.state.messages import DiscordAttachment, DiscordContent, DiscordPoll
+from sandbox.discord.state.messages import DiscordAttachment, DiscordContent, DiscordPoll, iterate_components
 from sandbox.discord.state.snowflakes import create_id
 
 MAX_TEXT_LENGTH = 2000

@@ -34,7 +34,6 @@ from sandbox.discord.interactions.modals import (
     create_selection,
     create_submission,
 )
-from sandbox.discord.state.components import iterate_components
 from sandbox.discord.state.messages import (
     CHAT_COMMAND,
     DEFAULT,
@@ -46,6 +45,7 @@ from sandbox.discord.state.messages import (
     DiscordUser,
     GuildChannel,
     MessageOrigin,
+    iterate_components,
 )
 from sandbox.discord.state.payloads import Json
 from sandbox.discord.state.snowflakes import create_id

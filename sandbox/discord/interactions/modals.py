@@ -9,9 +9,9 @@ from typing import Any
 
 from sandbox.discord.api.requests import create_form_error
 from sandbox.discord.interactions.interaction import ACTION_ROW, LABEL, DiscordInteraction, DiscordModal, iterate_inputs
-from sandbox.discord.state.components import assign_component_ids, iterate_components
+from sandbox.discord.state.components import assign_component_ids
 from sandbox.discord.state.guild import Guild
-from sandbox.discord.state.messages import DiscordUser
+from sandbox.discord.state.messages import DiscordUser, iterate_components
 from sandbox.discord.state.payloads import DiscordPayloads, Json
 
 STRING_SELECT, TEXT_INPUT, TEXT_DISPLAY, FILE_UPLOAD = 3, 4, 10, 19

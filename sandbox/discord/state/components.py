@@ -1,6 +1,6 @@
 """JSON of components, stickers and polls."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -57,11 +57,3 @@ def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
         return about | {name: value for name, value in _DEFAULTS.get(about["type"], {}).items() if name not in about}
 
     return [one(component) for component in components]
-
-
-def iterate_components(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield components and their nested components, also accessories."""
-    for component in components:
-        yield component
-        yield from iterate_components(component.get("components", ()))
-        yield from iterate_components([component["accessory"]] if component.get("accessory") else ())

@@ -1,6 +1,6 @@
 """Users, channels, messages and events of a server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -188,6 +188,14 @@ class MessageOrigin:
     modal_opener: "MessageOrigin | None" = None
 
 
+def iterate_components(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield components and their nested components, also accessories."""
+    for component in components:
+        yield component
+        yield from iterate_components(component.get("components", ()))
+        yield from iterate_components([component["accessory"]] if component.get("accessory") else ())
+
+
 @dataclass(eq=False, slots=True)
 class DiscordMessage:
     """Message in its current state.
@@ -238,8 +246,8 @@ class DiscordMessage:
     @property
     def buttons(self) -> dict[str, str]:
         """Custom ids of the buttons by label."""
-        components = [part for row in self.content.components for part in (row, *row.get("components", ()))]
-        return {part["label"]: part["custom_id"] for part in components if part.get("label") and "custom_id" in part}
+        parts = iterate_components(self.content.components)
+        return {part["label"]: part["custom_id"] for part in parts if part.get("label") and "custom_id" in part}
 
     @property
     def pings(self) -> frozenset[str]:

@@ -1,6 +1,7 @@
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import discord
 import pytest
@@ -9,6 +10,7 @@ from sandbox.client.discord import DiscordPlatform
 from sandbox.client.platform import ClientEventKind, ClientLocation, ClientMessage
 from sandbox.client.session import ClientSession
 from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import Connect
 from tests.sandbox.terminal.conftest import DiscordBot
 
 
@@ -242,3 +244,57 @@ async def test_own_messages_are_edited_deleted_and_sent_with_files(
     assert await run_lines(session, "/channel ideas", f"/file {tmp_path}/a.csv x") == (
         "Start the post with text, then send the file in it."
     )
+
+
+class FormModal(discord.ui.Modal, title="Report"):
+    why = discord.ui.TextInput[Any](label="Reason", custom_id="why", max_length=10)
+    size = discord.ui.Label[Any](
+        text="Size",
+        component=discord.ui.Select(
+            custom_id="size", options=[discord.SelectOption(label=one, value=one, default=one == "m") for one in "sm"]
+        ),
+    )
+
+    async def on_submit(self, interaction: discord.Interaction) -> None:
+        assert isinstance(self.size.component, discord.ui.Select)
+        await interaction.response.send_message(f"{self.why.value} {self.size.component.values[0]}")
+
+
+class FormBot(DiscordBot):
+    def __init__(self) -> None:
+        super().__init__()
+
+        @self.tree.context_menu(name="Report this")
+        async def report(interaction: discord.Interaction, message: discord.Message) -> None:
+            await interaction.response.send_modal(FormModal())
+
+        @self.tree.context_menu(name="Quote")
+        async def quote(interaction: discord.Interaction, message: discord.Message) -> None:
+            await interaction.response.send_message(f"> {message.content}")
+
+
+async def test_the_text_of_a_message_command_fills_its_modal(
+    session: ClientSession, server: DiscordSandbox, connect: Connect
+) -> None:
+    await connect(server, bot=FormBot())
+    await server.post_message("grace", "general", "it broke")
+    assert await run_lines(session, "/channel general", "/menu report: too long") == ""
+    assert list_texts(session) == ["grace: it broke", "parley: too long m"]
+    assert await session.run_line("/menu report: far too long now") == "Reason takes 0 to 10 characters"
+    await server.post_message("grace", "general", "again")
+    assert await session.run_line("/menu quote: why") == "This command opened no form for the text: /menu Quote"
+    assert list_texts(session)[-1] == "parley: > again"
+
+
+async def test_buttons_in_containers_are_clicked(
+    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+) -> None:
+    class Layout(discord.ui.LayoutView):
+        section = discord.ui.Container[Any](
+            discord.ui.Section("hello", accessory=discord.ui.Button(label="Beside", custom_id="beside")),
+            discord.ui.ActionRow(discord.ui.Button(label="Below", custom_id="below")),
+        )
+
+    await run_lines(session, "/channel general")
+    await discord_bot.get_sandbox_channel(server, "general").send(view=Layout(timeout=None))
+    assert last_message(session).buttons == {"Beside": "beside", "Below": "below"}
