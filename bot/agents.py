@@ -73,13 +73,13 @@ def make_model_registry(settings: Settings, *, replaces_keyless: bool = False) -
 def make_agents(
     settings: Settings,
     registry: ModelRegistry,
-    journal: ToolCallLog | None = None,
+    call_log: ToolCallLog | None = None,
     observers: Sequence[BasePlugin] = (),
 ) -> AgentSet:
     """Return the agents of the settings, and register their models with ADK.
 
     Args:
-        journal: log of tool calls, so that no call is made twice; None for no log.
+        call_log: log of tool calls, so that no call is made twice; None for no log.
         observers: ADK plugins that see every run and change nothing.
 
     Raises:
@@ -87,7 +87,7 @@ def make_agents(
             the agent in it.
     """
     register_adapter(registry.make_adapter, default=registry.default)
-    plugins = [*create_plugins(journal, tool_seconds=settings.tool_timeout_seconds), *observers]
+    plugins = [*create_plugins(call_log, tool_seconds=settings.tool_timeout_seconds), *observers]
     if settings.agents_path is not None:
         return _make_agents_of_file(settings, settings.agents_path, registry, plugins)
     if settings.agent:

@@ -179,7 +179,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         channels = dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
-            async with caps.limit_run(turn.meter):
+            async with spending_limiter.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 
         turns = TurnStore(database, lease, loaded.agents)
@@ -189,12 +189,12 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         human_requests = HumanRequestService(
             database, turns, worker, approvers=settings.approvers, expiry_hours=settings.approval_hours
         )
-        caps = SpendingLimiter(database, prices, spending, settings.spending_limits)
+        spending_limiter = SpendingLimiter(database, prices, spending, settings.spending_limits)
         compaction = HistoryCompactor(
             database,
             turns,
             loaded.summarizer,
-            caps,
+            spending_limiter,
             wake=worker.wake,
             budget=settings.history_max_tokens if settings.summaries else None,
             turn_limit=settings.history_max_turns,
@@ -213,7 +213,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             other_runtimes=loaded.runtimes,
         )
         stack.push_async_callback(answerer.aclose)
-        desk = ChannelServices(
+        services = ChannelServices(
             inbox,
             conversations,
             FeedbackStore(database),
@@ -227,7 +227,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             settings.access_policy,
             settings.reply_without_mention,
         )
-        routes = _open_channels(channels, settings, desk, database, lease=lease, stack=stack)
+        routes = _open_channels(channels, settings, services, database, lease=lease, stack=stack)
         await stack.enter_async_context(
             run_in_background(human_requests.run_expiry(answerer.update_request_message), name="human requests")
         )
@@ -240,7 +240,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
 def _open_channels(
     channels: dict[str, Channel],
     settings: Settings,
-    desk: ChannelServices,
+    services: ChannelServices,
     database: Database,
     *,
     lease: Lease,
@@ -258,7 +258,7 @@ def _open_channels(
         from channels.slack.adapter import SlackChannel  # noqa: PLC0415 - imported only when it is configured
 
         vault = Vault(database, settings.token_encryption_key) if settings.token_encryption_key else None
-        in_slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
+        in_slack = channels[SlackChannel.name] = SlackChannel(settings.slack, services, places, bounds, vault)
         stack.push_async_callback(in_slack.aclose)
         routes += in_slack.routes
     if settings.discord is not None:
@@ -266,7 +266,7 @@ def _open_channels(
 
         name = DiscordChannel.name
         in_discord = channels[name] = DiscordChannel(
-            settings.discord, desk, places, bounds, ShardAssignment(database, lease, name)
+            settings.discord, services, places, bounds, ShardAssignment(database, lease, name)
         )
         stack.push_async_callback(in_discord.aclose)
     return routes

@@ -61,38 +61,40 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
         StoreError: the sessions of former agents cannot be reassigned.
     """
     page = os.environ.get(FEED_VARIABLE)
-    choice = make_model_registry(settings, replaces_keyless=page is not None)
-    stack.push_async_callback(choice.aclose)
-    check_prices(settings, prices, choice.handles)
+    registry = make_model_registry(settings, replaces_keyless=page is not None)
+    stack.push_async_callback(registry.aclose)
+    check_prices(settings, prices, registry.handles)
     watching = list[BasePlugin]()
     if page is not None:
         from bot.sandbox.feed import connect_feed  # noqa: PLC0415 - only in the sandbox
 
         feed = await stack.enter_async_context(connect_feed(page, database, prices))
         watching.append(feed)
-    crew = make_agents(settings, choice, ToolCallLog(database), watching)
+    agent_set = make_agents(settings, registry, ToolCallLog(database), watching)
     if page is not None:
-        for name in sorted(choice.replaced_models):
-            feed.send_notice(f"{name} has no API key: {choice.default} answers in its place.")
+        for name in sorted(registry.replaced_models):
+            feed.send_notice(f"{name} has no API key: {registry.default} answers in its place.")
     await retry_store(
-        lambda: reassign_sessions(database, crew.agents), what="reassigning the sessions of removed agents"
+        lambda: reassign_sessions(database, agent_set.agents), what="reassigning the sessions of removed agents"
     )
-    if LOCAL_MODEL in choice.handles:
+    if LOCAL_MODEL in registry.handles:
         log.warning("%s is a tiny model for trying the bot: it is often wrong", LOCAL_MODEL)
-    for line in chain.from_iterable(map(find_unusable_tools, crew.apps.values())):
+    for line in chain.from_iterable(map(find_unusable_tools, agent_set.apps.values())):
         log.warning("%s", line)
     counter = TokenCounter(settings.vocabulary_dir)
-    runtimes = {name: _make_runtime(app, crew, database, counter, settings) for name, app in crew.apps.items()}
+    runtimes = {
+        name: _make_runtime(app, agent_set, database, counter, settings) for name, app in agent_set.apps.items()
+    }
     for runtime in runtimes.values():
         stack.push_async_callback(runtime.aclose)
     await warm_up()
     return LoadedAgents(
-        crew.agents, runtimes, counter, Summarizer(select_summary_model(settings, crew, choice), counter)
+        agent_set.agents, runtimes, counter, Summarizer(select_summary_model(settings, agent_set, registry), counter)
     )
 
 
 def _make_runtime(
-    app: App, crew: AgentSet, database: Database, counter: TokenCounter, settings: Settings
+    app: App, agent_set: AgentSet, database: Database, counter: TokenCounter, settings: Settings
 ) -> AgentRuntime:
     root = app.root_agent.name if app.root_agent else ""
     sessions = SessionService(
@@ -101,12 +103,12 @@ def _make_runtime(
         budget=settings.history_max_tokens,
         turns=settings.history_max_turns,
         agent=root,
-        home_app=crew.agents.default,
+        home_app=agent_set.agents.default,
     )
     return AgentRuntime(
         app,
         sessions,
         artifacts=ArtifactService(database),
         memory=MemoryService(database),
-        progress_texts=crew.progress_texts.get(app.name, {}),
+        progress_texts=agent_set.progress_texts.get(app.name, {}),
     )

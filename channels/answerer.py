@@ -176,7 +176,7 @@ class Answerer:
             ):
                 raise
             log.error("turn %s: the reply cannot be shown: %s", turn.id, format_error(error))
-            await self._turns.end(turn, "failed", error=error_summary(error), receipt=self._run_record(turn))
+            await self._turns.end(turn, "failed", error=error_summary(error), run_record=self._run_record(turn))
         finally:
             self._turn_states.pop(turn.id, None)
             if state.reply is not None and state.reply.orphaned_ids:
@@ -468,7 +468,7 @@ class Answerer:
                 else []
             )
             await reply.close(text, ending=say(sentence), buttons=buttons)
-        await self._turns.end(turn, state, error=cause, receipt=self._run_record(turn))
+        await self._turns.end(turn, state, error=cause, run_record=self._run_record(turn))
 
     async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
         """Show the final text, then each approval or question, and end the turn."""

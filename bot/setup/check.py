@@ -93,21 +93,21 @@ async def _check_database(settings: Settings) -> list[CheckResult]:
 
 async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
     try:
-        choice = make_model_registry(settings)
+        registry = make_model_registry(settings)
     except SettingsError as error:
         return to_failures(error)
     findings, wrong = list[CheckResult](), list[str]()
     try:
         apps: Mapping[str, App] = {}
         try:
-            apps = make_agents(settings, choice).apps
+            apps = make_agents(settings, registry).apps
         except SettingsError as error:
             wrong += error.faults
-        for name, (provider, model) in choice.handles.items():
+        for name, (provider, model) in registry.handles.items():
             try:
                 findings += await trials.check_model(name, provider, model)
             except ParleyError as error:
-                wrong.append(f"{_find_model_setting(name, choice)}={name}: {error}")
+                wrong.append(f"{_find_model_setting(name, registry)}={name}: {error}")
         for app in apps.values():
             findings += make_success(_describe_agent(app))
             findings += [CheckResult(Verdict.NOTE, line) for line in find_unusable_tools(app)]
@@ -116,17 +116,17 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
                     findings.append(await _check_mcp_server(server))
             await AgentRuntime(app, InMemorySessionService()).aclose()
     finally:
-        await choice.aclose()
+        await registry.aclose()
     return [*findings, *(CheckResult(Verdict.FAIL, fault) for fault in wrong)]
 
 
-def _find_model_setting(name: str, choice: ModelRegistry) -> str:
+def _find_model_setting(name: str, registry: ModelRegistry) -> str:
     """Return the name of the setting that has a model."""
-    if name == choice.default:
+    if name == registry.default:
         return "MODEL"
-    if name in choice.selectable:
+    if name in registry.selectable:
         return "MODELS"
-    return "MODEL_FALLBACKS" if name in choice.fallbacks.models else "the model of an agent"
+    return "MODEL_FALLBACKS" if name in registry.fallbacks.models else "the model of an agent"
 
 
 async def _check_mcp_server(server: McpServer) -> CheckResult:

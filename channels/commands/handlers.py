@@ -327,7 +327,7 @@ class CommandHandler:
         prices = self._services.spending.prices
         viewer = ExportViewer(context.author, is_admin=self._is_admin(context), is_private=context.is_private)
         exported = await self._services.conversations.export_session(
-            session, format_, prices, most=MAX_EXPORT_BYTES, viewer=viewer
+            session, format_, prices, max_bytes=MAX_EXPORT_BYTES, viewer=viewer
         )
         return CommandResult(say(words.EXPORTED), File(f"transcript.{format_}", exported.encode()))
 
@@ -346,7 +346,7 @@ class CommandHandler:
         command = context.to_message(session, "stop")
         open_requests = await self._services.human_requests.list_open(session_id=session)
         stopped = await self._services.conversations.stop_session(
-            session, author=context.author, until=context.until, asked=command
+            session, author=context.author, until=context.until, command=command
         )
         if stopped is None:
             return CommandResult(say(words.STOPPING), is_visible=True)

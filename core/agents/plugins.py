@@ -23,8 +23,7 @@ from google.genai import types
 
 from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.errors import ToolError
-from core.identity import ANONYMOUS, USER_STATE_KEY, User
-from core.identity import to_user_state as told_of
+from core.identity import ANONYMOUS, USER_STATE_KEY, User, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.messages import parameter_schema
 from core.models.selection import AgentRunConfig
@@ -68,7 +67,7 @@ class GuardPlugin(BasePlugin):
         ADK copies the state of the calling session without the `temp:` keys.
         """
         if (speaker := _get_speaker(invocation_context.run_config)) is not None:
-            invocation_context.session.state.setdefault(USER_STATE_KEY, told_of(speaker))
+            invocation_context.session.state.setdefault(USER_STATE_KEY, to_user_state(speaker))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Move a workflow agent's repeated input before its stored calls.

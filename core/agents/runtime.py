@@ -377,8 +377,8 @@ def _walk_sub_agent_names(agent: Any) -> Iterator[str]:
 
 
 async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
-    async with aclosing(events) as to_user_state:
-        async for event in to_user_state:
+    async with aclosing(events) as stream:
+        async for event in stream:
             if event.type == "error" and event.error is not None and not event.call_id:
                 raise event.error
             if event.type == "done":

@@ -110,7 +110,7 @@ class ConversationService:
         self.agents = turns.agents
 
     async def stop_session(
-        self, session_id: str, *, author: str | None, until: float = inf, asked: InboxMessage | None = None
+        self, session_id: str, *, author: str | None, until: float = inf, command: InboxMessage | None = None
     ) -> StopResult | None:
         """Cancel the running turn of a session, on any worker, and drop waiting messages.
 
@@ -119,21 +119,21 @@ class ConversationService:
         Args:
             author: the platform's id of the person whose work is stopped; None for everybody's.
             until: seconds since the epoch; messages that were sent later go on.
-            asked: the message with the command, which is stored; None for a button or an operator.
+            command: the message with the command, which is stored; None for a button or an operator.
 
         Returns:
-            What was cancelled; None if `asked` was stored before.
+            What was cancelled; None if `command` was stored before.
 
         Raises:
             StoreError: nothing was changed.
         """
         async with self._database.write() as connection:
-            if asked is not None and not await record_message(connection, asked, InboxOutcome.COMMAND, kind="stop"):
+            if command is not None and not await record_message(connection, command, InboxOutcome.COMMAND, kind="stop"):
                 return None
-            halt = await stop_session(connection, self._turns, session_id, author=author, until=until)
+            result = await stop_session(connection, self._turns, session_id, author=author, until=until)
             await self._turns.notify_workers(connection)
-        self._worker.cancel_and_wake(halt.turn_id, CancelReason.STOP)
-        return halt
+        self._worker.cancel_and_wake(result.turn_id, CancelReason.STOP)
+        return result
 
     async def stop_turn(self, turn_id: str, author: str | None) -> StopTurnResult:
         """Cancel a running turn, on any worker.
@@ -277,11 +277,11 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         lives = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
-        get_status = inbox.c.message.is_not(None) & inbox.c.outcome.is_(None)
+        has_text = inbox.c.message.is_not(None) & inbox.c.outcome.is_(None)
         spoke = (
             sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
             .join(sessions, lives)
-            .where(inbox.c.place == place, inbox.c.author == author, get_status, inbox.c.sent_at <= until)
+            .where(inbox.c.place == place, inbox.c.author == author, has_text, inbox.c.sent_at <= until)
             .group_by(inbox.c.session)
             .order_by(sa.desc("at"))
             .limit(limit)
@@ -289,7 +289,7 @@ class ConversationService:
         found = []
         async with self._database.read() as connection:
             for session_id, at in (await connection.execute(spoke)).all():
-                said = sa.select(inbox.c.message).join(sessions, lives).where(inbox.c.session == session_id, get_status)
+                said = sa.select(inbox.c.message).join(sessions, lives).where(inbox.c.session == session_id, has_text)
                 first = said.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
                 message = parse_message((await connection.execute(first)).scalar_one_or_none())
                 if message is not None:
@@ -302,7 +302,7 @@ class ConversationService:
         form: ExportFormat,
         prices: Prices,
         *,
-        most: int | None = None,
+        max_bytes: int | None = None,
         viewer: ExportViewer | None = None,
     ) -> str:
         """Return the history of a session as a text of the given format.
@@ -311,14 +311,14 @@ class ConversationService:
 
         Args:
             prices: what models cost.
-            most: the most bytes; None for no limit.
+            max_bytes: the most bytes of UTF-8; None for no limit.
             viewer: the person who gets the text; None if everything is shown.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with aclosing(
-            stream_export(self._database, session_id, form, prices, max_bytes=most, viewer=viewer)
+            stream_export(self._database, session_id, form, prices, max_bytes=max_bytes, viewer=viewer)
         ) as told:
             return "".join([piece async for piece in told])
 
@@ -359,16 +359,16 @@ class ConversationService:
             )
         return False
 
-    async def count_newest_bot_messages(self, session_id: str, most: int) -> int:
+    async def count_newest_bot_messages(self, session_id: str, limit: int) -> int:
         """Return how many messages by bots came last in a session.
 
-        At most `most` are counted, back to the newest message of a person.
+        At most `limit` are counted, back to the newest message of a person.
 
         Raises:
             StoreError: the database cannot be read.
         """
         newest = inbox.c.sent_at.desc(), inbox.c.id.desc()
-        spoke = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(most)
+        spoke = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(limit)
         async with self._database.read() as connection:
             authors = (await connection.execute(spoke)).scalars().all()
         return next((n for n, author in enumerate(authors) if not author.startswith(BOT_PREFIX)), len(authors))

@@ -67,10 +67,10 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
     await _delete_files(connection, session_id, runs, kept)
     if not any(row.role == "user" for row in kept):
         return
-    journal = _RunCallLog(connection, session_id, runs)
-    kept = await _drop_partial_steps(kept, journal)
+    call_log = _RunCallLog(connection, session_id, runs)
+    kept = await _drop_partial_steps(kept, call_log)
     restarts = not _find_agent_states(stored) and any(row.is_end for row in stored)
-    kept = await _add_outcomes(kept, journal, restarts=restarts)
+    kept = await _add_outcomes(kept, call_log, restarts=restarts)
     await connection.execute(sa.delete(messages).where(messages.c.id.in_([row.id for row in stored])))
     await connection.execute(sa.insert(messages), [row.columns for row in kept])
 
@@ -295,7 +295,7 @@ class _RunCallLog:
         return (tool_calls.c.session == self.session) & tool_calls.c.run.in_(self.runs)
 
 
-async def _drop_partial_steps(rows: Sequence[_RunMessage], journal: _RunCallLog) -> list[_RunMessage]:
+async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog) -> list[_RunMessage]:
     """Return the rows without partial steps.
 
     These are responses to only some calls of a step, and only one half of a request to a person. ADK stores the calls
@@ -315,11 +315,11 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], journal: _RunCallLog)
             and (row.answered_ids & torn or row.event.actions.requested_tool_confirmations.keys() - asked_for)
         )
     ]
-    await journal.drop_state_deltas({id_ for row in dropped for id_ in row.answered_ids})
+    await call_log.drop_state_deltas({id_ for row in dropped for id_ in row.answered_ids})
     return [row for row in rows if row not in dropped]
 
 
-async def _add_outcomes(rows: Sequence[_RunMessage], journal: _RunCallLog, *, restarts: bool) -> list[_RunMessage]:
+async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, restarts: bool) -> list[_RunMessage]:
     """Return the rows, with responses to calls that ADK would await instead of making.
 
     These are the calls of a step with a long-running call and, if agents start again, calls that other agents'
@@ -336,7 +336,7 @@ async def _add_outcomes(rows: Sequence[_RunMessage], journal: _RunCallLog, *, re
         if row.requested_ids or not open_ids or not (restarts or open_ids & row.long_running_ids):
             completed.append(row)
             continue
-        started = await journal.find_calls(row.call_ids)
+        started = await call_log.find_calls(row.call_ids)
         if started or row.call_ids & answered:
             outcomes = {id_: _get_outcome(started.get(id_)) for id_ in open_ids if not _is_pending(id_, row, started)}
             completed += [row, _RunMessage.create(answer_calls(row.event, outcomes), row)] if outcomes else [row]

@@ -107,7 +107,7 @@ class HumanRequestService:
         text: str,
         usage: Mapping[str, Any],
         requests: Sequence[ConfirmationRequest | QuestionRequest],
-        receipt: Mapping[str, Any] | None = None,
+        run_record: Mapping[str, Any] | None = None,
     ) -> list[HumanRequest]:
         """Store the final text, the run record and the requests of a turn at once.
 
@@ -117,7 +117,7 @@ class HumanRequestService:
             text: the final text of the reply.
             usage: the model calls, as `UsageMeter.to_json` returns them.
             requests: the confirmations and questions for which the run waits.
-            receipt: the run record as JSON.
+            run_record: as for `TurnStore.save_answer`.
 
         Returns:
             The stored requests of the turn, in their order.
@@ -131,7 +131,7 @@ class HumanRequestService:
             async with self._database.write() as connection:
                 generation = await lock_session_row(connection, turn.session_id)
                 can_answer = fence.owns_turn & turns.c.state.in_(states_before("answered"))
-                values = {"text": text, "usage": dict(usage), "run_record": receipt, "state": "answered"}
+                values = {"text": text, "usage": dict(usage), "run_record": run_record, "state": "answered"}
                 update = sa.update(turns).where(can_answer).values(values).returning(turns.c.cancel_reason)
                 if (row := (await connection.execute(update)).one_or_none()) is None:
                     raise fence.lost_error

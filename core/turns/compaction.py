@@ -77,7 +77,7 @@ class HistoryCompactor:
     Args:
         turns: checks that no turn runs, and notifies the other workers.
         wake: makes this worker claim turns again: a claim skips a session whose row is locked.
-        caps: spending limits, which are checked first; the turn pays for the summary.
+        spending_limiter: spending limits, which are checked first; the turn pays for the summary.
         budget: the most tokens of history that are sent to the model; None turns summaries off.
         turn_limit: the most turns of history that are sent to the model.
         rest: seconds between the end of a turn and the summary.
@@ -88,7 +88,7 @@ class HistoryCompactor:
         database: Database,
         turns: TurnStore,
         summarizer: Summarizer,
-        caps: SpendingLimiter,
+        spending_limiter: SpendingLimiter,
         *,
         wake: Callable[[], None] = lambda: None,
         budget: int | None = DEFAULT_BUDGET_TOKENS,
@@ -98,7 +98,7 @@ class HistoryCompactor:
         self._database = database
         self._turns = turns
         self._summarizer = summarizer
-        self._caps = caps
+        self._spending_limiter = spending_limiter
         self._wake = wake
         self._folds = budget is not None
         self._budget = budget or DEFAULT_BUDGET_TOKENS
@@ -159,7 +159,7 @@ class HistoryCompactor:
             await asyncio.sleep(self._rest)
             async with self._slots, asyncio.timeout(TIMEOUT_SECONDS):
                 if await self._is_full(turn) and (session := await self._mark(turn)) is not None:
-                    async with self._caps.limit_followup(meter):
+                    async with self._spending_limiter.limit_followup(meter):
                         await self._summarize(turn, session)
         except Exception as error:
             self._failed[turn.session_id] = True

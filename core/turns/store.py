@@ -153,24 +153,26 @@ class TurnStore:
         """
         await self._update(turn, ("running", "answered"), chunks=list(chunks))
 
-    async def save_answer(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
+    async def save_answer(
+        self, turn: Turn, text: str, usage: Mapping[str, Any], run_record: Json | None = None
+    ) -> None:
         """Store the final text and set the state to `answered`, before the text is shown.
 
         Args:
             usage: the model calls of the run, as `UsageMeter.to_json` returns them.
-            receipt: the run record: steps, tool calls and timings, as JSON.
+            run_record: steps, tool calls and timings of the run, as JSON; None for none.
 
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
         """
-        values = {"text": text, "usage": dict(usage), "run_record": receipt}
+        values = {"text": text, "usage": dict(usage), "run_record": run_record}
         await self._update(turn, states_before("answered"), state="answered", **values)
 
-    async def hand_back(self, turn: Turn, said: str = "") -> None:
+    async def hand_back(self, turn: Turn, text: str = "") -> None:
         """Release the turn, so that any worker may claim it; this counts no attempt.
 
         Args:
-            said: the text that the reply shows so far; it is stored for the next worker.
+            text: the text that the reply shows so far; it is stored for the next worker.
 
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
@@ -180,7 +182,7 @@ class TurnStore:
             turn,
             ("running", "answered"),
             usage=turn.meter.to_json() or turns.c.usage,
-            text=sa.case((is_running, said or None), else_=turns.c.text),
+            text=sa.case((is_running, text or None), else_=turns.c.text),
             state=sa.case((is_running, "queued"), else_=turns.c.state),
             owner=None,
         )
@@ -231,7 +233,9 @@ class TurnStore:
 
         await self._notices.listen(on_notification)
 
-    async def end(self, turn: Turn, state: EndState, *, error: str | None = None, receipt: Json | None = None) -> None:
+    async def end(
+        self, turn: Turn, state: EndState, *, error: str | None = None, run_record: Json | None = None
+    ) -> None:
         """Write the end of the turn: its state, its usage, its error and its run record.
 
         If a reset cancelled it, the texts of its messages are deleted too; if the deletion of its messages did, the
@@ -239,7 +243,7 @@ class TurnStore:
 
         Args:
             error: the failure, for operators, free of secrets.
-            receipt: the run record as JSON, if none was stored with an answer.
+            run_record: as for `save_answer`, if none was stored with an answer.
 
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended in another state.
@@ -257,7 +261,7 @@ class TurnStore:
             "text": sa.case((is_reset, None), else_=turns.c.text),
             "run_record": sa.case(
                 (is_reset | is_deleted, None),
-                else_=sa.func.coalesce(sa.literal(receipt, turns.c.run_record.type), turns.c.run_record),
+                else_=sa.func.coalesce(sa.literal(run_record, turns.c.run_record.type), turns.c.run_record),
             ),
         }
         here = self.fencing_token(turn).owns_turn & turns.c.state.in_(states_before(state))

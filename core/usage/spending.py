@@ -123,7 +123,7 @@ class SpendingStore:
             usage = (turn.usage if turn is not None else None) or {}  # a deleted turn has no author
             rows = make_rows(calls, {"day": meter.day, "place": meter.place, **usage}, self.prices)
             if turn is not None and turn.cost is not None:
-                sums = {name: usage.get(name, 0) + count_batch for name, count_batch in asdict(meter.usage).items()}
+                sums = {name: usage.get(name, 0) + count for name, count in asdict(meter.usage).items()}
                 all_calls = [*usage.get("calls", ()), *(call.to_json() for call in calls)]
                 cost = turn.cost + sum(row["cost"] for row in rows)
                 values = {"cost": cost, "usage": {**usage, **sums, "calls": all_calls}}

@@ -64,16 +64,16 @@ class FencingToken:
             raise self.lost_error
 
 
-def join_owned_turn(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def join_owned_turn(query: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Return a query of `sessions` joined with the owned turn, for locking both.
 
     The session is locked first.
 
     Args:
-        life: the query of `sessions`.
+        query: the query of `sessions`.
         is_own: the condition that this worker owns the turn.
     """
-    return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
+    return query.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
 
 async def lock_session(

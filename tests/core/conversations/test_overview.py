@@ -186,7 +186,7 @@ async def test_a_failed_turn_keeps_its_run_record_and_a_reset_one_does_not(
     for state in states:
         await inbox.accept(inbound())
         (turn,) = await turns.claim(1)
-        await turns.end(turn, state, error="x", receipt={"seconds": 2.5})
+        await turns.end(turn, state, error="x", run_record={"seconds": 2.5})
         account = await reports.get(turn.id)
         assert account is not None
         assert account.receipt is not None
@@ -195,7 +195,7 @@ async def test_a_failed_turn_keeps_its_run_record_and_a_reset_one_does_not(
     (turn,) = await turns.claim(1)
     await turns.save_answer(turn, "the answer", {}, {"seconds": 1.0})
     await inbox.reset_session(inbound(text="reset"))
-    await turns.end(turn, "cancelled", receipt={"seconds": 1.0})
+    await turns.end(turn, "cancelled", run_record={"seconds": 1.0})
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(turns_table.c.run_record))).scalars().all()
     assert set(kept) == {None}

@@ -226,7 +226,7 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
         cost = (await connection.execute(sa.select(turns_table.c.cost))).scalar_one()
     assert (usage["input"], usage["output"]) == (1_007, 51)
     assert cost == (1_007 + 51) * UNITS_PER_DOLLAR // 10**6
-    books = talk.compaction._caps._spending
+    books = talk.compaction._spending_limiter._spending
     (spent,) = await books.sum_spending("person", since=FIRST_DAY)
     assert (spent.key, spent.calls, spent.input, spent.cost) == ("slack:ada", 2, 1_007, cost)
     account = await TurnReports(talk.database, books.prices).get(talk.last.id)
@@ -302,7 +302,7 @@ async def test_of_several_workers_one_stores_a_summary(talk: Talk) -> None:
     own = talk.compaction
     lease = Lease(talk.database, seconds=30)
     turns = TurnStore(talk.database, lease, AgentRouter("app"))
-    other = HistoryCompactor(talk.database, turns, own._summarizer, own._caps, budget=4_000, rest=0.0)
+    other = HistoryCompactor(talk.database, turns, own._summarizer, own._spending_limiter, budget=4_000, rest=0.0)
     for one in (own, other):
         one.schedule(talk.last)
     await asyncio.gather(own.wait_until_idle(), other.wait_until_idle())
