@@ -39,7 +39,17 @@ class AssistantThreads:
     def __init__(self, api: SlackApi) -> None:
         self._api = api
         self._refused: TTLCache[str, bool, float] = TTLCache(MAX_REFUSED, REFUSED_SECONDS)
+        self._processing: set[tuple[str, str, str]] = set()
         self._work = BackgroundTasks()
+
+    def get_stop_arguments(self, address: Mapping[str, Any]) -> dict[str, str]:
+        """Return the arguments of `chat.stopStream` that keep the status of a thread.
+
+        Slack: docs.slack.dev/reference/methods/chat.stopStream. By default the method sets the status to `active`,
+        and the stop button disappears while the reply goes on.
+        """
+        is_set = _get_key(address) in self._processing and str(address["team"]) not in self._refused
+        return {"session_status": "processing"} if is_set else {}
 
     @contextmanager
     def processing(self, address: Mapping[str, Any], is_resumed: Callable[[], bool]) -> Iterator[None]:
@@ -59,9 +69,11 @@ class AssistantThreads:
             if limiter.can_reserve(2) and limiter.try_acquire(Priority.BACKFILL):
                 reserve.enter_context(limiter.reserve())
                 begun = self._set(address, "processing", limiter, has_slot=True)
+                self._processing.add(_get_key(address))
             try:
                 yield
             finally:
+                self._processing.discard(_get_key(address))
                 if begun is not None or is_resumed():
                     self._set(address, "active", limiter, after=begun)
 
@@ -100,6 +112,10 @@ class AssistantThreads:
             self._refused[str(address["team"])] = True
         except SurfaceError as error:
             log.warning("the status of a thread cannot be set: %s", error)
+
+
+def _get_key(address: Mapping[str, Any]) -> tuple[str, str, str]:
+    return str(address["team"]), str(address["channel"]), str(address["thread_ts"])
 
 
 async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Sequence[str]) -> None:

@@ -375,6 +375,7 @@ class StreamSurface(SlackSurface):
                     "channel": self._channel,
                     "ts": stream.ts,
                     "metadata": self._metadata(stream.position),
+                    **self._stop_arguments,
                     **({"chunks": rest} if rest else {}),
                     **({"blocks": button_blocks(piece.buttons)} if piece.buttons else {}),
                 },

@@ -152,12 +152,16 @@ class SlackSurface(MessageSurface):
     def _stop_limiter(self) -> RateLimiter:
         return self._api.limiter(("chat.stopStream", self._team), TIER_2)
 
+    @property
+    def _stop_arguments(self) -> dict[str, str]:
+        return {} if self._assistant is None else self._assistant.get_stop_arguments(self._address)
+
     async def _stop_stream(self, message_id: str) -> None:
         """Stop a stream as it is, so that its message can be edited."""
         try:
             await self._api.call(
                 "chat.stopStream",
-                {"channel": self._channel, "ts": message_id},
+                {"channel": self._channel, "ts": message_id, **self._stop_arguments},
                 self._stop_limiter,
                 has_slot=self.use_slot(self._stop_limiter),
             )

@@ -65,6 +65,19 @@ async def test_a_thread_shows_a_status_while_a_reply_grows_and_gets_a_title(
         assert session.title.startswith("why is the sky")
 
 
+async def test_a_thread_keeps_its_status_between_the_streams_of_a_reply(slack: SlackSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    script = [Say("word " * 3_000), Pause(go_on), Say("end.")]
+    async with running(slack, tmp_path, script, streaming="native") as bot:
+        question = await bot.mention_bot("ada", "general", "a story")
+        await slack.wait_for(lambda: any(call.method == "chat.stopStream" and call.status for call in slack.calls))
+        session = slack.find_session(question)
+        assert session is not None
+        assert set(session.statuses) == {"processing"}
+        go_on.set()
+        await slack.wait_for(lambda: session.status == "active")
+
+
 async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
