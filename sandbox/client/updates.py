@@ -24,6 +24,8 @@ _EVENT_KINDS = {
     "deleted": ClientEventKind.DELETED,
     "reaction_added": ClientEventKind.REACTED,
     "reaction_removed": ClientEventKind.REACTED,
+    "pinned": ClientEventKind.UPDATED,
+    "unpinned": ClientEventKind.UPDATED,
 }
 
 

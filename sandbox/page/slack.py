@@ -49,9 +49,11 @@ class SlackPane:
             if session.channel.id == place.channel and session.thread_ts == place.thread
         ]
         busy = any(session.status == "processing" for session in working)
+        root = next((message for message in slack.messages(place.channel) if message.ts == place.thread), None)
+        doing = (slack.get_loading_text(root) if root else "") or ("is working…" if busy else "")
         return {
-            "typing": f"{self.platform.bot_name} is working…" if busy else "",
-            "title": next((session.title for session in working if session.title), ""),
+            "typing": f"{self.platform.bot_name} {doing}" if doing else "",
+            "title": slack.get_thread_title(root) if root else "",
             "commands": self._create_command_views() if place.thread is None else [],
             "prompts": self._create_prompt_views(session) if place.is_dm and place.thread is None else [],
         }

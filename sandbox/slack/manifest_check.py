@@ -70,13 +70,17 @@ def _find_errors(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield from _check_length(command["command"], command["command"], _MAX_COMMAND_CHARS)
     for shortcut in features.get("shortcuts", ()):
         yield from _check_length("shortcut", shortcut["name"], _MAX_SHORTCUT_CHARS)
-    agent = features.get("agent_view")
+    agent, assistant = features.get("agent_view"), features.get("assistant_view")
     bot = manifest["oauth_config"]["scopes"]["bot"]
     if agent is not None:
         yield from _check_length("agent_description", agent["agent_description"], _MAX_AGENT_DESCRIPTION_CHARS)
         if len(agent.get("suggested_prompts", ())) > MAX_PROMPTS:
             yield f"no more than {MAX_PROMPTS} suggested prompts"
-    if (agent is None) == ("assistant:write" in bot):
+    if assistant is not None:
+        yield from _check_length(
+            "assistant_description", assistant["assistant_description"], _MAX_AGENT_DESCRIPTION_CHARS
+        )
+    if (agent is None and assistant is None) == ("assistant:write" in bot):
         yield "assistant:write is for agents only, and agents need it"
     settings = manifest["settings"]
     if not settings["socket_mode_enabled"] and "request_url" not in settings["event_subscriptions"]:

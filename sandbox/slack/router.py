@@ -4,6 +4,7 @@ They apply faults and rate limits, and record each call.
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -128,4 +129,8 @@ class SlackRouter:
 
 def _to_response(call: SlackCallRecord, body: dict[str, Any], *, status: int = 200) -> web.Response:
     call.status, call.error, call.response = status, body.get("error"), body
-    return web.json_response(body, status=status)
+    response = web.json_response(body, status=status)
+    response.headers["x-slack-req-id"] = secrets.token_hex(16)
+    if call.error:
+        response.headers["x-slack-failure"] = call.error
+    return response

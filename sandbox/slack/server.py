@@ -21,7 +21,7 @@ from sandbox.slack.api.reactions import ReactionMethods
 from sandbox.slack.api.requests import Arguments
 from sandbox.slack.api.streams import StreamMethods
 from sandbox.slack.api.views import ViewMethods
-from sandbox.slack.events.dispatcher import EVENTS, SlackEventDispatcher
+from sandbox.slack.events.dispatcher import DEFAULT_EVENTS, EVENTS, SlackEventDispatcher
 from sandbox.slack.events.http_mode import EnvelopeSender, RequestUrlClient
 from sandbox.slack.events.socket_mode import SocketModeServer
 from sandbox.slack.interactions.commands import SlashCommands
@@ -60,6 +60,7 @@ class SlackSandbox(SlackUserActions):
         commands: the slash commands in the manifest of the app.
         shortcuts: callback ids of the app's message shortcuts, by name.
         scopes: the bot's scopes. Without one, calls fail with `missing_scope`, and its events are not sent.
+        metadata_subscriptions: the app ids (`*` for any) and event types of `message_metadata_*` events.
         subscriptions: the events to which the app subscribes.
         calls: all calls of the Web API, in order.
         envelopes: all deliveries of envelopes, redeliveries included; shared with the `primary` workspace.
@@ -98,7 +99,8 @@ class SlackSandbox(SlackUserActions):
         self._workspace = Workspace(self._on_change, name=name, app_id=app_id)
         self.faults = SlackFaults()
         self.scopes = set(SCOPES)
-        self.subscriptions = set(EVENTS)
+        self.subscriptions = set(DEFAULT_EVENTS)
+        self.metadata_subscriptions: set[tuple[str, str]] = set()
         self.socket_mode = True
         self._installed_actions = None
         self.shortcuts = {}
@@ -109,9 +111,7 @@ class SlackSandbox(SlackUserActions):
         self.api_url = ""
         self.calls = self._activity_log.calls
         self.envelopes = (primary or self)._activity_log.envelopes
-        self.people = {}
-        self.channels = {}
-        self._other_bots = {}
+        self.people, self.channels, self._other_bots = {}, {}, {}
 
         verification = token_hex(12)
         payloads = self._payloads = SlackPayloads(self._workspace)
@@ -131,20 +131,21 @@ class SlackSandbox(SlackUserActions):
             lambda payload: self._sender.deliver("events_api", payload),
             scopes=self.scopes,
             subscriptions=self.subscriptions,
+            metadata_subscriptions=self.metadata_subscriptions,
             token=verification,
         )
         api = self._api = WebApi(
             self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token
         )
         self._views = ViewMethods(api, speed=speed)
-        self._assistant = AssistantMethods(api, self.subscriptions)
+        self._assistant = AssistantMethods(api, self.subscriptions, speed=speed)
         self._commands = SlashCommands(self._workspace, self._sender, self._views, token=verification, speed=speed)
         self._interactions = SlackInteractions(
             self._workspace, payloads, self._sender, self._commands, self._views, token=verification, speed=speed
         )
         MessageMethods(api)
         ReactionMethods(api)
-        StreamMethods(api, speed=speed)
+        StreamMethods(api, self._assistant, speed=speed)
         DirectoryMethods(api, max_page_size=UNLISTED_MAX_PAGE_SIZE if is_unlisted else MAX_PAGE_SIZE)
         self._files = FileMethods(api, self._activity_log, self.faults)
         api.register("apps.connections.open", self._open_connection, token_kinds=("app",))
@@ -228,7 +229,12 @@ class SlackSandbox(SlackUserActions):
         self.scopes.clear()
         self.scopes.update(manifest["oauth_config"]["scopes"]["bot"])
         self.subscriptions.clear()
-        self.subscriptions.update(manifest["settings"]["event_subscriptions"]["bot_events"])
+        events = manifest["settings"]["event_subscriptions"]
+        self.subscriptions.update(events["bot_events"])
+        self.metadata_subscriptions.clear()
+        self.metadata_subscriptions.update(
+            (wanted["app_id"], wanted["event_type"]) for wanted in events.get("metadata_subscriptions", ())
+        )
         self.socket_mode = manifest["settings"]["socket_mode_enabled"]
         features = manifest["features"]
         self._views.is_home_enabled = features.get("app_home", {}).get("home_tab_enabled", False)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from sandbox.lookup import find_named
-from sandbox.slack.api.assistant import STOPPED_EVENT, AssistantMethods, AssistantThread
+from sandbox.slack.api.assistant import STARTED_EVENT, STOPPED_EVENT, AssistantMethods, AssistantThread
 from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.dispatcher import SlackEventDispatcher
 from sandbox.slack.interactions.commands import SlashCommands
@@ -151,6 +151,58 @@ class SlackUserActions:
         """Remove a user's reaction, if it exists."""
         self._workspace.remove_reaction(message, self._find_user(user).id, reaction)
 
+    async def pin_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
+        """Pin a message to its channel."""
+        self._workspace.set_pin(message, self._find_user(user).id, is_pinned=True)
+
+    async def unpin_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
+        """Unpin a message."""
+        self._workspace.set_pin(message, self._find_user(user).id, is_pinned=False)
+
+    async def join_channel(
+        self,
+        user: WorkspaceUser | str,
+        channel: SlackConversation | str,
+        *,
+        inviter: WorkspaceUser | str | None = None,
+    ) -> None:
+        """Join a channel; with an inviter, be invited. The bot is given by `bot_user_id`."""
+        invited_by = None if inviter is None else self._find_user(inviter).id
+        self._workspace.join_channel(self._find_channel(channel), self._find_user(user).id, inviter=invited_by)
+
+    async def leave_channel(self, user: WorkspaceUser | str, channel: SlackConversation | str) -> None:
+        """Leave a channel."""
+        self._workspace.leave_channel(self._find_channel(channel), self._find_user(user).id)
+
+    async def start_assistant_thread(
+        self, user: WorkspaceUser | str, context: SlackConversation | str | None = None
+    ) -> SlackMessage:
+        """Start a thread with an app that has the feature `assistant_view`.
+
+        Args:
+            user: the user, in whose DM the thread is.
+            context: the channel that the user sees.
+
+        Returns:
+            The root of the thread.
+        """
+        person = self._find_user(user)
+        root = self._workspace.post_message(
+            self._workspace.open_dm(person),
+            SlackContent("New Assistant Thread"),
+            user=self._workspace.bot.id,
+            bot_id=self._workspace.bot_id,
+            subtype="assistant_app_thread",
+        )
+        self._dispatch_assistant_thread(STARTED_EVENT, person, root, context)
+        return root
+
+    async def change_assistant_context(
+        self, user: WorkspaceUser | str, root: SlackMessage, context: SlackConversation | str
+    ) -> None:
+        """Open another channel beside an assistant thread."""
+        self._dispatch_assistant_thread("assistant_thread_context_changed", self._find_user(user), root, context)
+
     async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
         """Open the `home` or `messages` tab of the app's home, which sends `app_home_opened`."""
         person = self._find_user(user)
@@ -273,12 +325,20 @@ class SlackUserActions:
 
     def find_session(self, message: SlackMessage) -> AssistantThread | None:
         """Return the agent session of the thread that a message is in or begins; None without one."""
-        return self._assistant.sessions.get((message.channel.id, message.thread_ts or message.ts))
+        return self._assistant.find_session(message.channel, message.thread_ts or message.ts)
 
     @property
     def sessions(self) -> list[AssistantThread]:
         """All agent sessions of the workspace."""
-        return list(self._assistant.sessions.values())
+        return self._assistant.sessions
+
+    def get_loading_text(self, message: SlackMessage) -> str:
+        """Return the text of `assistant.threads.setStatus` in a message's thread; empty if there is none."""
+        return self._assistant.get_loading_text(message.channel, message.thread_ts or message.ts)
+
+    def get_thread_title(self, message: SlackMessage) -> str:
+        """Return the title of a message's thread; empty if the app set none."""
+        return self._assistant.get_title(message.channel, message.thread_ts or message.ts)
 
     def find_file(self, id_: str) -> SlackFile | None:
         """Return the file with this id of any message; None if there is none."""
@@ -294,6 +354,12 @@ class SlackUserActions:
         return self._views.open_views.homes.get(self._find_user(user).id)
 
     # Inside
+
+    def _dispatch_assistant_thread(
+        self, type_: str, user: WorkspaceUser, root: SlackMessage, context: SlackConversation | str | None
+    ) -> None:
+        channel = None if context is None else self._find_channel(context)
+        self._events.dispatch_assistant_thread(type_, user, root, channel)
 
     def _find_user(self, user: WorkspaceUser | str) -> WorkspaceUser:
         return user if isinstance(user, WorkspaceUser) else find_named("user", user, self.people, self._workspace.users)

@@ -1,10 +1,12 @@
 """Methods of agent apps: sessions, statuses, titles and suggested prompts.
 
 Slack: docs.slack.dev/ai/agent-sessions and the pages of the methods. An assumption that they do not state: an app has
-the scope `assistant:write` if and only if it is an agent.
+the scope `assistant:write` if and only if it is an agent. An app with the older feature `assistant_view` subscribes to
+`assistant_thread_started`; its prompts belong to threads.
 """
 
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
@@ -15,31 +17,42 @@ from sandbox.slack.state.workspace import SlackConversation
 #: The event of Slack's own stop button.
 STOPPED_EVENT = "agent_session_stopped"
 
-MAX_PROMPTS, MAX_TITLE_CHARS = 4, 200
+#: The event of an app with `assistant_view`.
+STARTED_EVENT = "assistant_thread_started"
+
+MAX_PROMPTS, MAX_TITLE_CHARS, MAX_LOADING_MESSAGES = 4, 200, 10
+#: "A two minute timeout applies" to `assistant.threads.setStatus`.
+LOADING_SECONDS = 120.0
 
 _AGENT_SCOPE = "assistant:write"
-_STATUSES = {"active", "processing", "suspended", "closed"}
+STATUSES = {"active", "processing", "suspended", "closed"}
 _MISSING_SUBSCRIPTION = "missing_agent_session_stopped_event_subscription"
 
 
 @dataclass(eq=False, slots=True)
 class AssistantThread:
-    """Agent session of one thread.
+    """Agent session of one thread, and what `assistant.threads.*` show in it.
 
     Attributes:
         thread_ts: the timestamp of the thread's root.
-        statuses: all statuses that the app set, in order; see `_STATUSES`.
+        statuses: all statuses of the session, in order; see `STATUSES`. Empty without a session.
+        loading_text: the text of `assistant.threads.setStatus`.
+        loading_ts: the timestamp of that call.
+        loading_ends_at: the latest end of that text, in seconds on the monotonic clock.
     """
 
     channel: SlackConversation
     thread_ts: str
     title: str = ""
     statuses: list[str] = field(default_factory=list)
+    loading_text: str = ""
+    loading_ts: str = ""
+    loading_ends_at: float = 0.0
 
     @property
     def status(self) -> str:
-        """The current status."""
-        return self.statuses[-1]
+        """The current status of the session; empty without a session."""
+        return self.statuses[-1] if self.statuses else ""
 
 
 class AssistantMethods:
@@ -47,29 +60,54 @@ class AssistantMethods:
 
     Args:
         subscriptions: the app's current event subscriptions.
-
-    Attributes:
-        sessions: agent sessions by (channel id, timestamp of the thread's root).
+        speed: factor by which time runs faster.
     """
 
-    def __init__(self, api: WebApi, subscriptions: set[str]) -> None:
+    def __init__(self, api: WebApi, subscriptions: set[str], *, speed: float) -> None:
         self._api = api
         self._workspace = api.workspace
         self._subscriptions = subscriptions
-        self.sessions: dict[tuple[str, str], AssistantThread] = {}
+        self._loading_seconds = LOADING_SECONDS / speed
+        self._threads: dict[tuple[str, str], AssistantThread] = {}
         api.register("agents.sessions.setStatus", self.set_status, scope="chat:write")
         api.register("agents.sessions.rename", self.rename_session, scope="chat:write")
+        api.register("assistant.threads.setStatus", self.set_thread_status)
+        api.register("assistant.threads.setTitle", self.set_thread_title, scope=_AGENT_SCOPE)
         api.register("assistant.threads.setSuggestedPrompts", self.set_suggested_prompts, scope=_AGENT_SCOPE)
+
+    @property
+    def sessions(self) -> list[AssistantThread]:
+        """All agent sessions."""
+        return [thread for thread in self._threads.values() if thread.statuses]
+
+    def find_session(self, channel: SlackConversation, thread_ts: str) -> AssistantThread | None:
+        """Return the session of a thread; None if it has none."""
+        thread = self._threads.get((channel.id, thread_ts))
+        return thread if thread is not None and thread.statuses else None
+
+    def get_loading_text(self, channel: SlackConversation, thread_ts: str) -> str:
+        """Return the text of `assistant.threads.setStatus` until it ends or the app posts; empty otherwise."""
+        thread = self._threads.get((channel.id, thread_ts))
+        if thread is None or thread.loading_ends_at < monotonic():
+            return ""
+        posted = self._workspace.thread_messages(channel, thread_ts)
+        is_answered = any(m.bot_id == self._workspace.bot_id and m.ts > thread.loading_ts for m in posted)
+        return "" if is_answered else thread.loading_text
+
+    def get_title(self, channel: SlackConversation, thread_ts: str) -> str:
+        """Return the title of a thread; empty if it has none."""
+        thread = self._threads.get((channel.id, thread_ts))
+        return "" if thread is None else thread.title
 
     def set_status(self, arguments: Arguments) -> dict[str, Any]:
         """Set the status of a thread's session, which is created if it does not exist."""
         channel, thread_ts = self._parse_thread(arguments)
         status = arguments.get_required("status")
-        if status not in _STATUSES:
+        if status not in STATUSES:
             raise SlackError("invalid_arguments", messages=["[ERROR] no such status [json-pointer:/status]"])
         title = _parse_title(arguments)
-        session = self.sessions.get((channel.id, thread_ts)) or AssistantThread(channel, thread_ts, title)
-        self.sessions[channel.id, thread_ts] = session
+        session = self._get_thread(channel, thread_ts)
+        session.title = session.title or title
         session.statuses.append(status)
         warning = (
             {"warning": _MISSING_SUBSCRIPTION}
@@ -81,11 +119,36 @@ class AssistantMethods:
     def rename_session(self, arguments: Arguments) -> dict[str, Any]:
         channel, thread_ts = self._parse_thread(arguments)
         arguments.get_required("title")
-        session = self.sessions.get((channel.id, thread_ts))
+        session = self.find_session(channel, thread_ts)
         if session is None:
             raise SlackError("session_not_found")
         session.title = _parse_title(arguments)
         return {"title": session.title}
+
+    def set_thread_status(self, arguments: Arguments) -> dict[str, Any]:
+        """Show a text with loading messages in a thread, until the app posts there; an empty status removes it.
+
+        Slack: "accepts either the assistant:write or chat:write scope for the time being".
+        """
+        if not self._api.has_scope(_AGENT_SCOPE):
+            self._api.require_scope("chat:write")
+        thread = self._find_thread(arguments)
+        loading = arguments.json("loading_messages", error="invalid_arguments") or []
+        if not isinstance(loading, list) or len(loading) > MAX_LOADING_MESSAGES:
+            raise SlackError(
+                "invalid_arguments", messages=["[ERROR] no more than 10 items [json-pointer:/loading_messages]"]
+            )
+        if "status" not in arguments:
+            arguments.get_required("status")
+        thread.loading_text = arguments.text("status")
+        thread.loading_ts = self._workspace.create_ts()
+        thread.loading_ends_at = monotonic() + self._loading_seconds
+        return {}
+
+    def set_thread_title(self, arguments: Arguments) -> dict[str, Any]:
+        thread = self._find_thread(arguments)
+        thread.title = arguments.get_required("title")
+        return {}
 
     def set_suggested_prompts(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.find_channel(Arguments({"channel": arguments.get_required("channel_id")}))
@@ -94,9 +157,21 @@ class AssistantMethods:
             raise SlackError("invalid_arguments", messages=["[ERROR] must have 1 to 4 items [json-pointer:/prompts]"])
         if not all(isinstance(p, dict) and p.get("title") and p.get("message") for p in prompts):
             raise SlackError("invalid_arguments", messages=["[ERROR] missing required field [json-pointer:/prompts]"])
-        if not arguments.text("thread_ts"):  # Slack ignores the call of an agent with one, without an error
+        # Slack ignores the call of an agent with a thread, without an error.
+        if not arguments.text("thread_ts") or STARTED_EVENT in self._subscriptions:
             channel.prompts = tuple((prompt["title"], prompt["message"]) for prompt in prompts)
         return {}
+
+    def _get_thread(self, channel: SlackConversation, thread_ts: str) -> AssistantThread:
+        return self._threads.setdefault((channel.id, thread_ts), AssistantThread(channel, thread_ts))
+
+    def _find_thread(self, arguments: Arguments) -> AssistantThread:
+        """Return the thread of `assistant.threads.*`; its errors differ from those of sessions."""
+        channel = self._api.find_channel(Arguments({"channel": arguments.get_required("channel_id")}))
+        thread_ts = arguments.get_required("thread_ts")
+        if self._workspace.find_message(channel, thread_ts) is None:
+            raise SlackError("invalid_thread_ts")
+        return self._get_thread(channel, thread_ts)
 
     def _parse_thread(self, arguments: Arguments) -> tuple[SlackConversation, str]:
         """Return the conversation and the thread of the arguments `channel_id` and `thread_ts`.

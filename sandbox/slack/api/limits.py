@@ -47,7 +47,9 @@ RATES: Mapping[str, Sequence[MethodRate]] = {
     "agents.sessions.setStatus": [TIER_3],
     # Documented as Tier 1, one a minute; Slack accepts several reconnects a minute anyway.
     "apps.connections.open": [MethodRate(30)],
+    "assistant.threads.setStatus": [SPECIAL_TIER],
     "assistant.threads.setSuggestedPrompts": [TIER_4],
+    "assistant.threads.setTitle": [TIER_4],
     "auth.test": [SPECIAL_TIER],
     "chat.appendStream": [TIER_4],
     "chat.delete": [TIER_3],

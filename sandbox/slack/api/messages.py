@@ -8,7 +8,6 @@ from sandbox.slack.api.content import parse_author, parse_content, parse_metadat
 from sandbox.slack.api.limits import MAX_UPDATE_CHARS
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import SlackContent
-from sandbox.slack.state.payloads import TEAM_DOMAIN
 from sandbox.slack.state.workspace import BROADCAST_SUBTYPE, SlackConversation, SlackMessage
 
 
@@ -97,10 +96,7 @@ class MessageMethods:
     def get_permalink(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.find_channel(arguments)
         message = self._api.find_message(channel, arguments.get_required("message_ts"))
-        link = f"https://{TEAM_DOMAIN}.slack.com/archives/{channel.id}/p{message.ts.replace('.', '')}"
-        if message.is_thread_reply:
-            link += f"?thread_ts={message.thread_ts}&cid={channel.id}"
-        return {"channel": channel.id, "permalink": link}
+        return {"channel": channel.id, "permalink": self._payloads.permalink(message)}
 
     def _find_destination(self, arguments: Arguments) -> SlackConversation:
         """Return the conversation for a channel's id or name, or for a user id (the DM).

@@ -10,6 +10,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from sandbox.slack.api.assistant import STATUSES, AssistantMethods
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.block_kit import check_blocks
 from sandbox.slack.api.content import parse_author, parse_metadata, parse_thread_ts
@@ -34,8 +35,9 @@ class StreamMethods:
         speed: factor by which the lifetime of a stream is shorter than Slack's.
     """
 
-    def __init__(self, api: WebApi, *, speed: float) -> None:
+    def __init__(self, api: WebApi, assistant: AssistantMethods, *, speed: float) -> None:
         self._api = api
+        self._assistant = assistant
         self._workspace = api.workspace
         self._lifetime = STREAM_LIFETIME_SECONDS / speed
         for name, handler in {
@@ -75,7 +77,10 @@ class StreamMethods:
         return {"channel": channel.id, "ts": message.ts}
 
     def stop_stream(self, arguments: Arguments) -> dict[str, Any]:
-        _, message, stream = self._find_stream(arguments)
+        channel, message, stream = self._find_stream(arguments)
+        status = arguments.text("session_status") or "active"
+        if status not in STATUSES:
+            raise SlackError("invalid_arguments", messages=["[ERROR] no such status [json-pointer:/session_status]"])
         chunks, kind = _parse_chunks(arguments)
         blocks = arguments.json("blocks", error="invalid_blocks_format")
         metadata = parse_metadata(arguments)
@@ -86,7 +91,10 @@ class StreamMethods:
         message.metadata = metadata or message.metadata
         stream.ends_at = monotonic()
         self._workspace.update_message(message, content, edited=False)
-        return {}
+        session = self._assistant.find_session(channel, message.thread_ts or message.ts)
+        if session is not None and session.status != status:
+            session.statuses.append(status)
+        return {"channel": channel.id, "ts": message.ts, "message": self._api.payloads.stopped_message(message)}
 
     def _find_stream(self, arguments: Arguments) -> tuple[SlackConversation, SlackMessage, NativeStream]:
         """Return channel, message and stream of the arguments `channel` and `ts`.

@@ -9,6 +9,7 @@ from sandbox.slack.state.markup import has_mention
 from sandbox.slack.state.payloads import SlackPayloads
 from sandbox.slack.state.workspace import (
     SlackConversation,
+    SlackFile,
     SlackMessage,
     Workspace,
     WorkspaceChange,
@@ -24,6 +25,33 @@ EVENTS = frozenset(
         "app_home_opened",
         "app_mention",
         "app_uninstalled",
+        "assistant_thread_context_changed",
+        "assistant_thread_started",
+        "file_created",
+        "file_shared",
+        "member_joined_channel",
+        "member_left_channel",
+        "message.channels",
+        "message.groups",
+        "message.im",
+        "message_metadata_deleted",
+        "message_metadata_posted",
+        "message_metadata_updated",
+        "pin_added",
+        "pin_removed",
+        "reaction_added",
+        "reaction_removed",
+        "tokens_revoked",
+    }
+)
+#: The subscriptions of an app without a manifest. Bolt does not acknowledge an event without a listener.
+DEFAULT_EVENTS = frozenset(
+    {
+        "agent_session_stopped",
+        "app_context_changed",
+        "app_home_opened",
+        "app_mention",
+        "app_uninstalled",
         "message.channels",
         "message.groups",
         "message.im",
@@ -33,6 +61,8 @@ EVENTS = frozenset(
 #: Scope of apps that search with the token of a message.
 _SEARCH_SCOPE = "search:read.public"
 
+#: The events of the messages that Slack posts for members.
+_MEMBER_EVENTS = {"channel_join": "member_joined_channel", "channel_leave": "member_left_channel"}
 _MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
 
 
@@ -44,6 +74,7 @@ class SlackEventDispatcher:
     Args:
         deliver: sends an `event_callback` payload.
         scopes, subscriptions: the app's current ones.
+        metadata_subscriptions: the app ids (`*` for any) and event types of `message_metadata_*` events.
         token: the deprecated verification token in payloads.
     """
 
@@ -55,18 +86,22 @@ class SlackEventDispatcher:
         *,
         scopes: set[str],
         subscriptions: set[str],
+        metadata_subscriptions: set[tuple[str, str]],
         token: str,
     ) -> None:
         self._workspace = workspace
         self._payloads = payloads
         self._scopes = scopes
         self._subscriptions = subscriptions
+        self._metadata_subscriptions = metadata_subscriptions
         self._token = token
         self._deliver = deliver
         self._last_payloads: dict[tuple[str, str], dict[str, Any]] = {}
+        self._last_metadata: dict[tuple[str, str], dict[str, Any]] = {}
+        self._created_files: set[str] = set()
 
     def dispatch(self, change: WorkspaceChange) -> None:
-        """Send the events of a change: `message` with its subtypes, and `app_mention`."""
+        """Send the events of a change: of messages, members, files, reactions, pins and metadata."""
         message = change.message
         if change.kind == "posted":
             self._dispatch_posted(message)
@@ -76,6 +111,10 @@ class SlackEventDispatcher:
             self._dispatch_updated(message)
         elif change.kind == "deleted":
             self._dispatch_deleted(message)
+        elif change.kind in ("reaction_added", "reaction_removed"):
+            self._dispatch_reaction(change)
+        elif change.kind in ("pinned", "unpinned"):
+            self._dispatch_pin(change)
 
     def dispatch_home_opened(
         self, user: WorkspaceUser, channel: SlackConversation, tab: str, view: Mapping[str, Any] | None
@@ -121,6 +160,29 @@ class SlackEventDispatcher:
         if self._is_subscribed(channel, "agent_session_stopped"):
             self._send(event | {"event_ts": self._workspace.create_ts()})
 
+    def dispatch_assistant_thread(
+        self, type_: str, user: WorkspaceUser, root: SlackMessage, context: SlackConversation | None
+    ) -> None:
+        """Send `assistant_thread_started` or `assistant_thread_context_changed`.
+
+        Args:
+            type_: the type of the event.
+            user: the user of the thread.
+            root: the root of the thread.
+            context: the channel that the user sees.
+        """
+        shown = {"channel_id": context.id, "team_id": self._workspace.team_id} if context is not None else {}
+        enterprise = {"enterprise_id": self._workspace.enterprise_id} if shown else {}
+        thread = {
+            "user_id": user.id,
+            "context": shown | enterprise,
+            "channel_id": root.channel.id,
+            "thread_ts": root.ts,
+        }
+        if self._is_subscribed(root.channel, type_):
+            ts = self._workspace.create_ts()
+            self._send({"type": type_, "assistant_thread": thread, "event_ts": ts})
+
     def dispatch_uninstalled(self) -> None:
         """Send `tokens_revoked` and `app_uninstalled`; Slack guarantees no order."""
         events: tuple[dict[str, Any], ...] = (
@@ -134,9 +196,16 @@ class SlackEventDispatcher:
     def _dispatch_posted(self, message: SlackMessage) -> None:
         payload = self._payloads.message(message)
         self._last_payloads[message.channel.id, message.ts] = _without_files(payload)
-        self._send_message(message.channel, payload | {"event_ts": message.ts})
+        is_readable = message.metadata and message.subtype is None and "metadata.message:read" in self._scopes
+        metadata = {"metadata": message.metadata} if is_readable else {}
+        self._send_message(message.channel, payload | metadata | {"event_ts": message.ts})
         if self._mentions_bot(message, payload["text"]):
             self._send_mention(message, payload, message.ts)
+        if (kind := _MEMBER_EVENTS.get(message.subtype or "")) is not None:
+            self._dispatch_member(kind, message)
+        for file in message.files:
+            self._dispatch_file(message, file)
+        self._dispatch_metadata(message)
 
     def _dispatch_updated(self, message: SlackMessage) -> None:
         payload, previous = (
@@ -147,6 +216,7 @@ class SlackEventDispatcher:
         ts = self._workspace.create_ts()
         changes = {"message": payload, "previous_message": previous}
         self._send_message(message.channel, self._hidden_event("message_changed", ts) | changes)
+        self._dispatch_metadata(message)
         if self._mentions_bot(message, payload["text"]) and not has_mention(previous["text"], self._workspace.bot.id):
             self._send_mention(message, payload, ts)
 
@@ -156,6 +226,86 @@ class SlackEventDispatcher:
         self._send_message(
             message.channel, self._hidden_event("message_deleted", self._workspace.create_ts()) | changes
         )
+        self._dispatch_metadata(message)
+
+    def _dispatch_reaction(self, change: WorkspaceChange) -> None:
+        message = change.message
+        event = {
+            "type": change.kind,
+            "user": change.user,
+            "item": {"type": "message", "channel": message.channel.id, "ts": message.ts},
+            "reaction": change.reaction,
+            "item_user": message.user,
+        }
+        if self._is_subscribed(message.channel, change.kind):
+            self._send(event | {"event_ts": self._workspace.create_ts()})
+
+    def _dispatch_pin(self, change: WorkspaceChange) -> None:
+        message, kind = change.message, "pin_added" if change.kind == "pinned" else "pin_removed"
+        count = len(self._workspace.pinned_messages(message.channel))
+        event = {
+            "type": kind,
+            "user": change.user,
+            "channel_id": message.channel.id,
+            "item": self._payloads.pinned_item(message),
+            "item_user": message.user,
+            "pin_count": count,
+            "pinned_info": {},
+            **({"has_pins": count > 0} if kind == "pin_removed" else {}),
+        }
+        if self._is_subscribed(message.channel, kind):
+            self._send(event | {"event_ts": self._workspace.create_ts()})
+
+    def _dispatch_member(self, type_: str, message: SlackMessage) -> None:
+        event = {
+            "type": type_,
+            "user": message.user,
+            "channel": message.channel.id,
+            "channel_type": "G" if message.channel.private else "C",
+            "team": self._workspace.team_id,
+            **({"inviter": message.inviter} if message.inviter else {}),
+        }
+        if self._is_subscribed(message.channel, type_):
+            self._send(event | {"event_ts": self._workspace.create_ts()})
+
+    def _dispatch_file(self, message: SlackMessage, file: SlackFile) -> None:
+        about = {"file_id": file.id, "user_id": message.user, "file": {"id": file.id}}
+        if file.id not in self._created_files and self._is_subscribed(message.channel, "file_created"):
+            self._send({"type": "file_created"} | about | {"event_ts": self._workspace.create_ts()})
+        self._created_files.add(file.id)
+        if self._is_subscribed(message.channel, "file_shared"):
+            shared = {"type": "file_shared", "channel_id": message.channel.id}
+            self._send(shared | about | {"event_ts": self._workspace.create_ts()})
+
+    def _dispatch_metadata(self, message: SlackMessage) -> None:
+        """Send the event of posted, updated or deleted metadata of the app's own messages.
+
+        Slack: docs.slack.dev/reference/events/message_metadata_posted.
+        """
+        key = (message.channel.id, message.ts)
+        previous, current = self._last_metadata.pop(key, None), None if message.deleted else message.metadata
+        if current is not None:
+            self._last_metadata[key] = current
+        metadata = current or previous
+        if metadata is None or current == previous or message.bot_id != self._workspace.bot_id:
+            return
+        type_ = f"message_metadata_{'posted' if previous is None else 'updated' if current else 'deleted'}"
+        ts = self._workspace.create_ts()
+        event = {
+            "type": type_,
+            "app_id": self._workspace.app_id,
+            "bot_id": message.bot_id,
+            "user_id": message.user,
+            "team_id": self._workspace.team_id,
+            "channel_id": message.channel.id,
+            **({"metadata": current} if current else {"deleted_ts": ts}),
+            **({"previous_metadata": previous} if previous else {}),
+            "message_ts": message.ts,
+            "event_ts": ts,
+        }
+        wanted = {(app, metadata["event_type"]) for app in (self._workspace.app_id, "*")}
+        if wanted & self._metadata_subscriptions and self._is_subscribed(message.channel, type_):
+            self._send(event)
 
     @staticmethod
     def _hidden_event(subtype: str, ts: str) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class SlackPayloads:
             "thread_ts": message.thread_ts,
             "parent_user_id": self._parent_user(message),
             "root": self._broadcast_root(message),
+            "inviter": message.inviter,
             "edited": {"user": message.user, "ts": message.edited_ts} if message.edited else None,
             "hidden": True if message.is_tombstone else None,
         }
@@ -109,6 +110,14 @@ class SlackPayloads:
         fields = self.message(message) | {"app_id": self._workspace.app_id}
         return fields | ({"metadata": message.metadata} if message.metadata else {})
 
+    def stopped_message(self, message: SlackMessage) -> dict[str, Any]:
+        """Return a message as in the response of `chat.stopStream`.
+
+        Slack: `ChatStopStreamResponseMessage` in @slack/web-api.
+        """
+        shown = ("subtype", "text", "user", "type", "ts", "bot_id", "thread_ts", "parent_user_id", "blocks")
+        return {name: value for name, value in self.message(message).items() if name in shown}
+
     def update_response(self, message: SlackMessage) -> dict[str, Any]:
         """Return a message as in the response of `chat.update`, which has no timestamps."""
         dropped = ("ts", "thread_ts", "parent_user_id")
@@ -126,6 +135,24 @@ class SlackPayloads:
             is_text = message.stream is not None and block["type"] == "markdown"
             blocks += to_rich_text(block["text"]) if is_text else [block]
         return with_ids(blocks, message.ts)
+
+    def pinned_item(self, message: SlackMessage) -> dict[str, Any]:
+        """Return a pinned message as in `pins.list` and in the events of pins."""
+        shown = self.message(message) | {"permalink": self.permalink(message)}
+        shown.pop("client_msg_id", None)
+        return {
+            "type": "message",
+            "channel": message.channel.id,
+            "created": message.pinned_at,
+            "created_by": message.pinned_by,
+            "message": shown | ({"pinned_to": [message.channel.id]} if message.pinned_by else {}),
+        }
+
+    def permalink(self, message: SlackMessage) -> str:
+        link = f"https://{TEAM_DOMAIN}.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}"
+        if message.is_thread_reply:
+            link += f"?thread_ts={message.thread_ts}&cid={message.channel.id}"
+        return link
 
     def message_attachment(self, message: SlackMessage, **fields: Any) -> dict[str, Any]:
         """Return a message as the attachment of another one.

@@ -22,7 +22,17 @@ BROADCAST_SUBTYPE = "thread_broadcast"
 _EMOJI_FILE = Path(__file__).with_name("emoji.txt")
 _SKIN_TONE = re.compile(r"::skin-tone-[2-6]$")
 
-ChangeKind = Literal["posted", "streamed", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
+ChangeKind = Literal[
+    "posted",
+    "streamed",
+    "updated",
+    "deleted",
+    "ephemeral",
+    "reaction_added",
+    "reaction_removed",
+    "pinned",
+    "unpinned",
+]
 
 
 @cache
@@ -182,6 +192,8 @@ class SlackMessage:
         icons: the picture of its author, if the app chose another one.
         is_tombstone: whether it replaces a deleted message with replies.
         input_states: the values that users entered, by user id.
+        inviter: the user who invited the user of a `channel_join` message.
+        pinned_by, pinned_at: the user who pinned it, and the Unix time; None and 0 if it is not pinned.
     """
 
     ts: str
@@ -207,6 +219,9 @@ class SlackMessage:
     unfurl_media: bool | None = None
     stream: NativeStream | None = None
     is_tombstone: bool = False
+    inviter: str | None = None
+    pinned_by: str | None = None
+    pinned_at: int = 0
     input_states: dict[str, InputState] = field(default_factory=dict)
 
     @property
@@ -439,6 +454,27 @@ class Workspace:
             del message.reactions[reaction]
         self._on_change(WorkspaceChange("reaction_removed", message, user, reaction))
         return True
+
+    def pinned_messages(self, channel: SlackConversation) -> list[SlackMessage]:
+        """Return the pinned messages of a channel, the newest pin first."""
+        pinned = [message for message in self.messages(channel) if message.pinned_by and not message.deleted]
+        return sorted(pinned, key=lambda message: message.pinned_at, reverse=True)
+
+    def set_pin(self, message: SlackMessage, user: str, *, is_pinned: bool) -> None:
+        """Pin a message, or unpin it."""
+        message.pinned_by, message.pinned_at = (user, int(time())) if is_pinned else (None, 0)
+        self._on_change(WorkspaceChange("pinned" if is_pinned else "unpinned", message, user))
+
+    def join_channel(self, channel: SlackConversation, user: str, *, inviter: str | None = None) -> None:
+        """Add a user to a channel, and post Slack's message about it."""
+        channel.members.add(user)
+        text = f"<@{user}> has joined the channel"
+        self.post_message(channel, SlackContent(text), user=user, subtype="channel_join", inviter=inviter)
+
+    def leave_channel(self, channel: SlackConversation, user: str) -> None:
+        """Remove a user from a channel, and post Slack's message about it."""
+        channel.members.discard(user)
+        self.post_message(channel, SlackContent(f"<@{user}> has left the channel"), user=user, subtype="channel_leave")
 
     def _create_version(self, content: SlackContent) -> SlackMessageVersion:
         names = {user.id: user.name for user in self.users.values()}

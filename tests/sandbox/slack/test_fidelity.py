@@ -2,7 +2,7 @@
 
 `PLATFORM_SHAPES` names a folder with `slack/api/*.json`, `slack/events/*.json` and `slack/app-backend/`: samples
 with every field that was ever seen. A field that a sample does not have, or of another JSON type, is a fault; a
-field that is missing is none, nor is null. A method without a sample is not compared.
+field that is missing is none, nor is null. A method or event without a sample is not compared.
 
 Where the samples are narrower than Slack, they are read so:
 
@@ -36,6 +36,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import EnvelopeRecord, SlackFile, SlackSandbox
+from sandbox.slack.events.dispatcher import EVENTS
 from tests.sandbox.slack.conftest import Connect, create_client
 
 SHAPES = os.environ.get("PLATFORM_SHAPES")
@@ -50,7 +51,7 @@ _ANY_ANSWER = {
     "provided": "",
     "response_metadata": {"messages": [""], "warnings": [""]},
 }
-_EVENTS = {
+_EVENTS: dict[tuple[str, str | None], str] = {
     ("message", None): "Message",
     ("message", "bot_message"): "MessageBot",
     ("message", "file_share"): "MessageFileShare",
@@ -61,16 +62,45 @@ _EVENTS = {
     ("app_mention", "bot_message"): "AppMention",
     ("app_mention", "file_share"): "AppMention",
     ("app_mention", "thread_broadcast"): "AppMention",
-    ("app_home_opened", None): "AppHomeOpened",
-    ("agent_session_stopped", None): "AppHomeOpened",
+    ("message", "assistant_app_thread"): "Message",
+    ("message", "channel_join"): "MessageChannelJoin",
+    ("message", "channel_leave"): "MessageChannelLeave",
+    **{
+        (event, None): "".join(word.title() for word in event.split("_"))
+        for event in EVENTS
+        if not event.startswith(("message.", "app_mention", "app_uninstalled", "tokens_revoked"))
+    },
 }
-_STOPPED = {
-    "type": "agent_session_stopped",
+_THREAD = {"user_id": "", "context": {"channel_id": "", "team_id": "", "enterprise_id": ""}}
+_ASSISTANT = {"type": "", "event_ts": "", "assistant_thread": _THREAD | {"channel_id": "", "thread_ts": ""}}
+_METADATA: dict[str, Any] = dict.fromkeys(
+    ("type", "app_id", "bot_id", "user_id", "team_id", "channel_id", "message_ts", "event_ts", "deleted_ts"), ""
+) | {"metadata": {}, "previous_metadata": {}}
+#: Events that the samples do not have, as Slack's pages and @slack/types show them.
+_DOCUMENTED_EVENTS: dict[str, Any] = {
+    "agent_session_stopped": {
+        "type": "agent_session_stopped",
+        "channel": "",
+        "thread_ts": "",
+        "user": "",
+        "event_ts": "",
+        "streaming_message_ts": [""],
+    },
+    "app_context_changed": {"type": "", "user": "", "channel": "", "context": {}, "event_ts": ""},
+    "assistant_thread_started": _ASSISTANT,
+    "assistant_thread_context_changed": _ASSISTANT,
+    "message_metadata_posted": _METADATA,
+    "message_metadata_updated": _METADATA,
+    "message_metadata_deleted": _METADATA,
+}
+#: @slack/web-api: `ChatStopStreamResponse`.
+_STOPPED_STREAM = {
     "channel": "",
-    "thread_ts": "",
-    "user": "",
-    "event_ts": "",
-    "streaming_message_ts": [""],
+    "ts": "",
+    "message": dict.fromkeys(
+        ("subtype", "text", "user", "streaming_state", "type", "ts", "bot_id", "thread_ts", "parent_user_id"), ""
+    )
+    | {"blocks": []},
 }
 _INTERACTIONS = {
     "block_actions": "interactive-components/BlockAction",
@@ -185,6 +215,8 @@ def sample_of_method(method: str) -> Any:
         shape["channels"].append(sample("api/conversations.info")["channel"])
     if method == "conversations.replies":
         shape["messages"] += sample("api/conversations.history")["messages"]
+    if method == "chat.stopStream":
+        shape |= _STOPPED_STREAM
     root = sample("events/MessageThreadBroadcastPayload")["event"]["root"]
     for message in (*shape.get("messages", ()), shape.get("message") or {}):
         message["root"] = merge_shapes(message.get("root"), root)
@@ -192,11 +224,18 @@ def sample_of_method(method: str) -> Any:
 
 
 def sample_of_event(event: dict[str, Any]) -> Any:
-    shape = sample(f"events/{_EVENTS[event['type'], event.get('subtype')]}Payload")
+    if (documented := _DOCUMENTED_EVENTS.get(event["type"])) is not None:
+        return sample("events/AppHomeOpenedPayload") | {"event": documented}
+    name = f"events/{_EVENTS[event['type'], event.get('subtype')]}Payload"
+    if not (Path(SHAPES or "") / "slack" / f"{name}.json").exists():
+        return None
+    shape = sample(name)
+    if "metadata" in shape["event"]:
+        shape["event"] |= {"subtype": "", "metadata": {}}
     if "root" in shape["event"]:
         shape = merge_shapes(sample("events/MessagePayload"), merge_shapes(sample("events/MessageBotPayload"), shape))
         shape["event"]["root"] |= {"reply_users": [""]}
-    return shape | {"event": _STOPPED} if event["type"] == "agent_session_stopped" else shape
+    return shape
 
 
 def find_differences(value: Any, shape: Any, path: str) -> Iterator[str]:
@@ -271,7 +310,7 @@ async def call_every_method(slack: SlackSandbox, client: AsyncWebClient) -> None
     named: dict[str, Any] = {"username": "Robot", "icon_emoji": ":robot_face:", "thread_ts": question.ts}
     await client.chat_postMessage(channel=general, text="x", attachments=attachments, reply_broadcast=True, **named)
     await client.chat_postMessage(channel=general, text="a" * 40_001)
-    await client.chat_update(channel=general, ts=ts, text="bye")
+    await client.chat_update(channel=general, ts=ts, text="bye", metadata=metadata | {"event_payload": {}})
     await client.chat_update(channel=general, ts=ts, text="bye", blocks=BLOCKS)
     await client.chat_postEphemeral(channel=general, user=ada.id, text="psst")
     await client.chat_getPermalink(channel=general, message_ts=ts)
@@ -287,6 +326,8 @@ async def call_every_method(slack: SlackSandbox, client: AsyncWebClient) -> None
     prompts = [{"title": "Hello", "message": "Say hello"}]
     await client.assistant_threads_setSuggestedPrompts(channel_id=direct.id, title="Try", prompts=prompts)
     await client.agents_sessions_setStatus(channel_id=general, thread_ts=question.ts, status="processing", title="Hi")
+    await client.assistant_threads_setStatus(channel_id=general, thread_ts=question.ts, status="is thinking...")
+    await client.assistant_threads_setTitle(channel_id=general, thread_ts=question.ts, title="Hello")
     await client.agents_sessions_rename(channel_id=general, thread_ts=question.ts, title="Hello")
     shared = await slack.post_message("ada", "general", "a file", files=[SlackFile("F1", "a.png", b"png")])
     await client.files_info(file=shared.files[0].id)
@@ -345,6 +386,17 @@ async def trigger_every_event(slack: SlackSandbox) -> None:
             await slack.delete_message("ada", answered)
     await slack.open_home("ada")
     await slack.open_home("ada", "home")
+    slack.add_user("eve")
+    await slack.join_channel("eve", "random", inviter="ada")
+    await slack.leave_channel("eve", "random")
+    for author in (await slack.post_message("ada", "random", "hello"), slack.messages("random")[-1]):
+        await slack.add_reaction("ada", author, "wave")
+        await slack.remove_reaction("ada", author, "wave")
+        await slack.pin_message("ada", author)
+        await slack.unpin_message("ada", author)
+    root = await slack.start_assistant_thread("ada", "general")
+    await slack.change_assistant_context("ada", root, "random")
+    await slack.view("ada", {"type": "slack#/types/channel_id", "value": root.channel.id, "team_id": slack.team_id})
 
 
 async def trigger_every_interaction(slack: SlackSandbox, client: AsyncWebClient) -> None:
@@ -372,8 +424,10 @@ async def test_responses_events_and_commands_have_slacks_shape(connect: Connect)
 
         async def hear() -> None: ...
 
-        for kind in ("message", "app_mention", "app_home_opened", "agent_session_stopped"):
+        for kind in {event.partition(".")[0] for event in EVENTS}:
             app.event(kind)(hear)
+        slack.subscriptions.update(EVENTS)
+        slack.metadata_subscriptions.add(("*", "x"))
 
         @app.command("/reset")
         async def reset(ack: Any) -> None:

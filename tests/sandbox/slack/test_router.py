@@ -176,3 +176,13 @@ async def test_a_fault_of_several_methods_applies_once_and_can_be_cancelled(
     assert not slack.faults.has_pending("fail")
     ts = (await client.chat_postMessage(channel=general, text="two"))["ts"]
     await client.chat_update(channel=general, ts=ts, text="three")
+
+
+async def test_a_response_has_a_request_id_and_the_error(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    succeeded = (await client.auth_test()).headers
+    assert len(succeeded["x-slack-req-id"]) == 32
+    assert "x-slack-failure" not in succeeded
+    with pytest.raises(SlackApiError) as refused:
+        await client.users_info(user="U0NOBODY")
+    assert refused.value.response.headers["x-slack-failure"] == "user_not_found"
+    assert refused.value.response.headers["x-slack-req-id"] != succeeded["x-slack-req-id"]

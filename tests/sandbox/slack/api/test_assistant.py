@@ -1,7 +1,9 @@
 """Agent sessions and suggested prompts, through slack_sdk."""
 
+from typing import Any
+
 import pytest
-from slack_bolt.async_app import AsyncApp
+from slack_bolt.async_app import AsyncApp, AsyncAssistant
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackSandbox
@@ -76,3 +78,108 @@ async def test_four_prompts_can_be_suggested_outside_threads(slack: SlackSandbox
     assert direct.prompts[-1:] == (("3", "Say 3"),)
     call = client.assistant_threads_setSuggestedPrompts(channel_id=direct.id, prompts=prompts)
     assert (await catch_error(call))["error"] == "invalid_arguments"
+
+
+async def test_a_thread_shows_a_status_until_the_app_posts(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    direct = slack.open_dm("ada")
+    asked = await slack.post_message("ada", direct, "why?")
+    about: dict[str, Any] = {"channel_id": direct.id, "thread_ts": asked.ts}
+    await client.assistant_threads_setStatus(**about, status="is thinking...", loading_messages=["Reading", "Writing"])
+    assert slack.get_loading_text(asked) == "is thinking..."
+    await client.assistant_threads_setStatus(**about, status="")
+    assert slack.get_loading_text(asked) == ""
+    await client.assistant_threads_setStatus(**about, status="is thinking...")
+    await slack.post_message("ada", direct, "well?", thread_ts=asked.ts)
+    assert slack.get_loading_text(asked) == "is thinking..."
+    await client.chat_postMessage(channel=direct.id, thread_ts=asked.ts, text="Because.")
+    assert slack.get_loading_text(asked) == ""
+    assert slack.find_session(asked) is None
+
+
+async def test_a_thread_status_ends_after_two_minutes() -> None:
+    async with SlackSandbox(speed=1e9) as slack:
+        asked = await slack.post_message("ada", "general", "why?")
+        client = create_client(slack)
+        await client.assistant_threads_setStatus(channel_id=asked.channel.id, thread_ts=asked.ts, status="is reading")
+        assert slack.get_loading_text(asked) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"channel_id": "C0NOTHING"}, "channel_not_found"),
+        ({"thread_ts": "1.000001"}, "invalid_thread_ts"),
+        ({"status": None}, "invalid_arguments"),
+        ({"loading_messages": ["x"] * 11}, "invalid_arguments"),
+    ],
+)
+async def test_an_invalid_thread_status_is_rejected(
+    slack: SlackSandbox, client: AsyncWebClient, change: dict[str, Any], error: str
+) -> None:
+    asked = await slack.post_message("ada", "general", "why?")
+    about = {"channel_id": asked.channel.id, "thread_ts": asked.ts, "status": "is thinking..."} | change
+    assert (await catch_error(client.api_call("assistant.threads.setStatus", json=about)))["error"] == error
+
+
+async def test_either_scope_allows_a_thread_status(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    asked = await slack.post_message("ada", "general", "why?")
+    about: dict[str, Any] = {"channel_id": general, "thread_ts": asked.ts, "status": "is thinking..."}
+    slack.scopes.discard("assistant:write")
+    await client.assistant_threads_setStatus(**about)
+    slack.scopes.discard("chat:write")
+    body = await catch_error(client.assistant_threads_setStatus(**about))
+    assert (body["error"], body["needed"]) == ("missing_scope", "chat:write")
+
+
+async def test_a_thread_has_a_title(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    direct = slack.open_dm("ada")
+    asked = await slack.post_message("ada", direct, "why?")
+    await client.assistant_threads_setTitle(channel_id=direct.id, thread_ts=asked.ts, title="Reasons")
+    assert slack.get_thread_title(asked) == "Reasons"
+    call = client.assistant_threads_setTitle(channel_id=direct.id, thread_ts="1.000001", title="Reasons")
+    assert (await catch_error(call))["error"] == "invalid_thread_ts"
+
+
+async def test_bolts_assistant_starts_a_thread_and_follows_its_context(slack: SlackSandbox, connect: Connect) -> None:
+    manifest = {
+        "oauth_config": {"scopes": {"bot": ["assistant:write", "chat:write", "im:history", "channels:read"]}},
+        "settings": {
+            "socket_mode_enabled": True,
+            "event_subscriptions": {
+                "bot_events": ["assistant_thread_started", "assistant_thread_context_changed", "message.im"]
+            },
+        },
+        "features": {"assistant_view": {"assistant_description": "Answers"}},
+    }
+    assert slack.install(manifest) == frozenset()
+    app, assistant = AsyncApp(client=create_client(slack)), AsyncAssistant()
+    contexts: list[Any] = []
+
+    @assistant.thread_started
+    async def start(say: Any, set_suggested_prompts: Any, get_thread_context: Any) -> None:
+        contexts.append(await get_thread_context())
+        await say("How can I help?")
+        await set_suggested_prompts(prompts=[{"title": "Hello", "message": "Say hello"}])
+
+    @assistant.thread_context_changed
+    async def change(payload: dict[str, Any]) -> None:
+        contexts.append(payload["assistant_thread"]["context"])
+
+    @assistant.user_message
+    async def answer(say: Any, set_status: Any, set_title: Any) -> None:
+        await set_title("Reasons")
+        await set_status("is thinking...")
+        await say("Because.")
+
+    app.use(assistant)
+    await connect(slack, app)
+    root = await slack.start_assistant_thread("ada", "general")
+    direct = slack.open_dm("ada")
+    await slack.wait_for(lambda: direct.prompts)
+    await slack.change_assistant_context("ada", root, "random")
+    await slack.wait_for(lambda: len(contexts) == 2)
+    assert [context["channel_id"] for context in contexts] == [slack.channels[n].id for n in ("general", "random")]
+    await slack.post_message("ada", direct, "why?", thread_ts=root.ts)
+    await slack.wait_for(lambda: slack.messages(direct)[-1].text == "Because.")
+    assert slack.get_thread_title(root) == "Reasons"
+    assert direct.prompts == (("Hello", "Say hello"),)

@@ -210,3 +210,18 @@ async def test_starts_and_stops_have_lower_limits_than_appends(
     for _ in range(100):
         await client.chat_appendStream(**where, markdown_text="x")
     assert (await catch_error(client.chat_appendStream(**where, markdown_text="x")))["error"] == "ratelimited"
+
+
+async def test_the_end_of_a_stream_sets_the_status_of_the_session(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    direct = slack.open_dm("ada")
+    asked = await slack.post_message("ada", direct, "why?")
+    await client.agents_sessions_setStatus(channel_id=direct.id, thread_ts=asked.ts, status="processing")
+    session = slack.find_session(asked)
+    assert session is not None
+    for wanted, status in (("processing", "processing"), (None, "active")):
+        started = await client.chat_startStream(channel=direct.id, thread_ts=asked.ts, markdown_text="Since")
+        body = await catch_error(client.chat_stopStream(channel=direct.id, ts=started["ts"], session_status="done"))
+        assert body["error"] == "invalid_arguments"
+        stopped = await client.chat_stopStream(channel=direct.id, ts=started["ts"], session_status=wanted)
+        assert session.status == status
+        assert (stopped["channel"], stopped["ts"], stopped["message"]["text"]) == (direct.id, started["ts"], "Since")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from slack_bolt.async_app import AsyncApp
 
-from sandbox.slack import SlackSandbox
+from sandbox.slack import SlackFile, SlackSandbox
 from tests.sandbox.slack.conftest import Connect, create_client
 
 
@@ -126,6 +126,102 @@ async def test_an_app_gets_the_events_of_its_manifest(connected: SlackSandbox) -
     assert [envelope.payload["event"]["type"] for envelope in connected.envelopes] == ["app_mention"]
     with pytest.raises(ValueError, match="the manifest has no /help"):
         await connected.run_command("ada", "general", "/help")
+
+
+async def wait_for_types(slack: SlackSandbox, *types: str) -> list[dict[str, Any]]:
+    """Wait for events of exactly these types."""
+    await slack.wait_for(lambda: len(slack.envelopes) >= len(types))
+    events = [envelope.payload["event"] for envelope in slack.envelopes]
+    assert [event["type"] for event in events] == list(types)
+    return events
+
+
+def subscribe(slack: SlackSandbox, *types: str) -> None:
+    slack.subscriptions.clear()
+    slack.subscriptions.update(types)
+
+
+async def test_reactions_have_events(connected: SlackSandbox) -> None:
+    subscribe(connected, "reaction_added", "reaction_removed")
+    message = await connected.post_message("ada", "general", "hello")
+    await connected.add_reaction("grace", message, "wave")
+    await connected.remove_reaction("grace", message, "wave")
+    added, removed = await wait_for_types(connected, "reaction_added", "reaction_removed")
+    item = {"type": "message", "channel": message.channel.id, "ts": message.ts}
+    grace, ada = connected.people["grace"].id, connected.people["ada"].id
+    for event in (added, removed):
+        assert (event["user"], event["item_user"], event["reaction"]) == (grace, ada, "wave")
+        assert event["item"] == item
+
+
+async def test_reactions_have_no_events_without_the_scope(connected: SlackSandbox) -> None:
+    connected.subscriptions.add("reaction_added")
+    connected.scopes.discard("reactions:read")
+    await connected.add_reaction("grace", await connected.post_message("ada", "general", "hello"), "wave")
+    assert list_event_types(await wait_for_events(connected, 1)) == [("message", None)]
+
+
+async def test_members_that_join_and_leave_have_events(connected: SlackSandbox) -> None:
+    channel, eve = connected.add_channel("place", members=["ada"]), connected.add_user("eve")
+    subscribe(connected, "member_joined_channel", "member_left_channel")
+    await connected.join_channel("eve", channel, inviter="ada")
+    await connected.leave_channel("eve", channel)
+    joined, left = await wait_for_types(connected, "member_joined_channel", "member_left_channel")
+    assert (joined["user"], joined["inviter"]) == (eve.id, connected.people["ada"].id)
+    assert (joined["channel"], joined["channel_type"]) == (channel.id, "C")
+    assert "inviter" not in left
+    messages = [(message.subtype, message.text) for message in connected.messages(channel)]
+    assert messages == [
+        ("channel_join", "@eve has joined the channel"),
+        ("channel_leave", "@eve has left the channel"),
+    ]
+
+
+async def test_a_file_is_created_once_and_shared_each_time(connected: SlackSandbox) -> None:
+    subscribe(connected, "file_created", "file_shared")
+    file = SlackFile("F1", "a.png")
+    await connected.post_message("ada", "general", "one", files=[file])
+    await connected.post_message("ada", "random", "two", files=[file])
+    events = await wait_for_types(connected, "file_created", "file_shared", "file_shared")
+    assert {event["file_id"] for event in events} == {"F1"}
+    assert [event["channel_id"] for event in events[1:]] == [connected.channels[n].id for n in ("general", "random")]
+
+
+async def test_pins_have_events(connected: SlackSandbox) -> None:
+    subscribe(connected, "pin_added", "pin_removed")
+    message = await connected.post_message("ada", "general", "rules")
+    await connected.pin_message("grace", message)
+    await connected.unpin_message("grace", message)
+    added, removed = await wait_for_types(connected, "pin_added", "pin_removed")
+    assert (added["pin_count"], added["item"]["message"]["text"]) == (1, "rules")
+    assert (removed["pin_count"], removed["has_pins"]) == (0, False)
+
+
+async def test_metadata_has_events_for_its_subscribers(connected: SlackSandbox) -> None:
+    types = [f"message_metadata_{kind}" for kind in ("posted", "updated", "deleted")]
+    subscribe(connected, *types)
+    connected.metadata_subscriptions.add((connected.app_id, "task_created"))
+    client, general = create_client(connected), connected.channels["general"].id
+    first, second = ({"event_type": "task_created", "event_payload": {"id": n}} for n in (1, 2))
+    other = {"event_type": "task_closed", "event_payload": {}}
+    await client.chat_postMessage(channel=general, text="other", metadata=other)
+    ts = (await client.chat_postMessage(channel=general, text="task", metadata=first))["ts"]
+    await client.chat_update(channel=general, ts=ts, text="task", metadata=second)
+    await client.chat_delete(channel=general, ts=ts)
+    posted, updated, deleted = await wait_for_types(connected, *types)
+    assert (posted["metadata"], posted["message_ts"], posted["app_id"]) == (first, ts, connected.app_id)
+    assert (updated["metadata"], updated["previous_metadata"]) == (second, first)
+    assert deleted["previous_metadata"] == second
+    assert "metadata" not in deleted
+
+
+async def test_a_message_event_has_its_metadata(connected: SlackSandbox) -> None:
+    metadata = {"event_type": "task_created", "event_payload": {}}
+    general = connected.channels["general"].id
+    await create_client(connected).chat_postMessage(channel=general, text="task", metadata=metadata)
+    connected.scopes.discard("metadata.message:read")
+    await create_client(connected).chat_postMessage(channel=general, text="task", metadata=metadata)
+    assert [event.get("metadata") for event in await wait_for_events(connected, 2)] == [metadata, None]
 
 
 async def test_a_manifest_may_subscribe_to_an_event_that_is_never_sent(slack: SlackSandbox) -> None:
