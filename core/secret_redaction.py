@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from core.errors import ParleyError
 
-_MASK = "[redacted]"
+MASK = "[redacted]"
 
 #: Secrets by their looks. The longest list is of GitHub, GitLab, providers of models, npm, PyPI, Shopify and Stripe.
 _SECRET_PATTERNS = re.compile(
@@ -102,9 +102,9 @@ def add_secret(secret: str) -> None:
 def redact_secrets(text: str) -> str:
     """Return a text with `[redacted]` for known secrets and what looks like one."""
     hidden = [found.span() for found in _SECRET_PATTERNS.finditer(text)] + _find_known(text)
-    shown = _replace(text, hidden, lambda _: _MASK)
+    shown = _replace(text, hidden, lambda _: MASK)
     for pattern in (_COOKIES, _QUOTED_SECRET, _UNQUOTED_SECRET):
-        shown = pattern.sub(rf"\g<shown>{_MASK}", shown)
+        shown = pattern.sub(rf"\g<shown>{MASK}", shown)
     return shown
 
 
@@ -155,7 +155,7 @@ def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
         case str():
             return redact_secrets(value)
         case dict() | list() if not depth:
-            return _MASK
+            return MASK
         case dict():
             return {redact_secrets(str(name)): _mask_value(str(name), item, depth - 1) for name, item in value.items()}
         case list():
@@ -166,7 +166,7 @@ def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
 
 def _mask_value(name: str, value: Any, depth: int) -> Any:
     is_named = _SECRET_NAME.search(name) and not isinstance(value, (bool, int, float, type(None)))
-    return _MASK if is_named else mask_json(value, depth)
+    return MASK if is_named else mask_json(value, depth)
 
 
 def format_error(error: BaseException) -> str:

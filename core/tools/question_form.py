@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from core.inbox_message import storable_text
+from core.secret_redaction import MASK
 from core.sessions.resume import INPUT_CALL
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json", "object", "array"]
@@ -60,6 +61,7 @@ class FormField:
         default: JSON value, if `has_default`.
         minimum, maximum: the limits of a number, inclusive; None for no limit.
         min_length, max_length: the limits of a text, in characters; None for no limit.
+        is_secret: whether the answer is not shown: the schema has `writeOnly` or the format `password`.
     """
 
     name: str
@@ -74,6 +76,7 @@ class FormField:
     maximum: float | None = None
     min_length: int | None = None
     max_length: int | None = None
+    is_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_r
         default=schema.get("default"),
         has_default=schema.get("default") is not None,
         is_required=is_required,
+        is_secret=schema.get("writeOnly") is True or schema.get("format") == "password",
     )
     if options := _list_options(schema, root):
         return replace(plain, kind="choice", options=options)
@@ -464,6 +468,8 @@ def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
 
 
 def _describe_value(field_: FormField, value: Any) -> str:
+    if field_.is_secret:
+        return MASK
     if field_.kind == "choices" and isinstance(value, list):
         return ", ".join(_describe_value(replace(field_, kind="choice"), one) for one in value)
     label = next((option.label for option in field_.options if option.value == value), None)

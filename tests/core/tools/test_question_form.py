@@ -7,8 +7,9 @@ from typing import Any, Literal
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 
+from core.secret_redaction import MASK
 from core.tools.question_form import (
     MAX_FIELDS,
     MAX_OPTIONS,
@@ -196,3 +197,13 @@ def test_a_model_takes_any_message_and_a_workflow_only_one_that_fits() -> None:
     assert parse_answer(ask(interruptId="i"), "m") == "M"
     with pytest.raises(EntryError):
         parse_answer(ask(interruptId="i"), "what is the difference?")
+
+
+def test_a_secret_answer_is_not_described() -> None:
+    class Account(BaseModel):
+        name: str
+        key: SecretStr
+
+    form = plan_form(Account.model_json_schema())
+    assert describe_answer(form, {"name": "Ada", "key": "hunter2"}) == [("Name", "Ada"), ("Key", MASK)]
+    assert describe_answer(plan_form({"type": "string", "format": "password"}), "hunter2") == [("", MASK)]
