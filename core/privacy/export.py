@@ -57,7 +57,7 @@ class ExportViewer:
             for message in run.messages
         ]
         decisions = [
-            {**one, **{name: view(one[name]) for name in ("arguments", "hint") if one.get(name)}}
+            {**one, **{name: view(one[name]) for name in ("arguments", "hint", "answer") if one.get(name)}}
             for one in run.decisions
         ]
         return replace(run, messages=messages, decisions=decisions)

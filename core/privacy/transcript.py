@@ -6,6 +6,7 @@ It is read page by page.
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
@@ -111,7 +112,7 @@ async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[Tra
     Raises:
         StoreError: the database cannot be read.
     """
-    groups, seen = _RunGrouper(), dict[str, int]()
+    groups, seen = _RunGrouper(), set[str]()
     async for page in _read_pages(database, session_id):
         ended = [group for row in page if (group := groups.add(row))]
         for run in await _load_runs(database, session_id, ended, seen):
@@ -137,12 +138,12 @@ async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Seq
 
 
 async def _load_runs(
-    database: Database, session_id: str, groups: Sequence[_RunRows], seen: dict[str, int]
+    database: Database, session_id: str, groups: Sequence[_RunRows], seen: set[str]
 ) -> list[TranscriptRun]:
     """Return runs with their turns, ratings, requests and files.
 
     Args:
-        seen: how often each run has occurred; updated.
+        seen: the runs that have occurred; updated.
     """
     ids = {run for run, _ in groups if run}
     of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
@@ -165,7 +166,7 @@ async def _load_runs(
             list(await connection.execute(asked)) if found else [],
             list(await connection.execute(made.order_by(artifacts.c.id))) if ids else [],
         )
-    return [facts.build_run(run, rows, seen) for run, rows in groups]
+    return [run for id_, rows in groups for run in facts.build_runs(id_, rows, seen)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,27 +178,40 @@ class _RelatedRows:
     approvals: Sequence[sa.Row[Any]]
     artifacts: Sequence[sa.Row[Any]]
 
-    def build_run(self, run: str, rows: Sequence[sa.Row[Any]], seen: dict[str, int]) -> TranscriptRun:
+    def build_runs(self, run: str, rows: Sequence[sa.Row[Any]], seen: set[str]) -> list[TranscriptRun]:
         """Return a run with those of the rows that belong to it.
 
-        A run that continued after people's decisions occurs once more later: each occurrence has its own turn.
+        A run that continued after people's decisions occurs once more for each turn that continued it.
 
         Args:
-            seen: how often each run has occurred; updated.
+            seen: the runs that have occurred; updated.
         """
         if rows[0].last_covered_id is not None:
             text = TranscriptMessage(rows[0].created_at, "summary", rows[0].author, rows[0].content)
-            return TranscriptRun(run, [text], is_summary=True)
+            return [TranscriptRun(run, [text], is_summary=True)]
+        of_run = [row for row in self.turns if run in (row.origin, row.run)] if run else []
+        starts = {row.origin: row.created_at for row in reversed(of_run)}  # of the first turn of each origin
+        origins = sorted(starts, key=lambda origin: starts[origin])
+
+        def find_origin(row: sa.Row[Any]) -> str:
+            begun = [origin for origin in origins if starts[origin] <= row.created_at]
+            return next(reversed(begun or origins[:1]), "")
+
+        built = []
+        for origin, part in groupby(rows, find_origin):
+            own = [row for row in of_run if row.origin == origin]
+            built.append(self._build_run(run, list(part), own, is_first=run not in seen))
+            seen.add(run)
+        return built
+
+    def _build_run(
+        self, run: str, rows: Sequence[sa.Row[Any]], own: Sequence[sa.Row[Any]], *, is_first: bool
+    ) -> TranscriptRun:
         said = [_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # not our own word
         said = [one for one in said if one.text or one.calls or one.files]
-        of_run = [row for row in self.turns if run in (row.origin, row.run)] if run else []
-        origins = list(dict.fromkeys(row.origin for row in of_run))
-        place = seen.get(run, 0)
-        if len(origins) > 1:
-            seen[run] = place + 1
-        own = [row for row in of_run if row.origin == origins[min(place, len(origins) - 1)]]
         ids = {row.id for row in own}
-        saved = [row for row in self.artifacts if row.run in (run, correction_run_id(run))] if run and not place else []
+        runs = (run, correction_run_id(run))
+        saved = [row for row in self.artifacts if row.run in runs] if run and is_first else []
         return TranscriptRun(
             run,
             said,
