@@ -10,18 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from channels.i18n import messages as words
 from sandbox.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, SendFile, Turn
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import Platform, Talk
+from tests.acceptance.test_privacy import run_beside
+from tests.processes.fork_server import ForkServer
 
 SHOP = Path(__file__).parent / "shirt_shop"
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 500
 
+#: Answer that the agent's schema marks as secret.
+VOUCHER = "SHIRT-7319"
+
+#: Answer to the form.
+DELIVERY = {"name": "Ada", "count": 2, "wrapping": "box", "voucher": VOUCHER}
+
 #: Texts of the last reply, which has an image and a source.
 BEGINNING = "Your shirt:"
 ENDING = "It is paid.\n\nSources: [1 shirts.example](https://shirts.example/m)"
+
+#: Parts of what is stored of a conversation.
+MARKERS = (VOUCHER, "It fits.", "shirts.example", PNG.hex())
 
 #: Seconds that both platforms take for each request while the bot posts the image.
 LATENCY = 0.2
@@ -41,7 +54,7 @@ class ShopModel:
 
     def answer(self, asked: ReceivedRequest) -> Turn:
         if not asked.tool_results:
-            assert all(answer in asked.text for answer in ('"M"', '"Ada"', '"box"')), asked.text
+            assert all(answer in asked.text for answer in ('"M"', '"Ada"', '"box"', VOUCHER)), asked.text
             calls = [CallTool("ask_tailor", {"about": "M"}, id="t1"), CallTool("pay", {"euros": 20}, id="p1")]
             return [Say("Let me ask."), *calls]
         self.results.append({result.name: str(result.content) for result in asked.tool_results})
@@ -52,7 +65,7 @@ class ShopModel:
 class Shop:
     """The shop's bot, with one conversation on each platform."""
 
-    def __init__(self, bot: AcceptanceBot, database: Path) -> None:
+    def __init__(self, bot: AcceptanceBot, database: Path = Path()) -> None:
         self.bot = bot
         self.talks = {platform: platform.start_conversation() for platform in bot.platforms}
         self._database = database
@@ -124,7 +137,7 @@ async def open_form(platform: Platform, talk: Talk) -> None:
 
 
 async def submit_form(_: Platform, talk: Talk) -> None:
-    assert await talk.submit_form("Ada", "2", "option:1")
+    assert await talk.submit_form("Ada", "2", "option:1", VOUCHER)
 
 
 async def see_requests(platform: Platform, talk: Talk) -> None:
@@ -170,9 +183,8 @@ STEPS = (ask, choose, open_form, submit_form, see_requests, approve, answer_tool
 async def test_each_request_of_an_agent_outlives_kills_and_is_answered_once(start: StartBot, tmp_path: Path) -> None:
     model = ShopModel()
     async with ScriptedGemini(model.answer) as gemini:
-        settings = {"MODEL": "gemini-test", "GOOGLE_API_KEY": "sk-test-key", "GOOGLE_BASE_URL": gemini.base_url}
-        settings |= {"AGENT": str(SHOP), "DATA_DIR": str(tmp_path), "TURN_MAX_ATTEMPTS": "20"}
-        shop = Shop(await start(**settings), tmp_path / "parley.db")
+        more = {"DATA_DIR": str(tmp_path), "TURN_MAX_ATTEMPTS": "20"}
+        shop = Shop(await start(**settings(gemini), **more), tmp_path / "parley.db")
         for step in STEPS:
             await shop.run(step)
             await shop.kill()
@@ -190,10 +202,62 @@ async def test_each_request_of_an_agent_outlives_kills_and_is_answered_once(star
         texts = [reply.text for reply in talk.replies() if reply.text]
         assert len(texts) == 7, texts
         assert texts[-1] == f"{BEGINNING}\n\n📎 `image-1.png`\n\n{ENDING}"
+        assert VOUCHER not in str(talk.replies())
     told = {"ask_tailor": "{'result': 'It fits.'}", "pay": "{'result': '20 euros are paid'}"}
     assert model.results
     assert all(result == told for result in model.results)
+    assert VOUCHER not in shop.bot.program.log
     check_storage(shop)
+
+
+async def test_answers_images_and_sources_are_exported_and_forgotten_on_postgresql(
+    start: StartBot, fork_server: ForkServer, postgres: str, tmp_path: Path
+) -> None:
+    model = ShopModel()
+    model.may_draw.set()
+    async with ScriptedGemini(model.answer) as gemini:
+        shop = Shop(await start(**settings(gemini), DATABASE_URL=postgres))
+        for step in (*STEPS, see_end):
+            await shop.run(step)
+        stored = await read_database(postgres)
+        assert all(marker in stored for marker in MARKERS)
+        sessions = json.loads(await run_beside(shop.bot.program, fork_server, "sessions --json"))
+        for session in sessions:
+            command = f"export {session['id']} --json --files {tmp_path / 'files'}"
+            exported = await run_beside(shop.bot.program, fork_server, command)
+            runs = json.JSONDecoder().raw_decode(exported)[0]["runs"]  # a line on the files follows
+            assert [run["turn"]["kind"] for run in runs] == ["message", "decision", "decision"]
+            answers = [one["answer"] for run in runs for one in run.get("decisions", ()) if "answer" in one]
+            assert sorted(answers, key=str) == sorted(["M", "It fits.", DELIVERY], key=str)
+            answer = runs[-1]["messages"][-1]
+            assert answer["sources"] == ["https://shirts.example/m"]
+            assert [(tmp_path / "files" / file["name"]).read_bytes() for file in answer["files"]] == [PNG]
+            assert "deleted" in await run_beside(
+                shop.bot.program, fork_server, f"forget --session {session['id']} --yes"
+            )
+        stored = await read_database(postgres)
+        assert [marker for marker in MARKERS if marker in stored] == []
+        assert await shop.bot.program.stop() == 0
+
+
+def settings(gemini: ScriptedGemini) -> dict[str, str]:
+    return {
+        "AGENT": str(SHOP),
+        "MODEL": "gemini-test",
+        "GOOGLE_API_KEY": "sk-test-key",
+        "GOOGLE_BASE_URL": gemini.base_url,
+    }
+
+
+async def read_database(url: str) -> str:
+    """Return all rows of all tables as text; bytes as hexadecimal digits."""
+    engine = create_async_engine(url)
+    async with engine.connect() as connection:
+        names = await connection.scalars(sa.text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"))
+        rows = [await connection.scalars(sa.text(f'SELECT t::text FROM "{name}" t')) for name in names.all()]
+        text = "\n".join(str(row) for each in rows for row in each.all())
+    await engine.dispose()
+    return text
 
 
 def check_storage(shop: Shop) -> None:
@@ -204,8 +268,7 @@ def check_storage(shop: Shop) -> None:
             if response := part.get("function_response"):
                 answers.setdefault(session, {}).setdefault(response["id"], []).append(response["response"])
     assert len(answers) == len(shop.talks)
-    delivery = {"name": "Ada", "count": 2, "wrapping": "box"}
-    wanted = [[{"confirmed": True}], [{"result": "It fits."}], [{"result": "M"}], [{"result": delivery}]]
+    wanted = [[{"confirmed": True}], [{"result": "It fits."}], [{"result": "M"}], [{"result": DELIVERY}]]
     for of_session in answers.values():
         assert sorted(of_session.values(), key=str) == sorted(wanted, key=str)
     decisions = shop.read("SELECT tool, decision, count(*) FROM human_requests GROUP BY 1, 2 ORDER BY 1")

@@ -7,13 +7,14 @@ from google.adk.agents import LlmAgent
 from google.adk.events.request_input import RequestInput
 from google.adk.tools import FunctionTool, LongRunningFunctionTool
 from google.adk.workflow import JoinNode, Workflow
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 
 
 class Delivery(BaseModel):
     name: str = Field(title="Your name", max_length=80)
     count: int = Field(default=1, ge=1, le=9)
     wrapping: Literal["paper", "box"]
+    voucher: SecretStr = SecretStr("")
 
 
 def ask_size(node_input: Any) -> Iterator[RequestInput]:
