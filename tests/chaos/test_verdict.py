@@ -10,7 +10,7 @@ from channels.i18n import messages as words
 from tests.chaos.evidence import Evidence, find_violations
 from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 from tests.chaos.verdict import is_complete, judge
-from tests.core.sessions.events import answered, called, replied, said
+from tests.core.sessions.events import call_event, model_event, response_event, user_event
 
 APOLOGY = words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, "0123456789")
 
@@ -138,7 +138,7 @@ def test_an_unused_tool_is_found_without_a_crash() -> None:
 
 
 def test_a_valid_history_has_no_violation() -> None:
-    history = [said("a"), called("1", "2"), answered("1", "2"), replied("b"), said("c")]
+    history = [user_event("a"), call_event("1", "2"), response_event("1", "2"), model_event("b"), user_event("c")]
     assert list(find_violations(history, agent="bot")) == []
     assert list(find_violations(history, agent="another"))
 
@@ -146,12 +146,12 @@ def test_a_valid_history_has_no_violation() -> None:
 @pytest.mark.parametrize(
     "history",
     [
-        [replied("b")],
-        [said("a"), called("1", "2"), answered("1"), replied("b")],
-        [said("a"), answered("1"), replied("b")],
-        [said("a"), called("1"), answered("1"), answered("1")],
-        [said("a"), called("1"), answered("1"), called("1"), answered("1")],
-        [said("a"), answered("1"), called("1")],
+        [model_event("b")],
+        [user_event("a"), call_event("1", "2"), response_event("1"), model_event("b")],
+        [user_event("a"), response_event("1"), model_event("b")],
+        [user_event("a"), call_event("1"), response_event("1"), response_event("1")],
+        [user_event("a"), call_event("1"), response_event("1"), call_event("1"), response_event("1")],
+        [user_event("a"), response_event("1"), call_event("1")],
     ],
 )
 def test_an_invalid_history_has_a_violation(history: list[Event]) -> None:

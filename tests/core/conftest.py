@@ -1,4 +1,4 @@
-"""What the core's tests stand on: a database that can be told to fail, and the rooms around it."""
+"""Fixtures of the core's tests: a database that fails on demand, and the stores on it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,12 +29,12 @@ from tests.fixtures.retry_waits import limited_wait
 
 __all__ = ["converse"]
 
-#: What may be chosen for the agent.
+#: Models that users may select for the agent.
 MODELS = ("gemini-default", "openai/other")
 
 
-class Faulty(Database):
-    """A database that fails a number of times: its writes, or its reads too."""
+class FailingDatabase(Database):
+    """Database whose next `failures` writes fail; with `fails_reads` reads fail too."""
 
     failures = 0
     fails_reads = False
@@ -76,13 +76,13 @@ class Faulty(Database):
 
 @pytest.fixture(autouse=True)
 def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a database operation fail after its third try."""
+    """Fail a database operation after its third attempt."""
     monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.001, 0.001))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of either kind."""
+    """Return the URL of an SQLite file or of a PostgreSQL database."""
     if request.param == "postgres":
         return str(request.getfixturevalue("postgres"))
     return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
@@ -92,8 +92,8 @@ D = TypeVar("D", bound=Database)
 
 
 @asynccontextmanager
-async def with_tables(database: D) -> AsyncIterator[D]:
-    """A database with all tables, and closed in the end: one of PostgreSQL has them already."""
+async def open_database(database: D) -> AsyncIterator[D]:
+    """Create the tables (PostgreSQL has them already), and close the database at the end."""
     if database.is_sqlite:
         await tables.create_tables(database)
     yield database
@@ -101,55 +101,55 @@ async def with_tables(database: D) -> AsyncIterator[D]:
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Faulty]:
-    async with with_tables(Faulty(database_url)) as database:
+async def database(database_url: str) -> AsyncIterator[FailingDatabase]:
+    async with open_database(FailingDatabase(database_url)) as database:
         yield database
 
 
 @pytest.fixture
-async def turns(database: Faulty) -> TurnStore:
-    return await worker_on(database)
+async def turns(database: FailingDatabase) -> TurnStore:
+    return await create_turn_store(database)
 
 
-async def worker_on(database: Faulty, *, seconds: float = 30) -> TurnStore:
-    """The turns as a worker sees them that has just begun."""
+async def create_turn_store(database: FailingDatabase, *, seconds: float = 30) -> TurnStore:
+    """Return the turn store of a new worker."""
     lease = Lease(database, seconds=seconds)
     await lease.acquire()
     agents = AgentRouter("app", {"app": AgentProfile("app", MODELS)})
     return TurnStore(database, lease, agents)
 
 
-Passes = Callable[[Database, float], Awaitable[None]]
+AgeLeases = Callable[[Database, float], Awaitable[None]]
 
 
 @pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
-    """Lets so many seconds of all leases pass, and of those who have them, without waiting for that."""
+def age_leases(monkeypatch: pytest.MonkeyPatch) -> AgeLeases:
+    """Return a function that ages all leases and their holders by some seconds, without waiting."""
     now, passed = event_loop.now, 0.0
     monkeypatch.setattr(event_loop, "now", lambda: now() + passed)
 
-    async def passes(database: Database, seconds: float) -> None:
+    async def age(database: Database, seconds: float) -> None:
         nonlocal passed
         passed += seconds
         async with database.write() as connection:
             await connection.execute(sa.update(workers).values(lease_expires_at=workers.c.lease_expires_at - seconds))
 
-    return passes
+    return age
 
 
-async def done(turns: TurnStore, turn: Turn) -> None:
-    """The turn comes to its good end."""
+async def complete_turn(turns: TurnStore, turn: Turn) -> None:
+    """Save an answer, and end the turn."""
     await turns.save_answer(turn, "the answer", {})
     await turns.end(turn, "done")
 
 
-async def never(turn: Turn) -> None:
+async def refuse_turn(turn: Turn) -> None:
     raise AssertionError("this worker does not run")
 
 
 @pytest.fixture
-def inbox(database: Faulty, turns: TurnStore) -> InboxStore:
-    return InboxStore(database, turns, Worker(turns, never))
+def inbox(database: FailingDatabase, turns: TurnStore) -> InboxStore:
+    return InboxStore(database, turns, Worker(turns, refuse_turn))
 
 
 @pytest.fixture

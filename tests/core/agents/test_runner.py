@@ -22,7 +22,7 @@ from core.errors import SessionResetError
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import messages
-from tests.core.sessions.events import call_ids, reset_session, texts
+from tests.core.sessions.events import list_call_ids, list_texts, reset_session
 
 Reply = str | types.FunctionCall
 
@@ -100,8 +100,8 @@ async def test_two_turns_with_a_tool_leave_the_history_that_was_seen(service: Se
     seen = [event for text in ("1 + 2?", "Thanks!") for event in await ask(runner, text)]
     events = await history(service)
     assert [event for event in events if event.author != "user"] == [event for event in seen if not event.partial]
-    assert [text for text in texts(events) if text] == ["1 + 2?", "It is three.", "Thanks!", "You are welcome."]
-    assert call_ids(events) == ["call_1"]
+    assert [text for text in list_texts(events) if text] == ["1 + 2?", "It is three.", "Thanks!", "You are welcome."]
+    assert list_call_ids(events) == ["call_1"]
     assert events[1].content is not None
     assert (events[1].content.parts or [])[0].thought_signature == b"\x00signed"
     assert len(model.asked[2]) == 5  # the second turn was asked with all of the first
@@ -125,7 +125,7 @@ async def test_a_reset_in_the_middle_of_a_run_ends_it_and_nothing_is_stored(
         assert (await connection.execute(sa.select(messages))).all() == []
     runner = runner_of(service, Script(lines=["Hello."]), slow)
     await ask(runner, "anew")
-    assert texts(await history(service)) == ["anew", "Hello."]
+    assert list_texts(await history(service)) == ["anew", "Hello."]
 
 
 async def test_a_run_that_failed_is_taken_up_without_a_second_question(service: SessionService) -> None:
@@ -135,8 +135,8 @@ async def test_a_run_that_failed_is_taken_up_without_a_second_question(service: 
     model = Script(lines=["It is three."])
     await ask(runner_of(service, model, add), "1 + 2?", invocation_id="turn-1")
     events = await history(service)
-    assert [text for text in texts(events) if text] == ["1 + 2?", "It is three."]
-    assert call_ids(events) == ["call_1"]
+    assert [text for text in list_texts(events) if text] == ["1 + 2?", "It is three."]
+    assert list_call_ids(events) == ["call_1"]
     assert not any(event.error_message for event in events)
 
 
@@ -157,7 +157,7 @@ async def test_a_confirmation_is_decided_many_messages_later(service: SessionSer
         runner_of(service, Script(lines=["It is three."]), guarded), types.Part(function_response=decision)
     )
     assert [answer.response for event in events for answer in event.get_function_responses()] == [{"sum": 3}]
-    assert texts(await history(service))[-1] == "It is three."
+    assert list_texts(await history(service))[-1] == "It is three."
 
 
 async def test_a_session_that_is_not_there_is_adks_error(service: SessionService) -> None:

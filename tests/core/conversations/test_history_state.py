@@ -11,7 +11,7 @@ from core.store.schema import messages
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from tests.core.conftest import done, never
+from tests.core.conftest import complete_turn, refuse_turn
 from tests.fixtures.inbox_messages import inbound
 
 
@@ -33,7 +33,7 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
     assert (behind.since, behind.others) == (0.0, ())
     await asked(database, turn)
     assert await get_history_state(database, turn) is None  # what it was asked is stored: nothing is to be added
-    await done(turns, turn)
+    await complete_turn(turns, turn)
 
     lost = inbound("lost", sent_at=20.0)
     await inbox.accept(lost)
@@ -45,7 +45,7 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
     assert behind is not None
     assert (behind.since, behind.others) == (10.0, (first,))
     await asked(database, turn)
-    await done(turns, turn)
+    await complete_turn(turns, turn)
 
     await inbox.reset_session(replace(inbound("reset"), sent_at=40.0))
     await inbox.accept(inbound("three", sent_at=50.0))
@@ -58,13 +58,13 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
 async def test_a_conversation_is_quiet_as_long_as_nobody_was_heard_to_speak_to_others(
     database: Database, inbox: InboxStore, turns: TurnStore
 ) -> None:
-    conversations = ConversationService(database, turns, Worker(turns, never), budget=1)
+    conversations = ConversationService(database, turns, Worker(turns, refuse_turn), budget=1)
 
     async def is_quiet() -> bool:
         await inbox.accept(inbound())
         (turn,) = await turns.claim(1)
         behind = await get_history_state(database, turn)
-        await done(turns, turn)
+        await complete_turn(turns, turn)
         return behind is not None and behind.is_quiet
 
     assert not await is_quiet()  # what was said before the bot came in is not known

@@ -18,28 +18,28 @@ from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
-from tests.core.conftest import Faulty, done
+from tests.core.conftest import FailingDatabase, complete_turn
 from tests.fixtures.inbox_messages import inbound
 
 
-async def change(database: Faulty, statement: Any) -> None:
+async def change(database: FailingDatabase, statement: Any) -> None:
     async with database.write() as connection:
         await connection.execute(statement)
 
 
-async def found(database: Faulty, *, holder: str | None = "7") -> list[Diagnosis]:
+async def found(database: FailingDatabase, *, holder: str | None = "7") -> list[Diagnosis]:
     seen = await get_overview(database, Prices())
     return list(find_problems(seen, holder=holder, time_limit=600, platforms=["slack"]))
 
 
 async def test_turns_are_listed_newest_first_by_what_is_asked_for(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for number, author in enumerate(("ada", "grace", "ada")):
         await inbox.accept(inbound(session=f"place:{number}", author=author))
         (turn,) = await turns.claim(1)
         if number < 2:
-            await done(turns, turn)
+            await complete_turn(turns, turn)
     reports = TurnReports(database, Prices())
     everything = await reports.list(limit=10)
     assert [turn.session for turn in everything] == ["place:2", "place:1", "place:0"]
@@ -59,7 +59,7 @@ async def test_turns_are_listed_newest_first_by_what_is_asked_for(
 
 
 async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     assert await found(database) == []
     await inbox.accept(inbound(session="place:1"))
@@ -97,7 +97,7 @@ async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
 
 
 async def test_an_account_has_what_all_rows_know_of_a_turn(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     first, second = inbound(author="ada"), inbound(author="grace")
     await inbox.accept(first)
@@ -152,11 +152,13 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
     assert await reports.find_turn_of_message("elsewhere", "m9", first.event_key) == turn.id
 
 
-async def test_a_rerun_has_waited_since_it_was_requested(inbox: InboxStore, turns: TurnStore, database: Faulty) -> None:
+async def test_a_rerun_has_waited_since_it_was_requested(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
     await inbox.accept(inbound())
     (first,) = await turns.claim(1)
     await turns.save_answer(first, "the answer", {})
-    await done(turns, first)
+    await complete_turn(turns, first)
     await change(database, sa.update(inbox_table).values(accepted_at=time.time() - 600))
     await inbox.request_rerun(first.id, author=first.newest_message.author, kind="regenerate")
     (rerun,) = await turns.claim(1)
@@ -166,7 +168,9 @@ async def test_a_rerun_has_waited_since_it_was_requested(inbox: InboxStore, turn
     assert waited[rerun.id] < 5
 
 
-async def test_authors_have_their_last_known_names(inbox: InboxStore, turns: TurnStore, database: Faulty) -> None:
+async def test_authors_have_their_last_known_names(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
     await inbox.accept(inbound(session="slack:T:C", author="ada"))
     (turn,) = await turns.claim(1)
     turn.meter.author, turn.meter.author_name = "slack:ada", "Ada"
@@ -179,7 +183,7 @@ async def test_authors_have_their_last_known_names(inbox: InboxStore, turns: Tur
 
 
 async def test_a_failed_turn_keeps_its_run_record_and_a_reset_one_does_not(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     reports = TurnReports(database, Prices())
     states: tuple[EndState, ...] = ("failed", "cancelled")

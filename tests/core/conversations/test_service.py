@@ -29,22 +29,22 @@ from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from tests.core.conftest import MODELS, Faulty, done, never, worker_on
-from tests.core.sessions.events import answered, called, replied, said
+from tests.core.conftest import MODELS, FailingDatabase, complete_turn, create_turn_store, refuse_turn
+from tests.core.sessions.events import call_event, model_event, response_event, user_event
 from tests.fixtures.inbox_messages import inbound
 
 
-def talks(database: Faulty, turns: TurnStore) -> ConversationService:
-    return ConversationService(database, turns, Worker(turns, never), budget=1000)
+def talks(database: FailingDatabase, turns: TurnStore) -> ConversationService:
+    return ConversationService(database, turns, Worker(turns, refuse_turn), budget=1000)
 
 
 @pytest.fixture
-def conversations(database: Faulty, turns: TurnStore) -> ConversationService:
+def conversations(database: FailingDatabase, turns: TurnStore) -> ConversationService:
     return talks(database, turns)
 
 
 @pytest.fixture
-def service(database: Faulty, tmp_path: Path) -> SessionService:
+def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
     return SessionService(database, TokenCounter(tmp_path))
 
 
@@ -71,13 +71,13 @@ async def store(service: SessionService, turn: Turn, events: Sequence[Event]) ->
 
 
 async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answered(
-    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: FailingDatabase
 ) -> None:
     turn = await begun(inbox, turns)
     waiting, elsewhere = inbound("later"), inbound(session="place:2")
     for message in (waiting, elsewhere):
         await inbox.accept(message)
-    other = talks(database, await worker_on(database))
+    other = talks(database, await create_turn_store(database))
     assert await other.stop_session("place:1", author=None) == StopResult(turn.id, (waiting,))
     assert await other.stop_session("place:1", author=None) == StopResult(turn.id)
     if not database.is_sqlite:  # there, it is one process, whose leases end with it
@@ -155,7 +155,7 @@ async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_fo
 
 
 async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
-    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: FailingDatabase
 ) -> None:
     turn = await begun(inbox, turns)
     assert await conversations.stop_turn(turn.id, "grace") is StopTurnResult.NOT_OWNER
@@ -195,7 +195,9 @@ async def test_the_status_tells_of_what_was_said_since_it_was_last_started_over(
 ) -> None:
     assert (await conversations.get_status("place:1")).model == MODELS[0]
     turn = await begun(inbox, turns)
-    await store(service, turn, [said("hello", timestamp=5.0), called("c"), answered("c"), replied("hi")])
+    await store(
+        service, turn, [user_event("hello", timestamp=5.0), call_event("c"), response_event("c"), model_event("hi")]
+    )
     await turns.save_answer(turn, "hi", {"input": 100, "output": 20, "thinking": 3, "cached": 90})
     await turns.end(turn, "done")
     second = await begun(inbox, turns)
@@ -212,7 +214,7 @@ async def test_the_status_tells_of_what_was_said_since_it_was_last_started_over(
 
 
 async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over(
-    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: FailingDatabase
 ) -> None:
     assert await conversations.choose_model("place:1", "openai/other", place="place")
     assert not await conversations.choose_model("place:1", "openai/none", place="place")
@@ -282,7 +284,7 @@ def room(inbox: InboxStore, conversations: ConversationService) -> Room:
     return Room(inbox, conversations)
 
 
-async def test_who_spoke_with_it_last_goes_on_until_somebody_else_speaks(room: Room, database: Faulty) -> None:
+async def test_who_spoke_with_it_last_goes_on_until_somebody_else_speaks(room: Room, database: FailingDatabase) -> None:
     assert not await room.hears("ada")
     assert await room.hears("ada", called=True)
     assert await room.hears("ada")
@@ -300,7 +302,7 @@ async def test_who_spoke_with_it_last_goes_on_until_somebody_else_speaks(room: R
     assert "secret" not in str(kept)
 
 
-async def test_what_is_told_twice_or_late_changes_nothing(room: Room, database: Faulty) -> None:
+async def test_what_is_told_twice_or_late_changes_nothing(room: Room, database: FailingDatabase) -> None:
     first, follow_up, aside, late = inbound(), inbound(), inbound(author="grace"), inbound()
     assert await room.hears_again(first, called=True)
     assert await room.hears_again(follow_up)
@@ -359,7 +361,7 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
         is_revised=False,
     )
     assert await conversations.get_latest_turn(turn.id) == expected
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     await inbox.edit_message(turn.newest_message.event_key, "edited")
     expected = replace(expected, state="done", text="the answer", is_revised=True)
     assert await conversations.get_latest_turn(turn.id) == expected
@@ -369,7 +371,7 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
     assert latest is not None
     assert (latest.turn_id, latest.state, latest.inbound.text) == (again.id, "running", "edited")
     assert not latest.is_revised
-    await done(turns, again)
+    await complete_turn(turns, again)
     await inbox.delete_message(turn.newest_message.event_key)
     latest = await conversations.get_latest_turn(again.id)
     assert latest is not None
@@ -380,20 +382,28 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
 
 
 async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of_it(
-    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, service: SessionService, database: Faulty
+    inbox: InboxStore,
+    turns: TurnStore,
+    conversations: ConversationService,
+    service: SessionService,
+    database: FailingDatabase,
 ) -> None:
     assert await conversations.export_session("place:1", "md", Prices()) == ""
     opinions = FeedbackStore(database)
     turn = await begun(inbox, turns)
-    steps = [called("c", name="look", timestamp=61.0), answered("c", name="look"), replied("**No.**", timestamp=62.0)]
-    wrong = said("[System: no such agent]", invocation_id=correction_run_id(turn.id))
-    await store(service, turn, [said("Ada: Is it?", timestamp=60.0), wrong, *steps])
-    await done(turns, turn)
+    steps = [
+        call_event("c", name="look", timestamp=61.0),
+        response_event("c", name="look"),
+        model_event("**No.**", timestamp=62.0),
+    ]
+    wrong = user_event("[System: no such agent]", invocation_id=correction_run_id(turn.id))
+    await store(service, turn, [user_event("Ada: Is it?", timestamp=60.0), wrong, *steps])
+    await complete_turn(turns, turn)
     await opinions.save_feedback(turn.id, "ada", "bad")
     await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
     again = await claimed(turns)
-    await store(service, again, [called("c", name="look", timestamp=63.0), replied("Yes.", timestamp=64.0)])
-    await done(turns, again)
+    await store(service, again, [call_event("c", name="look", timestamp=63.0), model_event("Yes.", timestamp=64.0)])
+    await complete_turn(turns, again)
     for author in ("ada", "grace"):
         await opinions.save_feedback(again.id, author, "good")
     assert await conversations.export_session("place:1", "md", Prices()) == (
@@ -408,7 +418,7 @@ async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of
 
 
 async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_it_is_about(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     opinions = FeedbackStore(database)
 
@@ -419,7 +429,7 @@ async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_i
 
     assert not await opinions.save_feedback("nothing", "ada", "good")
     turn = await begun(inbox, turns)
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     for author, verdict in (("ada", "good"), ("grace", "good"), ("ada", "bad")):
         assert await opinions.save_feedback(turn.id, author, verdict)  # type: ignore[arg-type]  # it is one of the two
     assert await kept() == {("ada", "bad"), ("grace", "good")}
@@ -427,7 +437,7 @@ async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_i
     assert await kept() == set()
     assert not await opinions.save_feedback(turn.id, "ada", "good")
     turn = await begun(inbox, turns)
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     await opinions.save_feedback(turn.id, "ada", "good")
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))

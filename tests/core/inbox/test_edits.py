@@ -1,4 +1,4 @@
-"""An edit and a deletion reach a message wherever it is on its way."""
+"""Edits and deletions apply to a message in each of its states."""
 
 import asyncio
 import time
@@ -20,17 +20,17 @@ from core.store.schema import turns as turns_table
 from core.turns.rerun import RerunDenied
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
-from tests.core.conftest import Faulty, done, worker_on
-from tests.core.sessions.events import replied, said, texts
+from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store
+from tests.core.sessions.events import list_texts, model_event, user_event
 from tests.fixtures.inbox_messages import inbound
 
 
-async def claimed(turns: TurnStore) -> Turn:
+async def claim_turn(turns: TurnStore) -> Turn:
     (turn,) = await turns.claim(10)
     return turn
 
 
-async def all_that_is_kept(database: Faulty) -> str:
+async def read_inbox(database: FailingDatabase) -> str:
     async with database.read() as connection:
         return str((await connection.execute(sa.select(inbox_table))).all())
 
@@ -42,7 +42,7 @@ async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: InboxS
     assert await inbox.edit_message(first.event_key, "three") is EditResult.WAITING
     assert await inbox.edit_message(first.event_key, "three") is EditResult.UNCHANGED
     assert await inbox.edit_message(second.event_key, "two") is EditResult.UNCHANGED
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     assert [message.text for message in turn.messages] == ["three", "two"]
     assert await inbox.accept(first) is AcceptResult.DUPLICATE
 
@@ -58,15 +58,15 @@ async def test_an_edit_during_the_claim_is_in_the_turn_or_stored_beside_it(inbox
         else:
             assert edited == ClaimedMessage(turn.id, "running", has_unseen_edit=True)
             assert turn.newest_message.text == "old"
-        await done(turns, turn)
+        await complete_turn(turns, turn)
 
 
 async def test_an_edit_of_what_a_turn_has_is_kept_beside_it_until_it_is_taken_back(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for text in ("one", "two"):
         await inbox.accept(inbound(text))
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     key = turn.newest_message.event_key
     for state in ("running", "answered", "done"):
         if state == "answered":
@@ -84,11 +84,11 @@ async def test_an_edit_of_what_a_turn_has_is_kept_beside_it_until_it_is_taken_ba
 
 async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound("one"))
-    turn = await claimed(turns)
-    await done(turns, turn)
+    turn = await claim_turn(turns)
+    await complete_turn(turns, turn)
     await inbox.edit_message(turn.newest_message.event_key, "two")
     await inbox.request_rerun(turn.id, author="ada", kind="revise")
-    again = await claimed(turns)
+    again = await claim_turn(turns)
     assert await inbox.edit_message(turn.newest_message.event_key, "two") is EditResult.UNCHANGED
     assert await inbox.edit_message(turn.newest_message.event_key, "three") == ClaimedMessage(
         again.id, "running", has_unseen_edit=True
@@ -96,13 +96,13 @@ async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: Inb
 
 
 async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     ended, running, waiting = inbound("one"), inbound("two"), inbound("three")
     await inbox.accept(ended)
-    await done(turns, await claimed(turns))
+    await complete_turn(turns, await claim_turn(turns))
     await inbox.accept(running)
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     await inbox.accept(waiting)
     await inbox.reset_session(reset := inbound("reset"))
     for message in (ended, running, waiting, reset, inbound()):
@@ -110,17 +110,17 @@ async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted
         assert await inbox.delete_message(message.event_key) is DeleteResult.UNKNOWN
     await turns.end(turn, "cancelled")
     await inbox.accept(old := inbound("old"))
-    await done(turns, await claimed(turns))
+    await complete_turn(turns, await claim_turn(turns))
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
     await CleanupService(database, days=30).delete_batch()
     assert await inbox.edit_message(old.event_key, "four") is EditResult.UNKNOWN
     assert await inbox.delete_message(old.event_key) is DeleteResult.UNKNOWN
-    assert "four" not in await all_that_is_kept(database)
+    assert "four" not in await read_inbox(database)
 
 
 async def test_what_is_deleted_while_it_waits_is_not_answered_however_often_it_is_told(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     first, second = inbound("a secret"), inbound("two")
     for message in (first, second):
@@ -129,73 +129,73 @@ async def test_what_is_deleted_while_it_waits_is_not_answered_however_often_it_i
         assert await inbox.delete_message(first.event_key) is DeleteResult.DROPPED
     assert await inbox.edit_message(first.event_key, "another secret") is EditResult.UNKNOWN
     assert await inbox.accept(first) is AcceptResult.DUPLICATE
-    assert (await claimed(turns)).messages == (second,)
-    assert "secret" not in await all_that_is_kept(database)
+    assert (await claim_turn(turns)).messages == (second,)
+    assert "secret" not in await read_inbox(database)
 
 
 async def test_a_turn_whose_messages_are_all_deleted_is_cancelled_on_any_worker(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("a secret"))
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     for _ in range(2):
         assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(
             turn.id, "running", is_turn_cancelled=True
         )
     assert await turns.list_owned() == {turn.id: CancelReason.MESSAGE_DELETED}
     await turns._lease.release()
-    other = await worker_on(database)
-    taken = await claimed(other)
+    other = await create_turn_store(database)
+    taken = await claim_turn(other)
     assert (taken.cancel, taken.newest_message.address) == (CancelReason.MESSAGE_DELETED, turn.newest_message.address)
     await other.end(taken, "cancelled", error=CancelReason.MESSAGE_DELETED)
-    assert "secret" not in await all_that_is_kept(database)
+    assert "secret" not in await read_inbox(database)
     for kind in ("retry", "regenerate", "revise"):
         assert await inbox.request_rerun(turn.id, author="ada", kind=kind) is RerunDenied.EXPIRED
 
 
 async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_it(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, tmp_path: Path
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, tmp_path: Path
 ) -> None:
     service = SessionService(database, TokenCounter(tmp_path))
 
-    async def history() -> list[str]:
+    async def list_history() -> list[str]:
         session = await service.get_session(app_name="app", user_id="place", session_id="place:1")
         assert session is not None
-        return texts(session.events)
+        return list_texts(session.events)
 
-    async def begun(text: str) -> Turn:
+    async def begin_turn(text: str) -> Turn:
         await inbox.accept(inbound(text))
-        turn = await claimed(turns)
+        turn = await claim_turn(turns)
         session = await service.get_session(app_name="app", user_id="place", session_id="place:1")
         assert session is not None
-        for event in (said(text, invocation_id=turn.id), replied(f"about {text}", invocation_id=turn.id)):
+        for event in (user_event(text, invocation_id=turn.id), model_event(f"about {text}", invocation_id=turn.id)):
             await service.append_event(session, event)
         return turn
 
-    await done(turns, await begun("one"))
-    running = await begun("a secret")
+    await complete_turn(turns, await begin_turn("one"))
+    running = await begin_turn("a secret")
     await inbox.delete_message(running.newest_message.event_key)
     await turns.end(running, "cancelled", error=CancelReason.MESSAGE_DELETED)
-    assert await history() == ["one", "about one"]
-    answered = await begun("three")
+    assert await list_history() == ["one", "about one"]
+    answered = await begin_turn("three")
     await turns.save_answer(answered, "about three", {})
     await inbox.delete_message(answered.newest_message.event_key)
     await turns.end(answered, "done")  # it had not heard of it
-    assert await history() == ["one", "about one", "three", "about three"]
+    assert await list_history() == ["one", "about one", "three", "about three"]
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(turns_table.c.text).where(turns_table.c.id == answered.id))).scalar()
     assert kept == "about three"
 
 
 async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still_shows(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, tmp_path: Path
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, tmp_path: Path
 ) -> None:
     service = SessionService(database, TokenCounter(tmp_path))
     both, own = b"shown by both" * 100, b"its own" * 200
 
-    async def shown(*pictures: bytes) -> Turn:
+    async def begin_turn_with_images(*pictures: bytes) -> Turn:
         await inbox.accept(inbound("look"))
-        turn = await claimed(turns)
+        turn = await claim_turn(turns)
         session = await service.get_session(app_name="app", user_id="place", session_id="place:1")
         assert session is not None
         parts = [types.Part.from_bytes(data=picture, mime_type="image/png") for picture in pictures]
@@ -203,8 +203,8 @@ async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still
         await service.append_event(session, Event(author="user", invocation_id=turn.id, content=content))
         return turn
 
-    await done(turns, await shown(both))
-    running = await shown(both, own)
+    await complete_turn(turns, await begin_turn_with_images(both))
+    running = await begin_turn_with_images(both, own)
     await inbox.delete_message(running.newest_message.event_key)
     await turns.end(running, "cancelled", error=CancelReason.MESSAGE_DELETED)
     async with database.read() as connection:
@@ -212,39 +212,39 @@ async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still
 
 
 async def test_of_several_messages_the_one_that_is_deleted_is_not_told_again(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for text in ("one", "a secret"):
         await inbox.accept(inbound(text))
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(
         turn.id, "running", is_only_message=False
     )
     assert await turns.list_owned() == {turn.id: None}
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
-    again = await claimed(turns)
+    again = await claim_turn(turns)
     assert (again.kind, [message.text for message in again.messages]) == ("revise", ["one"])
-    assert "secret" not in await all_that_is_kept(database)
+    assert "secret" not in await read_inbox(database)
 
 
 async def test_what_is_deleted_once_it_was_answered_is_answered_no_more(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("a secret"))
-    turn = await claimed(turns)
-    await done(turns, turn)
+    turn = await claim_turn(turns)
+    await complete_turn(turns, turn)
     await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
     assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(turn.id, "done")
     assert await turns.claim(10) == []
-    assert "secret" not in await all_that_is_kept(database)
+    assert "secret" not in await read_inbox(database)
 
 
 async def test_a_reset_outdoes_every_other_reason_to_end_a_turn(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("a secret"))
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     await inbox.reset_session(inbound("reset"))
     reasons: list[Any] = []
     async with database.write() as connection:
@@ -252,4 +252,4 @@ async def test_a_reset_outdoes_every_other_reason_to_end_a_turn(
             reasons.append(await turns.request_cancel(connection, turn.session_id, reason))
     assert reasons == [None, None]
     await turns.end(turn, "cancelled")
-    assert "secret" not in await all_that_is_kept(database)
+    assert "secret" not in await read_inbox(database)

@@ -1,4 +1,4 @@
-"""The queue of interactions, with workers that die."""
+"""The queue of interactions, with workers that crash."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,12 +16,12 @@ from core.workers.lease import Lease
 
 
 @pytest.fixture(autouse=True)
-def frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_poll_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_module, "POLL_SECONDS", 0.01)
 
 
-async def new_worker(database: Database) -> InteractionQueue:
-    """Return the queue of a worker that starts after all others have died."""
+async def create_worker(database: Database) -> InteractionQueue:
+    """Return the queue of a worker that starts after all others have crashed."""
     async with database.write() as connection:
         await connection.execute(sa.text("DELETE FROM workers"))
     lease = Lease(database)
@@ -29,13 +29,13 @@ async def new_worker(database: Database) -> InteractionQueue:
     return InteractionQueue(database, lease)
 
 
-async def stored(database: Database) -> list[str]:
+async def list_stored_keys(database: Database) -> list[str]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(interactions.c.key).order_by(interactions.c.key))).scalars())
 
 
 @asynccontextmanager
-async def running_orphaned(queue: InteractionQueue, loops: int = 1) -> AsyncIterator[asyncio.Queue[tuple[str, str]]]:
+async def run_orphaned(queue: InteractionQueue, loops: int = 1) -> AsyncIterator[asyncio.Queue[tuple[str, str]]]:
     """Process the interactions of dead workers, and collect them."""
     found = asyncio.Queue[tuple[str, str]]()
 
@@ -54,50 +54,50 @@ async def running_orphaned(queue: InteractionQueue, loops: int = 1) -> AsyncIter
 
 
 async def test_an_interaction_that_is_delivered_twice_is_new_once(database: Database) -> None:
-    queue = await new_worker(database)
+    queue = await create_worker(database)
     assert await queue.add("slack", "a press", "payload")
     assert not await queue.add("slack", "a press", "payload")
-    assert await stored(database) == ["a press"]
+    assert await list_stored_keys(database) == ["a press"]
 
 
 async def test_a_processed_or_failed_interaction_is_deleted_and_a_cancelled_one_stays(database: Database) -> None:
-    queue = await new_worker(database)
+    queue = await create_worker(database)
     for key in ("cancelled", "failed", "processed"):
         await queue.add("slack", key, "payload")
     async with queue.processing("processed"):
-        assert "processed" in await stored(database)
+        assert "processed" in await list_stored_keys(database)
     with pytest.raises(StoreError):
         async with queue.processing("failed"):
             raise StoreError("out of reach")
     with pytest.raises(asyncio.CancelledError):
         async with queue.processing("cancelled"):
             raise asyncio.CancelledError
-    assert await stored(database) == ["cancelled"]
+    assert await list_stored_keys(database) == ["cancelled"]
 
 
 async def test_interactions_of_a_dead_worker_are_processed_once(database: Database) -> None:
-    dead = await new_worker(database)
+    dead = await create_worker(database)
     for number in range(3):
         await dead.add("slack", f"press {number}", f"payload {number}")
     await dead.add("discord", "elsewhere", "payload")
-    queue = await new_worker(database)
+    queue = await create_worker(database)
     await queue.add("slack", "my own", "payload")
-    async with running_orphaned(queue, loops=2) as found:
+    async with run_orphaned(queue, loops=2) as found:
         processed = [await asyncio.wait_for(found.get(), 30) for _ in range(3)]
     assert sorted(processed) == [(f"press {number}", f"payload {number}") for number in range(3)]
     assert found.empty()
-    assert await stored(database) == ["elsewhere", "my own"]
+    assert await list_stored_keys(database) == ["elsewhere", "my own"]
 
 
 async def test_an_interaction_that_is_too_old_is_dropped(database: Database) -> None:
-    dead = await new_worker(database)
+    dead = await create_worker(database)
     await dead.add("slack", "a press", "payload")
     async with database.write() as connection:
         await connection.execute(
             sa.update(interactions).values(started_at=interactions.c.started_at - MAX_AGE_SECONDS - 1)
         )
     await dead.add("slack", "a later press", "payload")
-    async with running_orphaned(await new_worker(database)) as found:
+    async with run_orphaned(await create_worker(database)) as found:
         assert await asyncio.wait_for(found.get(), 30) == ("a later press", "payload")
     assert found.empty()
-    assert await stored(database) == []
+    assert await list_stored_keys(database) == []

@@ -17,11 +17,11 @@ from core.store.schema import turns as turns_table
 from core.turns.rerun import RerunDenied
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
-from tests.core.conftest import Faulty, done
+from tests.core.conftest import FailingDatabase, complete_turn
 from tests.fixtures.inbox_messages import inbound
 
 
-async def rows(database: Database, columns: Any = table) -> list[Any]:
+async def list_rows(database: Database, columns: Any = table) -> list[Any]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(columns))).all())
 
@@ -32,7 +32,7 @@ async def test_a_message_is_accepted_once_however_many_deliveries_come_at_the_sa
     message = inbound()
     accepted = await asyncio.gather(*(inbox.accept(message) for _ in range(20)))
     assert sorted(map(str, accepted)) == ["AcceptResult.DUPLICATE"] * 19 + ["AcceptResult.NEXT"]
-    assert len(await rows(database)) == 1
+    assert len(await list_rows(database)) == 1
 
 
 async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accepted(
@@ -42,7 +42,7 @@ async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accep
     counted = Counter(accepted)
     assert counted[AcceptResult.NEXT] >= 1  # PostgreSQL: who comes at the very same moment does not see the other one
     assert counted[AcceptResult.NEXT] + counted[AcceptResult.WAITING] == 10
-    assert len(await rows(database)) == 10
+    assert len(await list_rows(database)) == 10
 
 
 async def test_a_second_delivery_begins_no_session_that_was_deleted(inbox: InboxStore, database: Database) -> None:
@@ -64,7 +64,7 @@ async def test_what_comes_while_a_turn_runs_waits(inbox: InboxStore, turns: Turn
     assert await inbox.accept(inbound()) is AcceptResult.NEXT
     (turn,) = await turns.claim(10)
     assert await inbox.accept(inbound()) is AcceptResult.WAITING
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     (turn,) = await turns.claim(10)
     await turns.save_answer(turn, "text", {})
     assert await inbox.accept(inbound()) is AcceptResult.WAITING
@@ -83,7 +83,7 @@ async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversat
     command = inbound("status")
     noted = await asyncio.gather(*(inbox.record_command(command, "status") for _ in range(10)))
     assert sorted(noted) == [False] * 9 + [True]
-    ((row),) = await rows(database)
+    ((row),) = await list_rows(database)
     assert (row.event_key, row.message, row.outcome) == (command.event_key, None, "command")
     assert not await inbox.has_session(command.session_id)
     assert await inbox.accept(inbound()) is AcceptResult.NEXT
@@ -118,7 +118,7 @@ async def test_a_reset_forgets_what_was_said(inbox: InboxStore, turns: TurnStore
     await inbox.reset_session(inbound("reset"))
     await turns.save_answer(running, "the secret answer", {})  # it had not heard of the reset yet
     await turns.end(running, "failed", error="the reply cannot be shown")
-    kept = str(await rows(database)) + str(await rows(database, turns_table))
+    kept = str(await list_rows(database)) + str(await list_rows(database, turns_table))
     assert "a secret" not in kept
     assert "secret answer" not in kept
 
@@ -157,7 +157,7 @@ async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends
     for became in (RerunDenied.SUPERSEDED, None):
         assert await inbox.reset_session(reset, until=reset.sent_at) is became
     assert CancelReason.RESET not in (await turns.list_owned()).values()
-    await done(turns, running)
+    await complete_turn(turns, running)
     (turn,) = await turns.claim(10)
     assert (turn.messages, turn.generation) == ((next_one,), running.generation)
 
@@ -170,7 +170,7 @@ async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: InboxSto
     assert turn.newest_message == message
 
 
-async def failed_turn(inbox: InboxStore, turns: TurnStore, **more: Any) -> Turn:
+async def create_failed_turn(inbox: InboxStore, turns: TurnStore, **more: Any) -> Turn:
     await inbox.accept(inbound(**more))
     (turn,) = await turns.claim(1)
     await turns.save_message_ids(turn, ["m1", "m2"])
@@ -179,8 +179,8 @@ async def failed_turn(inbox: InboxStore, turns: TurnStore, **more: Any) -> Turn:
 
 
 async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await failed_turn(inbox, turns, text="what is it?")
-    accepted, message = await retried(inbox, failed)
+    failed = await create_failed_turn(inbox, turns, text="what is it?")
+    accepted, message = await request_retry(inbox, failed)
     assert (accepted, message.text) == (AcceptResult.NEXT, "what is it?")
     (again,) = await turns.claim(1)
     assert (again.kind, again.origin, again.chunks) == ("retry", failed.id, ("m1", "m2"))
@@ -189,33 +189,33 @@ async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inb
         failed.newest_message.address,
     )
     await turns.end(again, "failed")
-    await retried(inbox, again)
+    await request_retry(inbox, again)
     (third,) = await turns.claim(1)
     assert third.origin == failed.id
 
 
-async def retried(inbox: InboxStore, turn: Turn) -> tuple[AcceptResult, InboxMessage]:
+async def request_retry(inbox: InboxStore, turn: Turn) -> tuple[AcceptResult, InboxMessage]:
     tried = await inbox.request_rerun(turn.id, author="ada", kind="retry")
     assert isinstance(tried, tuple)
     return tried
 
 
 async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await failed_turn(inbox, turns)
-    tried = await asyncio.gather(*(retried(inbox, failed) for _ in range(8)))
+    failed = await create_failed_turn(inbox, turns)
+    tried = await asyncio.gather(*(request_retry(inbox, failed) for _ in range(8)))
     assert sorted(accepted.name for accepted, _ in tried) == ["DUPLICATE"] * 7 + ["NEXT"]
     (again,) = await turns.claim(10)
-    assert (await retried(inbox, failed))[0] is AcceptResult.DUPLICATE
-    await done(turns, again)
+    assert (await request_retry(inbox, failed))[0] is AcceptResult.DUPLICATE
+    await complete_turn(turns, again)
     assert await inbox.request_rerun(failed.id, author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
 async def test_a_press_waits_for_the_database_and_a_message_does_not(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    failed = await failed_turn(inbox, turns)
+    failed = await create_failed_turn(inbox, turns)
     database.failures = 2
-    assert (await retried(inbox, failed))[0] is AcceptResult.NEXT
+    assert (await request_retry(inbox, failed))[0] is AcceptResult.NEXT
     for take in (inbox.accept, inbox.reset_session):
         database.failures = 1
         with pytest.raises(StoreError):
@@ -223,35 +223,35 @@ async def test_a_press_waits_for_the_database_and_a_message_does_not(
 
 
 async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await failed_turn(inbox, turns)
+    failed = await create_failed_turn(inbox, turns)
     second = inbound("second", sent_at=time.time() - 1)
     await inbox.accept(second)
-    assert (await retried(inbox, failed))[0] is AcceptResult.WAITING
+    assert (await request_retry(inbox, failed))[0] is AcceptResult.WAITING
     (next_one,) = await turns.claim(10)
     assert next_one.newest_message == second
-    await done(turns, next_one)
+    await complete_turn(turns, next_one)
     (last,) = await turns.claim(10)
     assert last.kind == "retry"
 
 
 async def test_only_the_author_may_have_it_tried_again(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await failed_turn(inbox, turns)
+    failed = await create_failed_turn(inbox, turns)
     assert await inbox.request_rerun(failed.id, author="grace", kind="retry") is RerunDenied.NOT_OWNER
     assert await turns.claim(10) == []
 
 
 async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await failed_turn(inbox, turns)
+    failed = await create_failed_turn(inbox, turns)
     await inbox.accept(inbound(session="place:2"))
     (answered,) = await turns.claim(1)
-    await done(turns, answered)
+    await complete_turn(turns, answered)
     await inbox.reset_session(inbound("reset"))
     for turn_id in (failed.id, answered.id, "nothing"):
         assert await inbox.request_rerun(turn_id, author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
 async def test_a_reset_drops_a_retry_that_waits(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await failed_turn(inbox, turns)
-    await retried(inbox, failed)
+    failed = await create_failed_turn(inbox, turns)
+    await request_retry(inbox, failed)
     assert len(cast(list[InboxMessage], await inbox.reset_session(inbound("reset")))) == 1
     assert await turns.claim(10) == []

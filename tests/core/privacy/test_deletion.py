@@ -35,8 +35,8 @@ from core.turns.turn import Turn
 from core.usage.meter import ModelCall, UsageMeter
 from core.usage.prices import Prices
 from core.usage.spending import FIRST_DAY, SpendingStore, make_rows
-from tests.core.conftest import Faulty
-from tests.core.sessions.events import answered, called, replied
+from tests.core.conftest import FailingDatabase
+from tests.core.sessions.events import call_event, model_event, response_event
 from tests.fixtures.inbox_messages import inbound
 
 #: What Zofia says, is called and is; what others say.
@@ -53,7 +53,7 @@ SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
 class Office:
     """Conversations, with something in every table."""
 
-    def __init__(self, database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService) -> None:
+    def __init__(self, database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService) -> None:
         self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
         self.books = SpendingStore(database, PRICES)
 
@@ -89,9 +89,9 @@ class Office:
         call, answer = f"c{turn.id}", {"found": f"{words} of {name}"}
         events = [
             Event(author="user", content=types.Content(role="user", parts=asked)),
-            called(call, name="look", args={"for": words}),
-            answered(call, name="look", response=answer),
-            replied(f"{name}, you said {words}."),
+            call_event(call, name="look", args={"for": words}),
+            response_event(call, name="look", response=answer),
+            model_event(f"{name}, you said {words}."),
         ]
         of_place = {
             "app": "app",
@@ -186,11 +186,13 @@ def _has(value: Any, words: tuple[str, ...]) -> bool:
 
 
 @pytest.fixture
-def office(database: Faulty, inbox: InboxStore, turns: TurnStore, tmp_path: Path) -> Office:
+def office(database: FailingDatabase, inbox: InboxStore, turns: TurnStore, tmp_path: Path) -> Office:
     return Office(database, inbox, turns, SessionService(database, TokenCounter(tmp_path), agent="bot"))
 
 
-async def test_a_session_is_deleted_from_every_table_and_from_the_file(office: Office, database: Faulty) -> None:
+async def test_a_session_is_deleted_from_every_table_and_from_the_file(
+    office: Office, database: FailingDatabase
+) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
     await office.sum_up(ALONE, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
@@ -229,7 +231,9 @@ async def test_a_session_is_deleted_from_every_table_and_from_the_file(office: O
         assert b"harmless teapot" in database.file.read_bytes()
 
 
-async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(office: Office, database: Faulty) -> None:
+async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
+    office: Office, database: FailingDatabase
+) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     around = build_quote(
         "What others said here before",
@@ -278,7 +282,7 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(office: 
     assert await office.holds("Grace", "harmless teapot") != []
 
 
-async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(office: Office, database: Faulty) -> None:
+async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(office: Office, database: FailingDatabase) -> None:
     await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
     deletion = DeletionService(database, PRICES)
@@ -288,11 +292,11 @@ async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(office: Offi
     assert await deletion.find_users("bob") == []
 
 
-async def test_a_deleted_persons_name_is_in_no_folded_text(office: Office, database: Faulty) -> None:
+async def test_a_deleted_persons_name_is_in_no_folded_text(office: Office, database: FailingDatabase) -> None:
     await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion crème", is_counted=False)
     await office.say(SHARED, "U0GRACE", "Grace", "harmless café", is_counted=False)
     place = SHARED.rpartition(":")[0]
-    noted = replied("Zofia and Zoë like tea.")
+    noted = model_event("Zofia and Zoë like tea.")
     await MemoryService(database).add_events_to_memory(app_name="app", user_id=place, events=[noted])
     assert {"messages.search_text", "memories.search_text"} <= {*await office.holds("zofia")}
     await DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
@@ -300,7 +304,9 @@ async def test_a_deleted_persons_name_is_in_no_folded_text(office: Office, datab
     assert {"messages.search_text", "memories.search_text"} <= {*await office.holds("like tea.", "harmless")}
 
 
-async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(office: Office, database: Faulty) -> None:
+async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(
+    office: Office, database: FailingDatabase
+) -> None:
     long_ago = f"{time.strftime('%Y-%m-%d', time.gmtime(time.time() - 40 * DAY))}"
     old = await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago)
     waiting = await office.say(SHARED, "U0LIN", "Lin", "may I?")
@@ -335,7 +341,7 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
 
 @pytest.mark.parametrize("meanwhile", ["somebody speaks", "what was said long ago is delivered", "a turn runs"])
 async def test_an_old_session_with_a_new_message_stays_and_is_answered(
-    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+    office: Office, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
     at = time.time() - 40 * DAY if meanwhile == "what was said long ago is delivered" else time.time()
@@ -364,7 +370,7 @@ async def test_an_old_session_with_a_new_message_stays_and_is_answered(
 
 
 async def test_more_conversations_can_be_old_than_a_statement_takes_values(
-    database: Faulty, monkeypatch: pytest.MonkeyPatch
+    database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("core.privacy.retention.PAUSE_SECONDS", 0.0)
     old = {"app": "app", "user_id": "p", "created_at": 1.0, "updated_at": 1.0}
@@ -383,7 +389,7 @@ async def test_more_conversations_can_be_old_than_a_statement_takes_values(
 
 
 async def test_messages_after_the_retention_limit_are_not_deleted_with_the_old_ones(
-    office: Office, database: Faulty
+    office: Office, database: FailingDatabase
 ) -> None:
     await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
     async with database.write() as connection:
@@ -397,7 +403,7 @@ async def test_messages_after_the_retention_limit_are_not_deleted_with_the_old_o
 
 @pytest.mark.parametrize("begins", [False, True], ids=["waits", "is being answered"])
 async def test_a_message_during_a_deletion_is_answered_in_a_new_session(
-    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch, begins: bool
+    office: Office, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     await office.inbox.accept(inbound("my vermilion umbrella?", session=ALONE, author="U0ZOFIA"))
@@ -427,7 +433,7 @@ async def test_a_message_during_a_deletion_is_answered_in_a_new_session(
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_session_that_starts_during_its_deletion_stays_and_is_answered(
-    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    office: Office, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     deleting, saying, delete = (
@@ -449,7 +455,7 @@ async def test_a_session_that_starts_during_its_deletion_stays_and_is_answered(
     assert [message.text for message in turn.messages] == ["harmless teapot"]
 
 
-async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Office, database: Faulty) -> None:
+async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Office, database: FailingDatabase) -> None:
     await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
     (turn,) = await office.turns.claim(1)
     loaded = await office.session(ALONE)
@@ -467,7 +473,7 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
 
 
 async def test_a_user_is_deleted_while_another_one_gets_an_answer(
-    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    office: Office, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     list_sessions = DeletionService.list_sessions
@@ -489,7 +495,7 @@ async def test_a_user_is_deleted_while_another_one_gets_an_answer(
     "left", [{"owner": "a dead worker"}, {"owner": None, "state": "queued"}], ids=["dead", "stopped"]
 )
 async def test_a_deletion_waits_until_an_abandoned_turn_has_ended(
-    office: Office, database: Faulty, left: dict[str, Any]
+    office: Office, database: FailingDatabase, left: dict[str, Any]
 ) -> None:
     await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
     await office.turns.claim(1)
@@ -507,13 +513,13 @@ async def test_a_deletion_waits_until_an_abandoned_turn_has_ended(
     assert await office.holds("vermilion umbrella") == []
 
 
-async def _is_to_end(database: Faulty) -> bool:
+async def _is_to_end(database: FailingDatabase) -> bool:
     async with database.read() as connection:
         return bool((await connection.execute(sa.select(turns_table.c.cancel_reason))).scalar_one_or_none())
 
 
 async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(
-    office: Office, database: Faulty
+    office: Office, database: FailingDatabase
 ) -> None:
     await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
     await office.inbox.accept(inbound("harmless teapot", session=SHARED, author="U0GRACE"))
@@ -537,7 +543,7 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
         while not gone.done() and (await office.turns.list_owned()).get(following.id) != "stop":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     if not gone.done():  # it waits for this one as well, which has read the deleted text
-        reply = replied("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
+        reply = model_event("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
         await office.service.append_event(loaded, reply)
         await office.turns.end(following, "cancelled", error="stop")
     await asyncio.wait_for(gone, 30)

@@ -26,8 +26,8 @@ from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
 from core.usage.prices import Prices, format_exact_dollars
 from core.usage.spending import SpendingStore
-from tests.core.conftest import Faulty
-from tests.core.sessions.events import answered, called, replied
+from tests.core.conftest import FailingDatabase
+from tests.core.sessions.events import call_event, model_event, response_event
 from tests.core.usage.test_spending import CALL, COST, MODEL, PRICES, claim_turn
 from tests.fixtures.inbox_messages import inbound
 
@@ -35,12 +35,12 @@ SESSION = "place:1"
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"picture" * 300
 
 
-async def whole(database: Faulty, form: str, **more: int) -> str:
+async def whole(database: FailingDatabase, form: str, **more: int) -> str:
     return "".join([piece async for piece in stream_export(database, SESSION, form, PRICES, **more)])  # type: ignore[arg-type]
 
 
 @pytest.fixture
-async def conversation(database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService) -> str:
+async def conversation(database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService) -> str:
     """One with a tool, a picture, a file that was made, an opinion and a summary; the id of its turn."""
     await inbox.accept(inbound("look", session=SESSION, author="U1"))
     (turn,) = await turns.claim(1)
@@ -50,8 +50,8 @@ async def conversation(database: Faulty, inbox: InboxStore, turns: TurnStore, se
     session.prompt = spoken
     parts = [types.Part(text=spoken.text), types.Part.from_bytes(data=PICTURE, mime_type="image/png")]
     asked = Event(author="user", invocation_id=turn.id, content=types.Content(role="user", parts=parts))
-    steps = [called("c", name="look", args={"at": "`it`"}), answered("c", name="look", response={"seen": 1})]
-    for event in (asked, *steps, replied("**A cat.**")):
+    steps = [call_event("c", name="look", args={"at": "`it`"}), response_event("c", name="look", response={"seen": 1})]
+    for event in (asked, *steps, model_event("**A cat.**")):
         await service.append_event(session, event.model_copy(update={"invocation_id": turn.id}))
     made = ArtifactService(database, run_id=turn.id)
     saved = types.Part.from_bytes(data=b"a,b", mime_type="text/csv")
@@ -70,12 +70,12 @@ async def conversation(database: Faulty, inbox: InboxStore, turns: TurnStore, se
 
 
 @pytest.fixture
-def service(database: Faulty, tmp_path: Path) -> SessionService:
+def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
     return SessionService(database, TokenCounter(tmp_path), agent="bot")
 
 
 async def test_the_markdown_export_has_authors_tools_files_costs_and_summaries(
-    conversation: str, database: Faulty
+    conversation: str, database: FailingDatabase
 ) -> None:
     text = await whole(database, "md")
     assert text.startswith(f"# Conversation `{SESSION}`\n")
@@ -94,7 +94,9 @@ async def test_the_markdown_export_has_authors_tools_files_costs_and_summaries(
     assert "## Summary of what was said before, made by a model, " in text
 
 
-async def test_programs_read_the_same_and_get_the_files(conversation: str, database: Faulty, tmp_path: Path) -> None:
+async def test_programs_read_the_same_and_get_the_files(
+    conversation: str, database: FailingDatabase, tmp_path: Path
+) -> None:
     told = json.loads(await whole(database, "json"))
     assert (told["format"], told["version"], told["is_whole"], told["session"]["id"]) == (
         "parley-conversation",
@@ -135,7 +137,7 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
 
 
 async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
-    database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService
+    database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await claim_turn(inbox, turns, place="place")
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
@@ -149,7 +151,7 @@ async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
 
 
 async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_is_counted(
-    database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService
+    database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     async def dollars() -> str:
         told = json.loads(await whole(database, "json"))
@@ -196,12 +198,14 @@ def test_the_name_of_a_file_leads_nowhere_else(title: str, name: str) -> None:
     assert safe_name(title) == name
 
 
-async def test_what_is_too_long_is_broken_off_and_says_so_in_both_forms(conversation: str, database: Faulty) -> None:
+async def test_what_is_too_long_is_broken_off_and_says_so_in_both_forms(
+    conversation: str, database: FailingDatabase
+) -> None:
     assert (await whole(database, "md", max_bytes=100)).endswith("*What follows is left out here.*\n")
     assert json.loads(await whole(database, "json", max_bytes=100))["is_whole"] is False
 
 
-async def test_a_conversation_of_any_length_is_told_in_pieces_and_holds_up_nobody(database: Faulty) -> None:
+async def test_a_conversation_of_any_length_is_told_in_pieces_and_holds_up_nobody(database: FailingDatabase) -> None:
     count = 10_000  # as many pieces as there are of any number
     row = {"session": SESSION, "generation": 1, "role": "user", "content": "word " * 20, "tool_calls": [], "tokens": 1}
     rows = [{**row, "created_at": float(n), "invocation_id": f"i{n // 2}"} for n in range(count)]

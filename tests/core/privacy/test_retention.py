@@ -13,11 +13,11 @@ from core.store.schema import tool_calls, workers
 from core.store.schema import turns as turns_table
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
-from tests.core.conftest import Faulty, done, never
+from tests.core.conftest import FailingDatabase, complete_turn, refuse_turn
 from tests.fixtures.inbox_messages import inbound
 
 
-async def age(database: Faulty, *, days: float) -> None:
+async def age(database: FailingDatabase, *, days: float) -> None:
     """Let all that is there be so old."""
     at = time.time() - days * DAY
     async with database.write() as connection:
@@ -27,7 +27,7 @@ async def age(database: Faulty, *, days: float) -> None:
         await connection.execute(sa.update(tool_calls).values(started_at=at))
 
 
-async def counts(database: Faulty) -> dict[str, int]:
+async def counts(database: FailingDatabase) -> dict[str, int]:
     async with database.read() as connection:
         tables = (turns_table, inbox_table, tool_calls)
         return {
@@ -39,22 +39,22 @@ async def counts(database: Faulty) -> dict[str, int]:
 async def answered(inbox: InboxStore, turns: TurnStore, **said: Any) -> None:
     await inbox.accept(inbound(**said))
     (turn,) = await turns.claim(1)
-    await done(turns, turn)
+    await complete_turn(turns, turn)
 
 
-async def emptied(database: Faulty, *, days: float = 30) -> None:
+async def emptied(database: FailingDatabase, *, days: float = 30) -> None:
     old = CleanupService(database, days=days)
     while await old.delete_batch():
         pass
 
 
-async def spoken_in(database: Faulty, turns: TurnStore, author: str) -> list[str]:
-    conversations = ConversationService(database, turns, Worker(turns, never), budget=1)
+async def spoken_in(database: FailingDatabase, turns: TurnStore, author: str) -> list[str]:
+    conversations = ConversationService(database, turns, Worker(turns, refuse_turn), budget=1)
     return [one.session_id for one in await conversations.list_recent("place", author, 9)]
 
 
 async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for author in ("ada", "bob"):
         for number in range(3):
@@ -76,7 +76,9 @@ async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
     assert await spoken_in(database, turns, "ada") == ["place:ada2"]
 
 
-async def test_what_is_young_or_has_not_ended_stays(inbox: InboxStore, turns: TurnStore, database: Faulty) -> None:
+async def test_what_is_young_or_has_not_ended_stays(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
     await answered(inbox, turns, session="place:1")
     await inbox.accept(inbound(session="place:2"))
     await turns.claim(1)
@@ -91,7 +93,7 @@ async def test_what_is_young_or_has_not_ended_stays(inbox: InboxStore, turns: Tu
 
 
 async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(
-    turns: TurnStore, database: Faulty
+    turns: TurnStore, database: FailingDatabase
 ) -> None:
     now = time.time()
     async with database.write() as connection:
@@ -104,7 +106,7 @@ async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(
 
 
 async def test_it_goes_in_small_steps(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     for number in range(5):
@@ -117,18 +119,18 @@ async def test_it_goes_in_small_steps(
 
 
 async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_more(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("what is it?"))
     (first,) = await turns.claim(1)
-    await done(turns, first)
+    await complete_turn(turns, first)
     await age(database, days=31)
     await inbox.request_rerun(first.id, author="ada", kind="regenerate")
     await emptied(database)
     (again,) = await turns.claim(1)
     assert (again.origin, again.newest_message.text) == (first.id, "what is it?")
     await emptied(database)
-    await done(turns, again)
+    await complete_turn(turns, again)
     await age(database, days=29)
     async with database.write() as connection:
         long_ago = time.time() - 31 * DAY
@@ -143,7 +145,7 @@ async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_mo
 
 
 async def test_what_was_overheard_does_not_let_it_be_forgotten_where_one_speaks(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await answered(inbox, turns, session="place:1", author="grace")
     await answered(inbox, turns, session="place:2", author="ada")

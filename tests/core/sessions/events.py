@@ -9,23 +9,23 @@ from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
 
 
-def said(text: str, **more: Any) -> Event:
+def user_event(text: str, **more: Any) -> Event:
     content = types.Content(role="user", parts=[types.Part(text=text)])
     return Event(author="user", content=content, **more)
 
 
-def replied(text: str, **more: Any) -> Event:
+def model_event(text: str, **more: Any) -> Event:
     content = types.Content(role="model", parts=[types.Part(text=text)])
     return Event(author="bot", content=content, **more)
 
 
-def called(*ids: str | None, name: str = "t", args: dict[str, Any] | None = None, **more: Any) -> Event:
+def call_event(*ids: str | None, name: str = "t", args: dict[str, Any] | None = None, **more: Any) -> Event:
     calls = [types.FunctionCall(id=id_, name=name, args=args or {}) for id_ in ids]
     parts = [types.Part(function_call=call) for call in calls]
     return Event(author="bot", content=types.Content(role="model", parts=parts), **more)
 
 
-def answered(
+def response_event(
     *ids: str | None, name: str = "t", response: dict[str, Any] | None = None, author: str = "bot", **more: Any
 ) -> Event:
     answers = [types.FunctionResponse(id=id_, name=name, response=response or {"result": 1}) for id_ in ids]
@@ -33,15 +33,15 @@ def answered(
     return Event(author=author, content=types.Content(role="user", parts=parts), **more)
 
 
-def texts(events: list[Event]) -> list[str]:
+def list_texts(events: list[Event]) -> list[str]:
     return [part.text or "" for event in events if event.content for part in event.content.parts or ()]
 
 
-def call_ids(events: list[Event]) -> list[str | None]:
+def list_call_ids(events: list[Event]) -> list[str | None]:
     return [call.id for event in events for call in event.get_function_calls()]
 
 
-def answer_ids(events: list[Event]) -> list[str | None]:
+def list_response_ids(events: list[Event]) -> list[str | None]:
     return [answer.id for event in events for answer in event.get_function_responses()]
 
 

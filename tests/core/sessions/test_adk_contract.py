@@ -24,8 +24,8 @@ from core.models.tokens import TokenCounter
 from core.sessions.artifacts import ArtifactService
 from core.sessions.memory import MemoryService
 from core.sessions.service import SessionService
-from tests.core.conftest import Faulty, with_tables
-from tests.core.sessions.events import answered, called, replied, said, texts
+from tests.core.conftest import FailingDatabase, open_database
+from tests.core.sessions.events import call_event, list_texts, model_event, response_event, user_event
 
 USER: Mapping[str, Any] = {"app_name": "app", "user_id": "ada"}
 OF: Mapping[str, Any] = {**USER, "session_id": "s"}
@@ -65,7 +65,7 @@ async def services(url: str | None, tmp_path: Path) -> AsyncIterator[Services]:
     if url is None:
         yield Services(InMemorySessionService(), InMemoryArtifactService(), InMemoryMemoryService())
         return
-    async with with_tables(Faulty(url)) as database:
+    async with open_database(FailingDatabase(url)) as database:
         sessions = SessionService(database, TokenCounter(tmp_path), agent="bot")
         yield Services(sessions, ArtifactService(database), MemoryService(database))
 
@@ -127,7 +127,7 @@ async def test_sessions_are_listed_without_events_the_newest_last(sessions: Base
     first = await sessions.create_session(**USER, session_id="first", state={"n": 1})
     await sessions.create_session(**USER, session_id="second")
     await sessions.create_session(app_name="app", user_id="grace", session_id="third")
-    await sessions.append_event(first, said("hi", timestamp=4e9))
+    await sessions.append_event(first, user_event("hi", timestamp=4e9))
     listed = (await sessions.list_sessions(**USER)).sessions
     assert [(one.id, one.events) for one in listed] == [("second", []), ("first", [])]
     assert listed[1].state == {"n": 1}
@@ -148,7 +148,7 @@ async def test_each_loaded_session_is_a_copy(sessions: BaseSessionService) -> No
     await sessions.create_session(**OF, state={"list": [1]})
     first = await load(sessions)
     first.state["list"].append(2)
-    first.events.append(said("hi"))
+    first.events.append(user_event("hi"))
     second = await load(sessions)
     assert (second.state, second.events) == ({"list": [1]}, [])
 
@@ -158,7 +158,7 @@ async def test_each_loaded_session_is_a_copy(sessions: BaseSessionService) -> No
 
 async def test_an_appended_event_is_in_the_session_and_stored(sessions: BaseSessionService) -> None:
     session = await sessions.create_session(**OF)
-    events = [said("1"), called("c", args={"n": 1.0}), answered("c"), replied("2")]
+    events = [user_event("1"), call_event("c", args={"n": 1.0}), response_event("c"), model_event("2")]
     for event in events:
         assert await sessions.append_event(session, event) is event
     assert session.events == (await load(sessions)).events == events
@@ -167,7 +167,7 @@ async def test_an_appended_event_is_in_the_session_and_stored(sessions: BaseSess
 
 async def test_a_partial_event_is_returned_and_not_stored(sessions: BaseSessionService) -> None:
     session = await sessions.create_session(**OF)
-    event = replied("hal", partial=True, actions=EventActions(state_delta={"k": 1}))
+    event = model_event("hal", partial=True, actions=EventActions(state_delta={"k": 1}))
     assert await sessions.append_event(session, event) is event
     assert (session.events, session.state) == ([], {})
     assert ((await load(sessions)).events, (await load(sessions)).state) == ([], {})
@@ -175,7 +175,7 @@ async def test_a_partial_event_is_returned_and_not_stored(sessions: BaseSessionS
 
 async def test_all_fields_of_an_event_come_back(sessions: BaseSessionService) -> None:
     session = await sessions.create_session(**OF)
-    whole = replied(
+    whole = model_event(
         "Hello.",
         invocation_id="run",
         branch="root.bot",
@@ -193,7 +193,7 @@ async def test_all_fields_of_an_event_come_back(sessions: BaseSessionService) ->
     signed = types.Part(text="Hm.", thought=True, thought_signature=b"\x00\xff")
     data = types.Part.from_bytes(data=b"\x89PNG" * 1000, mime_type="image/png")
     media = Event(author="bot", content=types.Content(role="model", parts=[signed, data, types.Part(text="See.")]))
-    for event in (said("Hi"), whole, media):
+    for event in (user_event("Hi"), whole, media):
         await sessions.append_event(session, event)
     assert (await load(sessions)).events[1:] == [whole, media]
 
@@ -214,20 +214,20 @@ async def test_a_config_picks_events(
 ) -> None:
     session = await sessions.create_session(**OF)
     for n in range(5):
-        await sessions.append_event(session, said(str(n), timestamp=float(n)))
-    assert texts((await load(sessions, config=config)).events) == expected
+        await sessions.append_event(session, user_event(str(n), timestamp=float(n)))
+    assert list_texts((await load(sessions, config=config)).events) == expected
 
 
 async def test_an_event_for_a_session_never_created_raises(sessions: BaseSessionService) -> None:
     with pytest.raises(SessionNotFoundError):
-        await sessions.append_event(Session(id="s", app_name="app", user_id="ada"), said("hi"))
+        await sessions.append_event(Session(id="s", app_name="app", user_id="ada"), user_event("hi"))
 
 
 async def test_an_event_for_a_deleted_session_raises(sessions: BaseSessionService) -> None:
     session = await sessions.create_session(**OF)
     await sessions.delete_session(**OF)
     with pytest.raises(SessionNotFoundError):
-        await sessions.append_event(session, said("hi"))
+        await sessions.append_event(session, user_event("hi"))
 
 
 # State
@@ -236,7 +236,7 @@ async def test_an_event_for_a_deleted_session_raises(sessions: BaseSessionServic
 async def test_state_is_shared_by_its_scope(sessions: BaseSessionService) -> None:
     session = await sessions.create_session(**OF, state={"own": 1, "user:theirs": 2, "app:all": 3})
     delta = {"own": 4, "user:theirs": 5, "app:all": 6, "temp:now": 7}
-    await sessions.append_event(session, said("hi", actions=EventActions(state_delta=delta)))
+    await sessions.append_event(session, user_event("hi", actions=EventActions(state_delta=delta)))
     assert session.state == delta
     assert (await load(sessions)).state == {"own": 4, "user:theirs": 5, "app:all": 6}
     same_user = await sessions.create_session(**USER, session_id="t")
@@ -249,7 +249,7 @@ async def test_state_is_shared_by_its_scope(sessions: BaseSessionService) -> Non
 
 async def test_temporary_state_is_not_in_the_stored_event(sessions: BaseSessionService) -> None:
     session = await sessions.create_session(**OF)
-    await sessions.append_event(session, said("hi", actions=EventActions(state_delta={"temp:k": 1, "k": 2})))
+    await sessions.append_event(session, user_event("hi", actions=EventActions(state_delta={"temp:k": 1, "k": 2})))
     (event,) = (await load(sessions)).events
     assert event.actions.state_delta == {"k": 2}
 
@@ -260,7 +260,7 @@ async def test_state_comes_back_with_its_types(sessions: BaseSessionService, pre
     state = {f"{prefix}{key}": copy.deepcopy(value) for key, value in VALUES.items()}
     session = await sessions.create_session(**OF, state=state if created else None)
     if not created:
-        await sessions.append_event(session, said("hi", actions=EventActions(state_delta=state)))
+        await sessions.append_event(session, user_event("hi", actions=EventActions(state_delta=state)))
     (listed,) = (await sessions.list_sessions(**USER)).sessions
     for found in (await load(sessions)).state, listed.state:
         assert types_of(found) == types_of(state)
@@ -330,10 +330,10 @@ async def test_versions_are_described(artifacts: BaseArtifactService) -> None:
 
 async def test_memory_finds_sessions_of_the_user_and_app(services: Services) -> None:
     session = await services.sessions.create_session(**OF)
-    for event in (said("My dog has the name Bello."), replied("Noted.")):
+    for event in (user_event("My dog has the name Bello."), model_event("Noted.")):
         await services.sessions.append_event(session, event)
     await services.memory.add_session_to_memory(session)
-    await services.memory.add_events_to_memory(**OF, events=[said("Tea with milk.")])
+    await services.memory.add_events_to_memory(**OF, events=[user_event("Tea with milk.")])
     for query, expected in (("bello", "My dog has the name Bello."), ("MILK", "Tea with milk.")):
         (entry,) = (await services.memory.search_memory(**USER, query=query)).memories
         assert [part.text for part in entry.content.parts or ()] == [expected]
@@ -348,20 +348,20 @@ async def test_memory_finds_sessions_of_the_user_and_app(services: Services) -> 
 
 
 @pytest.fixture
-def ours(database: Faulty, tmp_path: Path) -> SessionService:
+def ours(database: FailingDatabase, tmp_path: Path) -> SessionService:
     return SessionService(database, TokenCounter(tmp_path), agent="bot")
 
 
 async def test_an_event_that_is_appended_twice_is_there_once(ours: SessionService) -> None:
     session = await ours.create_session(**OF)
-    event = said("hi", actions=EventActions(state_delta={"n": 1}))
+    event = user_event("hi", actions=EventActions(state_delta={"n": 1}))
     await ours.append_event(session, event)
-    await ours.append_event(session, said("more", actions=EventActions(state_delta={"n": 2})))
+    await ours.append_event(session, user_event("more", actions=EventActions(state_delta={"n": 2})))
     for again in (session, await load(ours)):
         await ours.append_event(again, event)
-        assert texts(again.events) == ["hi", "more"]
+        assert list_texts(again.events) == ["hi", "more"]
         assert again.state == {"n": 2}
-    assert texts((await load(ours)).events) == ["hi", "more"]
+    assert list_texts((await load(ours)).events) == ["hi", "more"]
     assert (await load(ours)).state == {"n": 2}
 
 
@@ -375,8 +375,8 @@ async def test_a_stale_session_may_append_and_all_events_are_kept(ours: SessionS
     await ours.create_session(**OF)
     first, second = await load(ours), await load(ours)
     for session, text in ((first, "1"), (second, "2"), (first, "3")):
-        await ours.append_event(session, said(text))
-    assert texts((await load(ours)).events) == ["1", "2", "3"]
+        await ours.append_event(session, user_event(text))
+    assert list_texts((await load(ours)).events) == ["1", "2", "3"]
 
 
 async def test_infinite_numbers_come_back_as_null(ours: SessionService) -> None:
@@ -391,7 +391,7 @@ async def test_the_text_of_an_error_is_not_stored(ours: SessionService) -> None:
     assert (event.error_code, event.error_message) == ("X", None)
 
 
-async def test_a_reference_to_an_artifact_is_not_resolved(database: Faulty) -> None:
+async def test_a_reference_to_an_artifact_is_not_resolved(database: FailingDatabase) -> None:
     artifacts = ArtifactService(database)
     await artifacts.save_artifact(**OF, filename="a", artifact=types.Part(text="w"))
     uri = "artifact://apps/app/users/ada/sessions/s/artifacts/a/versions/0"

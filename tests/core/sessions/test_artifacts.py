@@ -19,7 +19,7 @@ from core.sessions.resume import correction_run_id, discard_run
 from core.sessions.service import SessionService
 from core.store.schema import turns
 from core.workers.fencing import FencingToken
-from tests.core.conftest import Faulty
+from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import reset_session
 
 PNG = types.Part.from_bytes(data=b"pixels", mime_type="image/png")
@@ -28,7 +28,7 @@ OF: Mapping[str, Any] = {"app_name": "app", "user_id": "place", "session_id": "s
 
 
 @pytest.fixture
-async def service(database: Faulty, tmp_path: Path) -> SessionService:
+async def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
     service = SessionService(database, TokenCounter(tmp_path))
     for session in ("s", "other"):
         await service.create_session(app_name="app", user_id="place", session_id=session)
@@ -36,7 +36,7 @@ async def service(database: Faulty, tmp_path: Path) -> SessionService:
 
 
 async def test_each_version_of_a_file_is_kept_for_its_session_or_its_user(
-    database: Faulty, service: SessionService
+    database: FailingDatabase, service: SessionService
 ) -> None:
     kept, other = ArtifactService(database), {**OF, "session_id": "other"}
     assert await kept.save_artifact(**OF, filename="a.png", artifact=PNG, custom_metadata={"alt": "A cat"}) == 0
@@ -58,7 +58,7 @@ async def test_each_version_of_a_file_is_kept_for_its_session_or_its_user(
 
 
 async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_runs_anew(
-    database: Faulty, service: SessionService
+    database: FailingDatabase, service: SessionService
 ) -> None:
     for turn in ("t", "u"):
         async with database.write() as connection:
@@ -90,7 +90,7 @@ async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_r
 
 
 async def test_nothing_is_saved_for_a_conversation_that_was_started_over(
-    database: Faulty, service: SessionService
+    database: FailingDatabase, service: SessionService
 ) -> None:
     run = ArtifactService(database).bind_run("r", 1)
     await run.save_artifact(**OF, filename="a.png", artifact=PNG)
@@ -105,7 +105,7 @@ async def test_nothing_is_saved_for_a_conversation_that_was_started_over(
 
 
 async def test_a_turn_that_another_worker_has_neither_saves_nor_deletes_a_file(
-    database: Faulty, service: SessionService
+    database: FailingDatabase, service: SessionService
 ) -> None:
     async with database.write() as connection:
         await connection.execute(sa.insert(turns).values({**TURN, "id": "t", "origin": "t"}))

@@ -12,7 +12,7 @@ from core.sessions import codec as record
 from core.sessions.codec import MAX_INLINE_BYTES, EventRow
 from core.sessions.legacy import EventRebuilder
 from tests.core.sessions import strategies
-from tests.core.sessions.events import answered, called, replied, said
+from tests.core.sessions.events import call_event, model_event, response_event, user_event
 
 
 def loaded(row: EventRow) -> Event:
@@ -53,33 +53,33 @@ def test_the_text_of_a_foreign_error_is_not_stored() -> None:
 
 
 def test_lone_surrogates_are_replaced_and_pairs_become_the_character_that_they_are() -> None:
-    event = called("c", args={"a": "x\ud800y", "b": "\ud83d\ude00"})
+    event = call_event("c", args={"a": "x\ud800y", "b": "\ud83d\ude00"})
     kept, row = record.encode_event(event)
     assert loaded(row) == kept
     assert kept.get_function_calls()[0].args == {"a": "x\ufffdy", "b": "😀"}
     assert kept.id == event.id
-    assert record.encode_event(said("a\udfffb"))[1].content == "a\ufffdb"
+    assert record.encode_event(user_event("a\udfffb"))[1].content == "a\ufffdb"
 
 
 def test_the_columns_say_who_spoke() -> None:
-    assert record.to_row(said("hi")).role == "user"
-    assert record.to_row(replied("hello")).role == "assistant"
-    assert record.to_row(called("c")).role == "assistant"
-    assert record.to_row(answered("c")).role == "tool"
+    assert record.to_row(user_event("hi")).role == "user"
+    assert record.to_row(model_event("hello")).role == "assistant"
+    assert record.to_row(call_event("c")).role == "assistant"
+    assert record.to_row(response_event("c")).role == "tool"
     assert record.to_row(Event(author="bot", error_code="X")).role == "event"
 
 
 def test_a_call_keeps_its_id_and_one_without_gets_one() -> None:
-    assert record.to_row(called("adk-uuid-123", name="exec", args={"cmd": "ls"})).tool_calls == [
+    assert record.to_row(call_event("adk-uuid-123", name="exec", args={"cmd": "ls"})).tool_calls == [
         {"id": "adk-uuid-123", "name": "exec", "input": '{"cmd": "ls"}'}
     ]
-    calls = record.to_row(called(None, None, "call_t_2", None)).tool_calls
+    calls = record.to_row(call_event(None, None, "call_t_2", None)).tool_calls
     assert calls[0]["id"] == "call_t"
     assert len({call["id"] for call in calls}) == 4
 
 
 def test_an_answer_is_in_the_calls_and_in_the_content() -> None:
-    row = record.to_row(answered("adk-uuid-123", name="exec", response={"output": "file.txt"}))
+    row = record.to_row(response_event("adk-uuid-123", name="exec", response={"output": "file.txt"}))
     assert row.tool_calls == [{"id": "adk-uuid-123", "name": "exec", "output": '{"output": "file.txt"}'}]
     assert row.content == '{"output": "file.txt"}'
 
@@ -101,7 +101,7 @@ def test_a_state_only_event_differs_from_one_with_content() -> None:
     ):
         assert not record.is_state_only(Event(author="bot", actions=actions))
     assert not record.is_state_only(Event(author="bot", error_code="X"))
-    assert not record.is_state_only(said("hi"))
+    assert not record.is_state_only(user_event("hi"))
 
 
 def test_an_event_that_cannot_be_read_is_named_and_rebuilt(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from core.errors import DamagedSessionError
 from core.sessions.service import SessionService
 from core.store.database import Database
-from tests.core.sessions.events import replied, reset_session, said, texts
+from tests.core.sessions.events import list_texts, model_event, reset_session, user_event
 from tests.core.sessions.test_service import create, load
 
 #: What SQLite lets stand in a column, whatever its type.
@@ -31,7 +31,7 @@ async def talked(service: SessionService, database: Database, damage: str) -> No
     """Two sessions, one of them damaged."""
     for name in ("s", "whole"):
         session = await create(service, name, state={"a": 1})
-        for event in (said("hi"), replied("hello")):
+        for event in (user_event("hi"), model_event("hello")):
             await service.append_event(session, event)
     await run(database, damage)
 
@@ -62,12 +62,12 @@ async def is_said_and_forgotten(service: SessionService, database: Database, dam
         await load(service)
     assert "reset" in caught.value.public
     assert not caught.value.retryable
-    assert texts((await load(service, "whole")).events) == ["hi", "hello"]
+    assert list_texts((await load(service, "whole")).events) == ["hi", "hello"]
     assert await reset_session(service, "s") == 2
     fresh = await load(service)
     assert (fresh.events, fresh.state) == ([], {})
-    await service.append_event(fresh, said("anew"))
-    assert texts((await load(service)).events) == ["anew"]
+    await service.append_event(fresh, user_event("anew"))
+    assert list_texts((await load(service)).events) == ["anew"]
 
 
 @pytest.mark.parametrize("event", ["{", "[]", '{"content": 7}', ""])
@@ -76,19 +76,19 @@ async def test_an_unreadable_event_is_rebuilt_from_its_columns(
 ) -> None:
     await talked(service, database, f"UPDATE messages SET event = '{event}' WHERE session = 's'")
     session = await load(service)
-    assert texts(session.events) == ["hi", "hello"]
-    await service.append_event(session, said("and?"))
-    assert texts((await load(service)).events) == ["hi", "hello", "and?"]
+    assert list_texts(session.events) == ["hi", "hello"]
+    await service.append_event(session, user_event("and?"))
+    assert list_texts((await load(service)).events) == ["hi", "hello", "and?"]
 
 
 async def test_unreadable_open_calls_are_reported_at_the_next_message(
     service: SessionService, database: Database
 ) -> None:
     session = await create(service)
-    await service.append_event(session, said("hi"))
+    await service.append_event(session, user_event("hi"))
     await run(database, "UPDATE messages SET long_running_calls = '[7]'")
     with pytest.raises(DamagedSessionError):
-        await service.append_event(session, said("again"))
+        await service.append_event(session, user_event("again"))
     async with database.read() as connection:
         count: Any = await connection.execute(sa.text("SELECT count(*) FROM messages"))
         assert count.scalar_one() == 1

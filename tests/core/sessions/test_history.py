@@ -18,7 +18,15 @@ from core.sessions.history import (
     repair_history,
     token_budget_truncate,
 )
-from tests.core.sessions.events import answer_ids, answered, call_ids, called, replied, said, texts
+from tests.core.sessions.events import (
+    call_event,
+    list_call_ids,
+    list_response_ids,
+    list_texts,
+    model_event,
+    response_event,
+    user_event,
+)
 
 
 def entries(*events: Event, tokens: int = 10) -> list[HistoryEntry]:
@@ -37,18 +45,18 @@ def compaction() -> Event:
 
 def confirmation(id_: str, of: str) -> Event:
     args = {"originalFunctionCall": {"id": of, "name": "t"}, "toolConfirmation": {}}
-    return called(id_, name="adk_request_confirmation", args=args, long_running_tool_ids={id_})
+    return call_event(id_, name="adk_request_confirmation", args=args, long_running_tool_ids={id_})
 
 
 def test_the_newest_that_fit_are_kept_and_the_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    events = [said("1"), replied("2"), said("3"), replied("4")]
+    events = [user_event("1"), model_event("2"), user_event("3"), model_event("4")]
     with caplog.at_level(logging.WARNING):
-        assert texts(cut(*events, budget=20)) == ["3", "4"]
+        assert list_texts(cut(*events, budget=20)) == ["3", "4"]
     assert "cut" in caplog.text
 
 
 def test_what_fits_is_not_touched_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
-    events = [said("1"), called("c")]
+    events = [user_event("1"), call_event("c")]
     with caplog.at_level(logging.WARNING):
         assert cut(*events, budget=20) == events  # the answer is still to come
         assert cut(*events[1:], budget=20) == events[1:]
@@ -57,18 +65,20 @@ def test_what_fits_is_not_touched_nor_logged(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.parametrize("budget", [0, None])
 def test_without_a_budget_it_is_32000_tokens(budget: int | None) -> None:
-    history = entries(said("1"), replied("2"), said("3"), replied("4"), tokens=DEFAULT_BUDGET_TOKENS // 3)
+    history = entries(
+        user_event("1"), model_event("2"), user_event("3"), model_event("4"), tokens=DEFAULT_BUDGET_TOKENS // 3
+    )
     assert DEFAULT_BUDGET_TOKENS == 32_000
-    assert [texts([entry.event]) for entry in token_budget_truncate(history, budget)] == [["3"], ["4"]]
+    assert [list_texts([entry.event]) for entry in token_budget_truncate(history, budget)] == [["3"], ["4"]]
 
 
 def test_up_to_40_turns_are_kept_and_of_more_the_newest_20() -> None:
-    events = [event for n in range(41) for event in (said(f"q{n}"), replied(f"a{n}"))]
+    events = [event for n in range(41) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
     assert DEFAULT_MAX_TURNS == 40
     assert cut(*events[:80], budget=10_000) == events[:80]
     kept = cut(*events, budget=10_000)
     assert sum(map(is_user_message, kept)) == 20
-    assert texts(kept)[0] == "q21"
+    assert list_texts(kept)[0] == "q21"
 
 
 def test_the_start_stays_until_more_than_40_turns_follow_it() -> None:
@@ -80,52 +90,72 @@ def test_the_start_stays_until_more_than_40_turns_follow_it() -> None:
 
 
 def test_what_precedes_the_first_turn_is_no_reason_to_cut() -> None:
-    events = [replied("hello"), *(event for n in range(40) for event in (said(f"q{n}"), replied(f"a{n}")))]
+    events = [
+        model_event("hello"),
+        *(event for n in range(40) for event in (user_event(f"q{n}"), model_event(f"a{n}"))),
+    ]
     assert cut(*events, budget=10_000) == events
 
 
 def test_a_cut_before_a_tools_answer_goes_on_to_the_next_user_message() -> None:
-    events = [said("1"), called("c"), answered("c"), replied("2"), said("3"), replied("4")]
-    assert texts(cut(*events, budget=40)) == ["3", "4"]
+    events = [
+        user_event("1"),
+        call_event("c"),
+        response_event("c"),
+        model_event("2"),
+        user_event("3"),
+        model_event("4"),
+    ]
+    assert list_texts(cut(*events, budget=40)) == ["3", "4"]
 
 
 def test_the_newest_user_message_stays_even_if_it_is_larger_than_the_budget() -> None:
-    history = [HistoryEntry(said("old"), 10), HistoryEntry(said("huge"), 1_000)]
-    assert texts([entry.event for entry in token_budget_truncate(history, 50)]) == ["huge"]
+    history = [HistoryEntry(user_event("old"), 10), HistoryEntry(user_event("huge"), 1_000)]
+    assert list_texts([entry.event for entry in token_budget_truncate(history, 50)]) == ["huge"]
 
 
 def test_a_turn_larger_than_the_budget_keeps_its_question_and_its_end() -> None:
-    turn = [event for n in range(10) for event in (called(f"c{n}"), answered(f"c{n}"))]
-    kept = cut(said("old"), said("question"), *turn, budget=50)
-    assert texts(kept)[0] == "question"
-    assert call_ids(kept) == answer_ids(kept) == ["c8", "c9"]
+    turn = [event for n in range(10) for event in (call_event(f"c{n}"), response_event(f"c{n}"))]
+    kept = cut(user_event("old"), user_event("question"), *turn, budget=50)
+    assert list_texts(kept)[0] == "question"
+    assert list_call_ids(kept) == list_response_ids(kept) == ["c8", "c9"]
 
 
 def test_an_open_confirmation_is_kept_with_all_that_it_needs() -> None:
-    story = [said("do it"), called("c"), confirmation("k", of="c"), answered("c", response={"error": "confirm"})]
-    later = [event for n in range(30) for event in (said(f"q{n}"), replied(f"a{n}"))]
-    kept = cut(said("old"), *story, *later, budget=100)
+    story = [
+        user_event("do it"),
+        call_event("c"),
+        confirmation("k", of="c"),
+        response_event("c", response={"error": "confirm"}),
+    ]
+    later = [event for n in range(30) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
+    kept = cut(user_event("old"), *story, *later, budget=100)
     assert kept[:4] == story
     assert is_user_message(kept[4])
     assert repair_history(kept) == kept
 
 
 def test_a_decided_confirmation_is_kept_while_its_answer_is() -> None:
-    story = [said("do it"), called("c"), confirmation("k", of="c"), answered("c", response={"error": "confirm"})]
-    later = [event for n in range(30) for event in (said(f"q{n}"), replied(f"a{n}"))]
-    decided = answered("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
-    kept = cut(said("old"), *story, *later, decided, budget=150)
+    story = [
+        user_event("do it"),
+        call_event("c"),
+        confirmation("k", of="c"),
+        response_event("c", response={"error": "confirm"}),
+    ]
+    later = [event for n in range(30) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
+    decided = response_event("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
+    kept = cut(user_event("old"), *story, *later, decided, budget=150)
     assert kept[:4] == story
     assert kept[-1] == decided
 
 
 def test_compactions_survive_the_cut() -> None:
     event = compaction()
-    assert cut(said("1"), replied("2"), event, said("3"), replied("4"), budget=30)[0] is event
+    assert cut(user_event("1"), model_event("2"), event, user_event("3"), model_event("4"), budget=30)[0] is event
 
 
 def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
-    events = [said("1"), called("a", "b"), answered("a"), said("2")]
+    events = [user_event("1"), call_event("a", "b"), response_event("a"), user_event("2")]
     whole = repair_history(events)
     assert [get_role(event) for event in whole] == ["user", "assistant", "tool", "tool", "user"]
     synthetic = whole[3].get_function_responses()[0]
@@ -135,30 +165,45 @@ def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
 
 
 def test_a_call_that_may_still_be_answered_is_left_open() -> None:
-    events = [said("1"), called("a", "b"), answered("a"), Event(author="bot", error_code="X")]
+    events = [user_event("1"), call_event("a", "b"), response_event("a"), Event(author="bot", error_code="X")]
     assert repair_history(events) == events
-    waiting = [said("1"), called("a", long_running_tool_ids={"a"}), said("2")]
+    waiting = [user_event("1"), call_event("a", long_running_tool_ids={"a"}), user_event("2")]
     assert repair_history(waiting) == waiting
 
 
 def test_an_answer_without_its_call_is_dropped() -> None:
-    mixed = answered("gone", "c")
-    assert answer_ids(repair_history([said("1"), called("c"), mixed])) == ["c"]
-    assert answer_ids(repair_history([said("1"), answered("gone"), replied("2")])) == []
+    mixed = response_event("gone", "c")
+    assert list_response_ids(repair_history([user_event("1"), call_event("c"), mixed])) == ["c"]
+    assert list_response_ids(repair_history([user_event("1"), response_event("gone"), model_event("2")])) == []
 
 
 def test_calls_with_the_same_id_get_ids_of_their_own() -> None:
-    events = [said("1"), called("c"), answered("c"), called("c", "c"), answered("c", "c"), called(None), answered(None)]
+    events = [
+        user_event("1"),
+        call_event("c"),
+        response_event("c"),
+        call_event("c", "c"),
+        response_event("c", "c"),
+        call_event(None),
+        response_event(None),
+    ]
     whole = repair_history(events)
-    assert call_ids(whole) == answer_ids(whole) == ["c", "c_2", "c_3", "call_t"]
+    assert list_call_ids(whole) == list_response_ids(whole) == ["c", "c_2", "c_3", "call_t"]
 
 
 def test_a_confirmation_follows_the_new_id_of_its_call() -> None:
-    events = [said("1"), called("c"), answered("c"), called("c"), confirmation("k", of="c"), answered("c")]
+    events = [
+        user_event("1"),
+        call_event("c"),
+        response_event("c"),
+        call_event("c"),
+        confirmation("k", of="c"),
+        response_event("c"),
+    ]
     whole = repair_history(events)
     (asked,) = whole[4].get_function_calls()
     assert asked.args is not None
-    assert asked.args["originalFunctionCall"]["id"] == call_ids(whole)[1] == "c_2"
+    assert asked.args["originalFunctionCall"]["id"] == list_call_ids(whole)[1] == "c_2"
 
 
 turns = st.lists(
@@ -177,25 +222,25 @@ turns = st.lists(
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[HistoryEntry]:
-    events = [said("first")]
+    events = [user_event("first")]
     asked: set[str] = set()
     for step in draw(turns):
         match step:
             case "said":
-                events.append(said("q"))
+                events.append(user_event("q"))
             case "replied":
-                events.append(replied("a"))
+                events.append(model_event("a"))
             case "compaction":
                 events.append(compaction())
             case "error":
                 events.append(Event(author="bot", error_code="X"))
             case ("called", list(ids)):
-                events.append(called(*ids))
+                events.append(call_event(*ids))
             case ("long", str(id_)) if id_ not in asked:
                 asked.add(id_)
-                events.append(called(id_, long_running_tool_ids={id_}))
+                events.append(call_event(id_, long_running_tool_ids={id_}))
             case ("answered", list(ids)):
-                events.append(answered(*ids))
+                events.append(response_event(*ids))
     return [HistoryEntry(event, draw(st.integers(1, 50))) for event in events]
 
 
@@ -215,7 +260,7 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
     for i, entry in enumerate(history):
         if entry.event.actions.compaction is not None:
             assert i in places
-        later = {id_ for after in history[i:] for id_ in answer_ids([after.event])}
+        later = {id_ for after in history[i:] for id_ in list_response_ids([after.event])}
         if (entry.event.long_running_tool_ids or set()) - later:
             assert i in places
 
@@ -223,17 +268,17 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
     assert is_user_message(next(event for event in whole if event.content is not None))
 
     # calls and answers pair up
-    ids = call_ids(whole)
+    ids = list_call_ids(whole)
     assert None not in ids
     assert len(ids) == len(set(ids))
     seen: set[str | None] = set()
     for event in whole:
-        assert set(answer_ids([event])) <= seen
-        seen |= set(call_ids([event]))
-    open_ids = set(ids) - set(answer_ids(whole))
+        assert set(list_response_ids([event])) <= seen
+        seen |= set(list_call_ids([event]))
+    open_ids = set(ids) - set(list_response_ids(whole))
     spoken = [event for event in whole if get_role(event) in ("user", "assistant")]
     for event in whole:
-        unanswered = open_ids & set(call_ids([event]))
+        unanswered = open_ids & set(list_call_ids([event]))
         assert event is spoken[-1] or unanswered <= (event.long_running_tool_ids or set())
 
     # it is stable
@@ -242,7 +287,7 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=120), st.integers(1, 2000))
 def test_plain_talk_stays_within_the_budget(sizes: list[int], budget: int) -> None:
-    history = [HistoryEntry(said("q") if i % 2 == 0 else replied("a"), size) for i, size in enumerate(sizes)]
+    history = [HistoryEntry(user_event("q") if i % 2 == 0 else model_event("a"), size) for i, size in enumerate(sizes)]
     kept = token_budget_truncate(history, budget)
     newest = next(entry for entry in reversed(history) if is_user_message(entry.event))
     assert sum(entry.tokens for entry in kept) <= max(budget, newest.tokens)

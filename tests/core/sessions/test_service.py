@@ -23,7 +23,7 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, metadata, sessions, state
 from core.turns import compaction
-from tests.core.sessions.events import answered, called, replied, reset_session, said, texts
+from tests.core.sessions.events import call_event, list_texts, model_event, reset_session, response_event, user_event
 
 APP, USER = "app", "place"
 
@@ -101,7 +101,7 @@ async def test_another_users_or_apps_session_is_not_found(service: SessionServic
 async def test_each_load_gives_a_session_of_its_own(service: SessionService) -> None:
     await create(service)
     first, second = await load(service), await load(service)
-    await service.append_event(first, said("hi"))
+    await service.append_event(first, user_event("hi"))
     assert second.events == []
     assert second.state is not first.state
 
@@ -110,7 +110,7 @@ async def test_sessions_are_listed_with_their_state_the_latest_last(service: Ses
     old = await create(service, "old", state={"n": 1, "app:a": 2})
     await create(service, "new", state={"user:u": 3})
     await service.create_session(app_name=APP, user_id="another", session_id="other")
-    await service.append_event(old, said("hi", timestamp=4e9))
+    await service.append_event(old, user_event("hi", timestamp=4e9))
     mine = (await service.list_sessions(app_name=APP, user_id=USER)).sessions
     assert [(session.id, session.state) for session in mine] == [
         ("new", {"app:a": 2, "user:u": 3}),
@@ -128,10 +128,10 @@ async def test_a_deleted_session_leaves_nothing_of_its_own(service: SessionServi
     assert await rows(database) == await rows(database, blobs) == await rows(database, sessions) == []
     assert [row.scope for row in await rows(database, state)] == ["user"]
     with pytest.raises(SessionNotFoundError):
-        await service.append_event(session, said("hi"))
+        await service.append_event(session, user_event("hi"))
     await create(service)
     with pytest.raises(SessionResetError):  # not even under the same id
-        await service.append_event(session, said("hi"))
+        await service.append_event(session, user_event("hi"))
 
 
 # Appending
@@ -144,7 +144,7 @@ def image(size: int = 5_000) -> Event:
 
 async def test_appended_events_are_visible_at_once_and_after_a_load(service: SessionService) -> None:
     session = await create(service)
-    events = [said("1"), called("c"), answered("c"), replied("2"), said("3")]
+    events = [user_event("1"), call_event("c"), response_event("c"), model_event("2"), user_event("3")]
     for event in events:
         assert await service.append_event(session, event) is event
     assert session.events == events
@@ -154,7 +154,7 @@ async def test_appended_events_are_visible_at_once_and_after_a_load(service: Ses
 
 async def test_a_partial_event_is_not_stored(service: SessionService, database: Database) -> None:
     session = await create(service)
-    await service.append_event(session, replied("hal", partial=True))
+    await service.append_event(session, model_event("hal", partial=True))
     assert session.events == await rows(database) == []
 
 
@@ -170,7 +170,7 @@ async def test_an_event_of_state_alone_is_neither_history_nor_a_message(
 async def test_an_event_without_words_that_brings_something_is_kept(service: SessionService) -> None:
     session = await create(service)
     events = [
-        said("1"),
+        user_event("1"),
         Event(author="bot", actions=EventActions(agent_state={"step": 2})),
         Event(author="bot", actions=EventActions(end_of_agent=True)),
         Event(author="bot", error_code="MAX_TOKENS"),
@@ -197,7 +197,7 @@ async def test_state_goes_to_its_scope(service: SessionService) -> None:
 
 async def test_the_readable_columns_stand_beside_the_event(service: SessionService, database: Database) -> None:
     session = await create(service)
-    for event in (said("hi"), called("c", args={"n": 1}), answered("c"), replied("done")):
+    for event in (user_event("hi"), call_event("c", args={"n": 1}), response_event("c"), model_event("done")):
         await service.append_event(session, event)
     stored = await rows(database)
     assert [row.role for row in stored] == ["user", "assistant", "tool", "assistant"]
@@ -226,38 +226,38 @@ async def test_a_foreign_error_text_is_in_no_table(service: SessionService, data
 async def test_lone_surrogates_do_not_keep_a_message_from_being_stored(service: SessionService) -> None:
     session = await create(service)
     delta = {"k\udc00": "v\udc00"}
-    await service.append_event(session, said("a\ud800b", actions=EventActions(state_delta=delta)))
-    assert texts(session.events) == texts((await load(service)).events) == ["a\ufffdb"]
+    await service.append_event(session, user_event("a\ud800b", actions=EventActions(state_delta=delta)))
+    assert list_texts(session.events) == list_texts((await load(service)).events) == ["a\ufffdb"]
     assert (await load(service)).state == {"k\ufffd": "v\ufffd"}
 
 
 async def test_appending_to_a_session_from_elsewhere_is_refused(service: SessionService) -> None:
     await create(service)
     with pytest.raises(StoreError):
-        await service.append_event(Session(id="s", app_name=APP, user_id=USER), said("hi"))
+        await service.append_event(Session(id="s", app_name=APP, user_id=USER), user_event("hi"))
 
 
 async def test_a_new_message_closes_open_calls_of_an_ended_turn(service: SessionService) -> None:
     session = await create(service)
-    for event in (said("1"), called("c")):
+    for event in (user_event("1"), call_event("c")):
         await service.append_event(session, event)
     session = await load(service)
     assert [bool(event.get_function_calls()) for event in session.events] == [False, True]
-    await service.append_event(session, said("2"))
+    await service.append_event(session, user_event("2"))
     (answer,) = session.events[2].get_function_responses()
     assert answer.response == {"error": "interrupted, may have taken effect"}
-    assert [texts([event]) for event in (await load(service)).events] == [texts([e]) for e in session.events]
+    assert [list_texts([event]) for event in (await load(service)).events] == [list_texts([e]) for e in session.events]
 
 
 async def test_many_sessions_are_written_at_once(service: SessionService) -> None:
     async def talk(name: str) -> None:
         session = await create(service, name)
         for n in range(10):
-            await service.append_event(session, said(f"{name} {n}"))
+            await service.append_event(session, user_event(f"{name} {n}"))
 
     await asyncio.gather(*(talk(f"s{n}") for n in range(10)))
     for n in range(10):
-        assert texts((await load(service, f"s{n}")).events) == [f"s{n} {m}" for m in range(10)]
+        assert list_texts((await load(service, f"s{n}")).events) == [f"s{n} {m}" for m in range(10)]
 
 
 # Resetting
@@ -279,15 +279,15 @@ async def test_a_reset_takes_the_sessions_own_and_leaves_what_is_shared(
 
 async def test_a_session_loaded_before_a_reset_stores_nothing(service: SessionService, database: Database) -> None:
     session = await create(service)
-    await service.append_event(session, said("hi"))
+    await service.append_event(session, user_event("hi"))
     await reset_session(service, "s")
     for stale in (session, copy.deepcopy(session)):
-        for event in (replied("late"), image(), changed(**{"user:late": 1})):
+        for event in (model_event("late"), image(), changed(**{"user:late": 1})):
             with pytest.raises(SessionResetError):
                 await service.append_event(stale, event)
     assert await rows(database) == await rows(database, blobs) == await rows(database, state) == []
-    assert texts(session.events) == ["hi"]
-    await service.append_event(await load(service), said("anew"))
+    assert list_texts(session.events) == ["hi"]
+    await service.append_event(await load(service), user_event("anew"))
     assert [row.generation for row in await rows(database)] == [2]
 
 
@@ -297,14 +297,14 @@ async def test_a_session_loaded_before_a_reset_stores_nothing(service: SessionSe
 async def test_config_picks_the_newest_events(service: SessionService) -> None:
     session = await create(service)
     for n in range(6):
-        await service.append_event(session, said(str(n), timestamp=float(n)))
+        await service.append_event(session, user_event(str(n), timestamp=float(n)))
     for config, expected in (
         (GetSessionConfig(num_recent_events=2), ["4", "5"]),
         (GetSessionConfig(num_recent_events=0), []),
         (GetSessionConfig(after_timestamp=3.0), ["3", "4", "5"]),
         (GetSessionConfig(after_timestamp=3.0, num_recent_events=1), ["5"]),
     ):
-        assert texts((await load(service, config=config)).events) == expected
+        assert list_texts((await load(service, config=config)).events) == expected
 
 
 async def fill(database: Database, turns: int, *, session: str = "s") -> None:
@@ -327,7 +327,7 @@ async def test_the_cost_of_loading_does_not_grow_with_the_history(service: Sessi
             events = (await load(service, name)).events
         kept = count_sent_turns(turns)
         assert len(events) == 2 * kept
-        assert texts(events)[0] == f"user {turns - kept}"
+        assert list_texts(events)[0] == f"user {turns - kept}"
         assert len(run) == 3  # turns are counted, and imported rows are rebuilt from their columns
 
 
@@ -338,11 +338,11 @@ async def test_the_start_of_a_long_history_is_the_same_on_each_worker(
     session = await create(service)
     starts = list[str]()
     for n in range(14):
-        for event in (said(f"q{n}"), replied(f"a{n}")):
+        for event in (user_event(f"q{n}"), model_event(f"a{n}")):
             await service.append_event(session, event)
         first, second = [SessionService(database, counter, turns=6, agent="bot") for _ in range(2)]
-        loaded = texts((await load(first)).events)
-        assert texts((await load(second)).events) == loaded
+        loaded = list_texts((await load(first)).events)
+        assert list_texts((await load(second)).events) == loaded
         starts.append(loaded[0])
     assert starts == ["q0"] * 6 + ["q4"] * 4 + ["q8"] * 4
 
@@ -355,33 +355,33 @@ async def test_fewer_tokens_than_turns_leave_the_limit_of_turns_in_force(
     await fill(database, 15)  # 10 tokens each: 4 of them fit
     session = await load(service)
     assert isinstance(session, StoredSession)
-    assert texts(session.events)[0] == "user 12"
+    assert list_texts(session.events)[0] == "user 12"
     assert (session.window.limit, session.window.turns) == ("turns", 3)
 
 
 async def test_a_turn_takes_three_statements(service: SessionService, database: Database) -> None:
     session = await create(service)
     for n in range(40):
-        for event in (said(f"q{n}"), replied(f"a{n}")):
+        for event in (user_event(f"q{n}"), model_event(f"a{n}")):
             await service.append_event(session, event)
     with statements(database) as run:
         session = await load(service)
-        await service.append_event(session, said("q"))
-        await service.append_event(session, replied("a"))
+        await service.append_event(session, user_event("q"))
+        await service.append_event(session, model_event("a"))
     assert len(session.events) == 82
     assert len(run) == 3
 
 
 async def test_each_read_of_a_turn_uses_an_index(service: SessionService, database: Database) -> None:
     session = await create(service, state={"a": 1, "user:b": 2, "app:c": 3})
-    await service.append_event(session, called("k", long_running_tool_ids={"k"}))
+    await service.append_event(session, call_event("k", long_running_tool_ids={"k"}))
     await fill(database, 400)
     if not database.is_sqlite:
         async with database.write() as connection:  # it gets to know that nearly all messages are of one session
             await connection.exec_driver_sql("ANALYZE messages")
     with statements(database) as run:
         session = await load(service)
-        await service.append_event(session, replied("hi"))
+        await service.append_event(session, model_event("hi"))
     assert len(run) > 3
     for sql, parameters in run:
         steps = await plan(database, sql, parameters)
@@ -441,7 +441,7 @@ async def test_history_is_found_whatever_its_script_and_case(
 ) -> None:
     session = await create(service)
     assert isinstance(session, StoredSession)
-    for event in (said(text), replied("nothing of it")):
+    for event in (user_event(text), model_event("nothing of it")):
         await service.append_event(session, event)
     for word in words:
         assert [found.text for found in await service.search_messages(session, [word], limit=3)] == [text]
@@ -452,7 +452,7 @@ async def test_the_budget_bounds_what_is_loaded(database: Database, counter: Tok
     service = SessionService(database, counter, budget=50, agent="bot")
     await create(service)
     await fill(database, 30)
-    assert texts((await load(service)).events) == [
+    assert list_texts((await load(service)).events) == [
         f"{role} {n}" for n in range(25, 30) for role in ("user", "assistant")
     ]
 
@@ -462,12 +462,12 @@ async def test_a_turn_longer_than_the_budget_is_loaded_with_its_question(
 ) -> None:
     service = SessionService(database, counter, budget=200, agent="bot")
     session = await create(service)
-    await service.append_event(session, said("question"))
+    await service.append_event(session, user_event("question"))
     for n in range(100):
-        await service.append_event(session, called(f"c{n}"))
-        await service.append_event(session, answered(f"c{n}"))
+        await service.append_event(session, call_event(f"c{n}"))
+        await service.append_event(session, response_event(f"c{n}"))
     events = (await load(service)).events
-    assert texts(events[:1]) == ["question"]
+    assert list_texts(events[:1]) == ["question"]
     assert 4 < len(events) < 60
 
 
@@ -475,40 +475,40 @@ async def test_an_open_confirmation_survives_any_number_of_turns(service: Sessio
     session = await create(service)
     args = {"originalFunctionCall": {"id": "c", "name": "t"}}
     story = [
-        said("do it"),
-        called("c"),
-        called("k", name="adk_request_confirmation", args=args, long_running_tool_ids={"k"}),
-        answered("c", response={"error": "needs a confirmation"}),
+        user_event("do it"),
+        call_event("c"),
+        call_event("k", name="adk_request_confirmation", args=args, long_running_tool_ids={"k"}),
+        response_event("c", response={"error": "needs a confirmation"}),
     ]
-    for event in (said("before"), replied("yes"), *story):
+    for event in (user_event("before"), model_event("yes"), *story):
         await service.append_event(session, event)
     for n in range(60):
-        await service.append_event(session, said(f"q{n}"))
-        await service.append_event(session, replied(f"a{n}"))
+        await service.append_event(session, user_event(f"q{n}"))
+        await service.append_event(session, model_event(f"a{n}"))
     session = await load(service)
     assert session.events[:4] == story
-    decided = answered("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
+    decided = response_event("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
     await service.append_event(session, decided)
-    await service.append_event(session, answered("c"))
+    await service.append_event(session, response_event("c"))
     session = await load(service)
     assert session.events[:4] == story  # the turn that the decision goes on with is not over yet
-    await service.append_event(session, replied("done"))
-    await service.append_event(session, said("next"))
+    await service.append_event(session, model_event("done"))
+    await service.append_event(session, user_event("next"))
     events = (await load(service)).events
     assert not any(event.get_function_calls() or event.get_function_responses() for event in events)
-    assert texts(events)[-2:] == ["done", "next"]
+    assert list_texts(events)[-2:] == ["done", "next"]
 
 
 async def test_a_message_that_cannot_be_read_does_not_cost_the_session(
     service: SessionService, database: Database
 ) -> None:
     session = await create(service)
-    for event in (said("1"), image(), replied("2")):
+    for event in (user_event("1"), image(), model_event("2")):
         await service.append_event(session, event)
     first, second, _ = [row.id for row in await rows(database)]
     async with database.write() as connection:
         await connection.execute(sa.update(messages).where(messages.c.id == first).values(event="{"))
         await connection.execute(sa.delete(blobs))
     events = (await load(service)).events
-    assert texts(events) == ["1", "look", "2"]
+    assert list_texts(events) == ["1", "look", "2"]
     assert [event.id for event in events[:2]] == [f"message-{first}", f"message-{second}"]

@@ -24,8 +24,8 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, state
 from sandbox.postgres import PostgresSandbox
-from tests.core.conftest import with_tables
-from tests.core.sessions.events import answered, called, replied, said, texts
+from tests.core.conftest import open_database
+from tests.core.sessions.events import call_event, list_texts, model_event, response_event, user_event
 
 APP, USER = "app", "place"
 
@@ -54,7 +54,7 @@ class Deaf(Database):
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Deaf]:
-    async with with_tables(Deaf(database_url)) as database:
+    async with open_database(Deaf(database_url)) as database:
         yield database
 
 
@@ -86,11 +86,11 @@ def image() -> Event:
 @pytest.mark.parametrize(
     "event",
     [
-        said("hi"),
+        user_event("hi"),
         image(),
-        replied("hello", actions=EventActions(state_delta={"a": 1, "user:b": 2})),
-        called("k", long_running_tool_ids={"k"}),
-        answered("c"),
+        model_event("hello", actions=EventActions(state_delta={"a": 1, "user:b": 2})),
+        call_event("k", long_running_tool_ids={"k"}),
+        response_event("c"),
     ],
     ids=["words", "bytes", "state", "waiting call", "answer"],
 )
@@ -98,7 +98,7 @@ async def test_a_write_repeated_after_a_lost_answer_is_stored_once(
     service: SessionService, database: Deaf, event: Event
 ) -> None:
     session = await create(service)
-    for before in (called("c", long_running_tool_ids={"c"}), replied("wait")):
+    for before in (call_event("c", long_running_tool_ids={"c"}), model_event("wait")):
         await service.append_event(session, before)
     database.lost = 2
     event = event.model_copy(deep=True)
@@ -120,9 +120,9 @@ async def test_a_state_change_is_stored_when_the_answer_of_the_commit_is_lost(
 
 
 async def test_a_load_is_retried_while_the_database_is_unavailable(service: SessionService, database: Deaf) -> None:
-    await service.append_event(await create(service), said("hi"))
+    await service.append_event(await create(service), user_event("hi"))
     database.lost = 2
-    assert texts((await load(service)).events) == ["hi"]
+    assert list_texts((await load(service)).events) == ["hi"]
     database.lost = 3
     with pytest.raises(StoreError):
         await load(service)
@@ -130,7 +130,7 @@ async def test_a_load_is_retried_while_the_database_is_unavailable(service: Sess
 
 async def test_an_append_that_waits_for_a_reset_is_not_stored(service: SessionService, database: Deaf) -> None:
     await create(service)
-    for event in (said("late"), image()):
+    for event in (user_event("late"), image()):
         session = await load(service)
         async with database.write() as connection:
             await begin_generation(connection, "s")
@@ -145,7 +145,7 @@ async def test_an_append_that_waits_for_a_reset_is_not_stored(service: SessionSe
 async def test_both_write_paths_report_a_deleted_session(service: SessionService) -> None:
     session = await create(service)
     await service.delete_session(app_name=APP, user_id=USER, session_id="s")
-    for event in (said("hi"), image(), Event(author="bot", actions=EventActions(state_delta={"a": 1}))):
+    for event in (user_event("hi"), image(), Event(author="bot", actions=EventActions(state_delta={"a": 1}))):
         with pytest.raises(SessionNotFoundError):
             await service.append_event(session, event)
 
@@ -157,13 +157,13 @@ async def test_a_session_is_talked_on_in_while_postgresql_is_started_again(
     database = Database(postgres)
     service = SessionService(database, counter, agent="bot")
     session = await create(service)
-    await service.append_event(session, said("before"))
+    await service.append_event(session, user_event("before"))
     await asyncio.to_thread(postgres_server.stop)
-    appending = asyncio.create_task(service.append_event(session, replied("meanwhile")))
+    appending = asyncio.create_task(service.append_event(session, model_event("meanwhile")))
     loading = asyncio.create_task(load(service))
     await asyncio.wait([appending, loading], timeout=0.2)
     assert not appending.done()
     await asyncio.to_thread(postgres_server.start)
     await asyncio.wait_for(asyncio.gather(appending, loading), 30)
-    assert texts((await load(service)).events) == ["before", "meanwhile"]
+    assert list_texts((await load(service)).events) == ["before", "meanwhile"]
     await database.aclose()

@@ -18,7 +18,7 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import state, write_checks
 from sandbox.postgres import PostgresSandbox
-from tests.core.conftest import Faulty, with_tables
+from tests.core.conftest import FailingDatabase, open_database
 
 NAME, VALUE = sa.bindparam("name", type_=sa.Text), sa.bindparam("as", type_=sa.JSON)
 SET_ONE = sa.insert(state).values(scope="app", owner="a", key=NAME, value=VALUE).returning(state.c.key)
@@ -37,26 +37,26 @@ async def keys(database: Database) -> list[str]:
     return [key for key, _ in await database.run(KEYS)]
 
 
-async def test_one_statement_is_a_transaction_of_its_own(database: Faulty) -> None:
+async def test_one_statement_is_a_transaction_of_its_own(database: FailingDatabase) -> None:
     assert [tuple(row) for row in await database.run(SET, name="k", **{"as": {"n": 1}})] == [("k",)]
     async with database.read() as connection:
         assert (await connection.execute(sa.select(state.c.value))).scalar_one() == {"n": 1}
 
 
-async def test_any_number_of_statements_run_at_once(database: Faulty) -> None:
+async def test_any_number_of_statements_run_at_once(database: FailingDatabase) -> None:
     names = [f"k{number:02}" for number in range(40)]
     await asyncio.gather(*(database.run(SET, name=name, **{"as": None}) for name in names))
     assert await keys(database) == names
 
 
-async def test_a_statement_waits_for_the_transaction_that_writes(database: Faulty) -> None:
+async def test_a_statement_waits_for_the_transaction_that_writes(database: FailingDatabase) -> None:
     async with database.write() as connection:
         await connection.execute(sa.insert(state).values(scope="app", owner="a", key="k", value=1))
         assert await keys(database) == []
     assert await keys(database) == ["k"]
 
 
-async def test_a_cancelled_statement_leaves_the_database_in_order(database: Faulty) -> None:
+async def test_a_cancelled_statement_leaves_the_database_in_order(database: FailingDatabase) -> None:
     for number in range(5):
         running = asyncio.create_task(database.run(SET, name=f"k{number}", **{"as": 1}))
         await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_a_cancelled_statement_leaves_the_database_in_order(database: Faul
     assert (await keys(database))[-1] == "last"
 
 
-async def test_what_will_not_pass_says_so(database: Faulty) -> None:
+async def test_what_will_not_pass_says_so(database: FailingDatabase) -> None:
     await database.run(SET, name="k", **{"as": 1})
     with pytest.raises(StoreError) as caught:
         await database.run(UNKNOWN)
@@ -82,7 +82,7 @@ async def test_what_will_not_pass_says_so(database: Faulty) -> None:
             await connection.execute(sa.insert(state).values(scope="app", owner="a", key="k", value=1))
 
 
-async def test_statements_that_fail_together_spoil_nothing_for_the_others(database: Faulty) -> None:
+async def test_statements_that_fail_together_spoil_nothing_for_the_others(database: FailingDatabase) -> None:
     asked = [database.run(statement) for _ in range(8) for statement in (UNKNOWN, KEYS)]
     async with asyncio.timeout(30):
         told = await asyncio.gather(*asked, return_exceptions=True)
@@ -91,7 +91,9 @@ async def test_statements_that_fail_together_spoil_nothing_for_the_others(databa
 
 
 @pytest.mark.parametrize("statement", [SET, SET_AND_MOVE])
-async def test_what_is_written_together_is_stored_or_fails_by_itself(database: Faulty, statement: Statement) -> None:
+async def test_what_is_written_together_is_stored_or_fails_by_itself(
+    database: FailingDatabase, statement: Statement
+) -> None:
     names = [f"k{number // 3}" for number in range(150)]  # of three that are called the same, one is stored
     asked = [database.run(statement, name=name, **{"as": 1}) for name in names]
     async with asyncio.timeout(30):
@@ -101,7 +103,7 @@ async def test_what_is_written_together_is_stored_or_fails_by_itself(database: F
     assert await keys(database) == sorted(set(names))
 
 
-async def test_who_is_cancelled_while_others_write_spoils_nothing_for_them(database: Faulty) -> None:
+async def test_who_is_cancelled_while_others_write_spoils_nothing_for_them(database: FailingDatabase) -> None:
     async with database.write():
         asked = [asyncio.create_task(database.run(SET, name=f"k{number}", **{"as": 1})) for number in range(60)]
         await asyncio.sleep(0)
@@ -115,7 +117,7 @@ async def test_who_is_cancelled_while_others_write_spoils_nothing_for_them(datab
         assert len(stored) == 30
 
 
-async def test_a_database_that_was_closed_is_opened_anew_by_nobody_who_comes_late(database: Faulty) -> None:
+async def test_a_database_that_was_closed_is_opened_anew_by_nobody_who_comes_late(database: FailingDatabase) -> None:
     opened = list[Any]()
     sa.event.listen(database.engine.sync_engine, "connect", lambda connection, _record: opened.append(connection))
     await database.ping()
@@ -174,7 +176,7 @@ async def test_what_sqlite_does_not_take_is_told_with_what_to_do_and_counted(
     counted = list[dict[str, str]]()
     monkeypatch.setattr(metrics.database_errors, "add", lambda _one, labels: counted.append(labels))
     url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
-    async with with_tables(Database(url)) as database:
+    async with open_database(Database(url)) as database:
         await database.ping()
     limited = Database(url)
     sa.event.listen(limited.engine.sync_engine, "connect", lambda c, _: c.cursor().execute(f"PRAGMA {pragma}"))
@@ -189,7 +191,7 @@ async def test_what_sqlite_does_not_take_is_told_with_what_to_do_and_counted(
 
 async def test_of_what_is_written_together_that_is_stored_for_which_the_disk_has_room(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
-    async with with_tables(Database(url)) as database:
+    async with open_database(Database(url)) as database:
         [(pages,)] = await database.run(PAGES)
     limited = Database(url)
     pragma = f"PRAGMA max_page_count={pages + 10}"
@@ -203,7 +205,7 @@ async def test_of_what_is_written_together_that_is_stored_for_which_the_disk_has
 
 async def test_what_waits_for_another_program_is_told_so_and_goes_on_when_that_ends(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
-    async with with_tables(Database(url)):
+    async with open_database(Database(url)):
         database = Database(url)
         sa.event.listen(
             database.engine.sync_engine, "connect", lambda c, _: c.cursor().execute("PRAGMA busy_timeout=10")
@@ -321,7 +323,7 @@ async def test_a_parameter_that_the_driver_knows_is_passed_on(postgres: str) -> 
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_cancelled_transaction_unlocks_the_file_at_once(database: Faulty) -> None:
+async def test_a_cancelled_transaction_unlocks_the_file_at_once(database: FailingDatabase) -> None:
     async def write() -> None:
         async with database.write() as connection:
             await connection.execute(sa.update(write_checks).values(written_at=1.0))

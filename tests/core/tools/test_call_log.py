@@ -15,30 +15,30 @@ from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.schema import tool_calls
 from core.tools.call_log import ToolCallLog, ToolInvocation
-from tests.core.conftest import Faulty
+from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import reset_session
 
 CALL = ToolInvocation(session="s", generation=1, run="run-1", id="c1", tool="pay", arguments={"sum": 3, "to": "Ada"})
 
 
 @pytest.fixture
-async def sessions(database: Faulty, tmp_path: Any) -> SessionService:
+async def sessions(database: FailingDatabase, tmp_path: Any) -> SessionService:
     sessions = SessionService(database, TokenCounter(tmp_path))
     await sessions.create_session(app_name="app", user_id="place", session_id="s")
     return sessions
 
 
 @pytest.fixture
-def journal(database: Faulty, sessions: SessionService) -> ToolCallLog:
+def journal(database: FailingDatabase, sessions: SessionService) -> ToolCallLog:
     return ToolCallLog(database)
 
 
-async def states(database: Faulty) -> list[str]:
+async def states(database: FailingDatabase) -> list[str]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(tool_calls.c.state))).scalars())
 
 
-async def test_a_call_begins_once(journal: ToolCallLog, database: Faulty) -> None:
+async def test_a_call_begins_once(journal: ToolCallLog, database: FailingDatabase) -> None:
     assert await journal.begin(CALL) is None
     assert await states(database) == ["begun"]
     entry = await journal.begin(replace(CALL, arguments={"to": "Ada", "sum": 3}))
@@ -85,7 +85,7 @@ async def test_a_call_that_is_made_once_more_has_begun_and_not_ended(journal: To
     assert (entry.has_ended, entry.result) == (False, None)
 
 
-async def test_a_fault_in_passing_is_waited_for(journal: ToolCallLog, database: Faulty) -> None:
+async def test_a_fault_in_passing_is_waited_for(journal: ToolCallLog, database: FailingDatabase) -> None:
     database.failures = 2
     assert await journal.begin(CALL) is None
     database.failures = 2
@@ -93,7 +93,7 @@ async def test_a_fault_in_passing_is_waited_for(journal: ToolCallLog, database: 
     assert await states(database) == ["ended"]
 
 
-async def test_a_fault_that_stays_is_told(journal: ToolCallLog, database: Faulty) -> None:
+async def test_a_fault_that_stays_is_told(journal: ToolCallLog, database: FailingDatabase) -> None:
     database.failures = 100
     with pytest.raises(StoreError):
         await journal.begin(CALL)
@@ -101,7 +101,7 @@ async def test_a_fault_that_stays_is_told(journal: ToolCallLog, database: Faulty
 
 
 async def test_a_reset_takes_the_calls_with_it_and_lets_none_begin(
-    journal: ToolCallLog, sessions: SessionService, database: Faulty
+    journal: ToolCallLog, sessions: SessionService, database: FailingDatabase
 ) -> None:
     await journal.begin(CALL)
     await reset_session(sessions, "s")

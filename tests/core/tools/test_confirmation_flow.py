@@ -25,7 +25,7 @@ from core.sessions.service import SessionService
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import Answer, Decision
 from core.tools.call_log import ToolCallLog
-from tests.core.conftest import Faulty
+from tests.core.conftest import FailingDatabase
 from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
 
 Shape = Callable[["Till"], BaseAgent | Workflow]
@@ -174,7 +174,7 @@ class Begin(Protocol):
 
 
 @pytest.fixture
-async def begin(database: Faulty, tmp_path: Path) -> AsyncIterator[Begin]:
+async def begin(database: FailingDatabase, tmp_path: Path) -> AsyncIterator[Begin]:
     """Begins a conversation with an agent, on either database."""
     async with AsyncExitStack() as stack:
         sessions = SessionService(database, TokenCounter(tmp_path))

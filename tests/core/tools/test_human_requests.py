@@ -22,18 +22,18 @@ from core.tools.human_requests import Approval, HumanRequest, Verdict
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
-from tests.core.conftest import Faulty, never, worker_on
+from tests.core.conftest import FailingDatabase, create_turn_store, refuse_turn
 from tests.fixtures.inbox_messages import inbound
 
 ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
 
 
-def approvals_of(database: Faulty, turns: TurnStore, **more: Any) -> HumanRequestService:
-    return HumanRequestService(database, turns, Worker(turns, never), **more)
+def approvals_of(database: FailingDatabase, turns: TurnStore, **more: Any) -> HumanRequestService:
+    return HumanRequestService(database, turns, Worker(turns, refuse_turn), **more)
 
 
 @pytest.fixture
-def approvals(database: Faulty, turns: TurnStore) -> HumanRequestService:
+def approvals(database: FailingDatabase, turns: TurnStore) -> HumanRequestService:
     return approvals_of(database, turns)
 
 
@@ -52,7 +52,9 @@ async def asking(
     return turn
 
 
-async def both_late(inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService) -> None:
+async def both_late(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
+) -> None:
     """Two conversations, each with something that nobody has decided in time."""
     for session in ("one", "two"):
         await inbox.accept(inbound(author="ada", session=session))
@@ -67,17 +69,19 @@ async def list_decisions(approvals: HumanRequestService, origin: str) -> list[De
     return [one for one in await approvals.list_decisions(origin) if isinstance(one, Decision)]
 
 
-async def count(database: Faulty, of: sa.Table) -> int:
+async def count(database: FailingDatabase, of: sa.Table) -> int:
     async with database.read() as connection:
         return int((await connection.execute(sa.select(sa.func.count()).select_from(of))).scalar_one())
 
 
 async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)
-    others = [approvals_of(database, turns if database.is_sqlite else await worker_on(database)) for _ in range(3)]
+    others = [
+        approvals_of(database, turns if database.is_sqlite else await create_turn_store(database)) for _ in range(3)
+    ]
     verdicts: list[Verdict] = ["approved", "denied", "always", "denied"]
     workers = [approvals, *others]
     decided = await asyncio.gather(*(w.decide(one.id, ADA, v) for w, v in zip(workers, verdicts, strict=True)))
@@ -105,7 +109,7 @@ async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
 
 
 async def test_what_is_late_is_denied_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
     assert await approvals.expire() == []
@@ -149,7 +153,7 @@ def test_who_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
 
 
 async def test_the_tools_own_rule_goes_before_that_of_the_settings(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     approvals = approvals_of(database, turns, approvers=(OTHERS,))
     turn = await asking(inbox, turns, approvals, ask(1), ask(2, approvers=("bob",)), ask(3, may_allow_always=False))
@@ -161,7 +165,7 @@ async def test_the_tools_own_rule_goes_before_that_of_the_settings(
 
 
 async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -173,7 +177,7 @@ async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
 
 
 async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
@@ -185,7 +189,7 @@ async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
 
 
 async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     async with database.write() as connection:
@@ -194,7 +198,7 @@ async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
 
 
 async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     shown, both = list[str](), asyncio.Event()
@@ -213,7 +217,7 @@ async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
 
 
 async def test_a_decision_outlives_a_database_that_is_away(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)
@@ -222,7 +226,7 @@ async def test_a_decision_outlives_a_database_that_is_away(
 
 
 async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: HumanRequestService, tmp_path: Path
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService, tmp_path: Path
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)

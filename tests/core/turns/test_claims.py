@@ -1,4 +1,4 @@
-"""A claim takes all that waits, once, in one transaction."""
+"""A claim takes all waiting messages of a session once, in one transaction."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ from core.store.schema import turns as turns_table
 from core.turns import claims
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from tests.core.conftest import MODELS, Faulty, done, worker_on
+from tests.core.conftest import MODELS, FailingDatabase, complete_turn, create_turn_store
 from tests.fixtures.inbox_messages import inbound
 
 
 async def test_a_claim_begins_the_next_turn_of_each_session(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
@@ -43,7 +43,7 @@ async def test_a_claim_begins_the_next_turn_of_each_session(
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(edited := inbound("what was said", session="p:1"))
     await inbox.accept(inbound(session="p:2"))
@@ -59,31 +59,31 @@ async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_workers_that_claim_while_messages_come_claim_each_message_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     said = [inbound(session=f"p:{number % 3}") for number in range(60)]
     taken = list[Turn]()
 
-    async def work(worker: TurnStore) -> None:
+    async def run_worker(worker: TurnStore) -> None:
         while sum(len(turn.messages) for turn in taken) < len(said):
             for turn in await worker.claim(2):
                 taken.append(turn)
-                await done(worker, turn)
+                await complete_turn(worker, turn)
 
     async def accept() -> None:
         for message in said:
             await inbox.accept(message)
 
-    workers = [turns, *[await worker_on(database) for _ in range(3)]]
+    workers = [turns, *[await create_turn_store(database) for _ in range(3)]]
     async with asyncio.timeout(60):
-        await asyncio.gather(accept(), *map(work, workers))
+        await asyncio.gather(accept(), *map(run_worker, workers))
     for session in ("p:0", "p:1", "p:2"):
         keys = [message.event_key for turn in taken if turn.session_id == session for message in turn.messages]
         assert keys == [message.event_key for message in said if message.session_id == session]
 
 
 async def test_a_turn_that_cannot_begin_claims_no_message(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -98,8 +98,10 @@ async def test_a_turn_that_cannot_begin_claims_no_message(
     assert other.session_id == "p:2"
 
 
-async def test_a_cancelled_claim_takes_nothing_or_all(inbox: InboxStore, turns: TurnStore, database: Faulty) -> None:
-    """Wherever it is cancelled, a turn and its messages go together, and the next claim has them."""
+async def test_a_cancelled_claim_takes_nothing_or_all(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
+    """A cancelled claim separates no turn from its messages, and the next claim gets both."""
     for number in range(12):
         session = f"place:{number}"
         await inbox.accept(inbound(session=session))
@@ -130,28 +132,28 @@ async def test_turns_are_claimed_round_robin_over_people(inbox: InboxStore, turn
 
 
 @contextmanager
-def queries_of(database: Faulty) -> Iterator[list[tuple[str, Any]]]:
-    """The queries that are sent meanwhile, with their parameters."""
+def record_queries(database: FailingDatabase) -> Iterator[list[tuple[str, Any]]]:
+    """Record the queries inside the context, with their parameters."""
     sent = list[tuple[str, Any]]()
 
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_more: Any) -> None:
+    def record_query(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_more: Any) -> None:
         if statement.startswith("SELECT"):
             sent.append((statement, parameters))
 
     engine = database.engine.sync_engine
-    sa.event.listen(engine, "before_cursor_execute", note)
+    sa.event.listen(engine, "before_cursor_execute", record_query)
     try:
         yield sent
     finally:
-        sa.event.remove(engine, "before_cursor_execute", note)
+        sa.event.remove(engine, "before_cursor_execute", record_query)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_messages_that_are_never_answered_slow_no_claim_down(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
-    with queries_of(database) as sent:
+    with record_queries(database) as sent:
         await turns.claim(1)
     plans = list[str]()
     async with database.read() as connection:
@@ -163,16 +165,16 @@ async def test_messages_that_are_never_answered_slow_no_claim_down(
 
 
 async def test_a_claim_opens_a_transaction_only_for_a_turn_to_claim(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    def begin() -> None:
+    def refuse_transaction() -> None:
         raise AssertionError("nothing waits")
 
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await inbox.accept(inbound())  # waits for the turn of its session
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "write", begin)
+        patch.setattr(database, "write", refuse_transaction)
         assert await turns.claim(1, running=[turn.id]) == []
         with pytest.raises(AssertionError, match="nothing waits"):
             await turns.claim(1)  # as after a restart: the turn has no runner

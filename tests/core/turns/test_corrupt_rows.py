@@ -1,4 +1,4 @@
-"""A row of a turn or of a message that cannot be read stops no other."""
+"""A damaged row of a turn or a message stops no other."""
 
 import json
 from typing import Any
@@ -10,13 +10,13 @@ from core.inbox.store import InboxStore
 from core.store.schema import messages
 from core.turns.queries import RerunKind
 from core.turns.store import TurnStore
-from tests.core.conftest import Faulty, done
+from tests.core.conftest import FailingDatabase, complete_turn
 from tests.fixtures.inbox_messages import inbound
 
-#: A message of which all is there, but for the name of the channel that it was said in.
+#: Complete message whose channel has a damaged name.
 NOWHERE = {**inbound("left", session="p:left").to_json(), "spot": {"channel": ["C1"]}}
 
-#: What a table can hold on either database, and what else SQLite lets stand in a column, whatever its type.
+#: Damage that both databases can store; SQLite stores values of any type in each column.
 TURNS = ["chunks = '7'", "usage = '[1]'"]
 TURNS_OF_SQLITE = [
     "attempt = 'many'",
@@ -28,75 +28,75 @@ MESSAGES = ["message = '7'", "message = '{\"text\": 3}'", f"message = '{json.dum
 MESSAGES_OF_SQLITE = ["message = '{'", "message = CAST(X'ff' AS TEXT)"]
 
 
-def on_each(both: list[str], sqlite: list[str]) -> list[tuple[str, str]]:
+def list_cases(both: list[str], sqlite: list[str]) -> list[tuple[str, str]]:
     return [("sqlite", what) for what in (*both, *sqlite)] + [("postgres", what) for what in both]
 
 
-async def damage(database: Faulty, table: str, what: str, session: str, *, key: str = "session") -> None:
+async def damage_row(database: FailingDatabase, table: str, what: str, session: str, *, key: str = "session") -> None:
     async with database.write() as connection:
         newest = f"SELECT max(id) FROM {table} WHERE {key} = '{session}'"
         await connection.exec_driver_sql(f"UPDATE {table} SET {what} WHERE id = ({newest})")
 
 
-async def ended(turns: TurnStore) -> list[tuple[str, str, bool]]:
-    """Each turn that can be claimed, one after the other, until none can."""
+async def complete_all_turns(turns: TurnStore) -> list[tuple[str, str, bool]]:
+    """Claim and complete all turns; return (session, text, is_damaged) for each."""
     told = []
     while claimed := await turns.claim(10):
         for turn in claimed:
             told.append((turn.session_id, turn.newest_message.text, turn.is_damaged))
-            await done(turns, turn)
+            await complete_turn(turns, turn)
     return told
 
 
-@pytest.mark.parametrize(("database_url", "what"), on_each(TURNS, TURNS_OF_SQLITE), indirect=["database_url"])
+@pytest.mark.parametrize(("database_url", "what"), list_cases(TURNS, TURNS_OF_SQLITE), indirect=["database_url"])
 async def test_a_turn_that_cannot_be_read_fails_and_stops_no_other(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, what: str
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, what: str
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     await turns.claim(1)
-    await damage(database, "turns", what, "p:left")
+    await damage_row(database, "turns", what, "p:left")
     await inbox.accept(inbound("other", session="p:other"))
-    assert await ended(turns) == [("p:other", "other", False)]
+    assert await complete_all_turns(turns) == [("p:other", "other", False)]
     await inbox.accept(inbound("next", session="p:left"))
-    assert await ended(turns) == [("p:left", "next", False)]
+    assert await complete_all_turns(turns) == [("p:left", "next", False)]
 
 
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
-@pytest.mark.parametrize(("database_url", "what"), on_each(MESSAGES, MESSAGES_OF_SQLITE), indirect=["database_url"])
+@pytest.mark.parametrize(("database_url", "what"), list_cases(MESSAGES, MESSAGES_OF_SQLITE), indirect=["database_url"])
 async def test_a_message_that_cannot_be_read_stops_no_other(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, what: str, is_taken: bool
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, what: str, is_taken: bool
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
-    assert await ended(turns) == [("p:left", "before", False)]
+    assert await complete_all_turns(turns) == [("p:left", "before", False)]
     for session in ("p:left", "p:new"):
         await inbox.accept(inbound("left", session=session))
         if is_taken:
             await turns.claim(1)
-        await damage(database, "inbox", what, session)
+        await damage_row(database, "inbox", what, session)
     await inbox.accept(inbound("other", session="p:other"))
-    assert await ended(turns) == [("p:other", "other", False)]
+    assert await complete_all_turns(turns) == [("p:other", "other", False)]
     for session in ("p:left", "p:new"):
         await inbox.accept(inbound("next", session=session))
-    assert await ended(turns) == [(session, "next", False) for session in ("p:left", "p:new")]
+    assert await complete_all_turns(turns) == [(session, "next", False) for session in ("p:left", "p:new")]
 
 
 async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     (turn,) = await turns.claim(1)
     await turns.end(turn, "failed")
-    await damage(database, "turns", "chunks = '7'", "p:left")
+    await damage_row(database, "turns", "chunks = '7'", "p:left")
     await inbox.request_rerun(turn.id, author="ada", kind="retry")
     await inbox.accept(inbound("other", session="p:other"))
-    assert sorted(await ended(turns)) == [("p:left", "left", True), ("p:other", "other", False)]
+    assert sorted(await complete_all_turns(turns)) == [("p:left", "left", True), ("p:other", "other", False)]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
 @pytest.mark.parametrize("kind", ["retry", "regenerate"])
 async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_other(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, is_taken: bool, kind: RerunKind
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, is_taken: bool, kind: RerunKind
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     (turn,) = await turns.claim(1)
@@ -109,7 +109,7 @@ async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_
         asked = f"turn = '{turn.id}'"
         await connection.exec_driver_sql(f"UPDATE inbox SET message = CAST(X'ff' AS TEXT) WHERE {asked}")
     await inbox.accept(inbound("other", session="p:other"))
-    told = await ended(turns)
+    told = await complete_all_turns(turns)
     assert ("p:other", "other", False) in told
     assert [session for session, *_ in told].count("p:left") == (0 if is_taken else 1)
 
@@ -117,25 +117,25 @@ async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("column", ["model", "agent"])
 async def test_a_session_that_cannot_be_read_stops_no_other(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, column: str
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, column: str
 ) -> None:
     for session in ("p:left", "p:other"):
         await inbox.accept(inbound("hello", session=session))
-    await damage(database, "sessions", f"{column} = CAST(X'ff' AS TEXT)", "p:left", key="id")
-    assert await ended(turns) == [("p:other", "hello", False)]
+    await damage_row(database, "sessions", f"{column} = CAST(X'ff' AS TEXT)", "p:left", key="id")
+    assert await complete_all_turns(turns) == [("p:other", "hello", False)]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_of_a_session_in_which_nothing_can_be_read_the_others_hear_nothing(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
-    await ended(turns)
+    await complete_all_turns(turns)
     await inbox.accept(inbound("left", session="p:left"))
     async with database.write() as connection:
         await connection.exec_driver_sql("UPDATE inbox SET message = CAST(X'ff' AS TEXT)")
     await inbox.accept(inbound("other", session="p:other"))
-    assert await ended(turns) == [("p:other", "other", False)]
+    assert await complete_all_turns(turns) == [("p:other", "other", False)]
 
 
 #: What a history can hold on either database that cannot be gone on with, and what else on SQLite.
@@ -149,9 +149,9 @@ HISTORY_OF_SQLITE = [
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["left", "tried again"])
-@pytest.mark.parametrize(("database_url", "what"), on_each(HISTORY, HISTORY_OF_SQLITE), indirect=["database_url"])
+@pytest.mark.parametrize(("database_url", "what"), list_cases(HISTORY, HISTORY_OF_SQLITE), indirect=["database_url"])
 async def test_a_history_that_cannot_be_read_stops_no_other_when_a_run_is_to_go_on_with_it(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, what: str, again: bool
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, what: str, again: bool
 ) -> None:
     await inbox.accept(inbound("left", session="p:left", author="ada"))
     (turn,) = await turns.claim(1)
@@ -168,10 +168,10 @@ async def test_a_history_that_cannot_be_read_stops_no_other_when_a_run_is_to_go_
                 "event": event,
             }
             await connection.execute(sa.insert(messages).values(**said, **row))
-    await damage(database, "messages", what, "p:left")
+    await damage_row(database, "messages", what, "p:left")
     if again:
         await turns.end(turn, "failed")
         await inbox.request_rerun(turn.id, author="ada", kind="retry")
     await inbox.accept(inbound("other", session="p:other"))
-    told = {(session, text) for session, text, _ in await ended(turns)}
+    told = {(session, text) for session, text, _ in await complete_all_turns(turns)}
     assert told == {("p:left", "left"), ("p:other", "other")}

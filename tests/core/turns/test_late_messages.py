@@ -2,7 +2,7 @@
 
 from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
-from tests.core.conftest import Faulty, done
+from tests.core.conftest import FailingDatabase, complete_turn
 from tests.core.tools.test_human_requests import approvals_of
 from tests.fixtures.inbox_messages import inbound
 
@@ -15,10 +15,10 @@ async def test_the_next_turn_answers_a_late_message_before_newer_ones(inbox: Inb
     assert await inbox.accept(first) is AcceptResult.WAITING
     assert await inbox.accept(first) is AcceptResult.DUPLICATE
     assert await turns.list_owned() == {turn.id: None}
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     (following,) = await turns.claim(10)
     assert following.messages == (first, third)
-    await done(turns, following)
+    await complete_turn(turns, following)
     assert await turns.claim(10) == []
 
 
@@ -30,13 +30,13 @@ async def test_a_resumed_turn_leaves_a_late_message_to_the_next_turn(inbox: Inbo
     await turns.hand_back(turn)
     (resumed,) = await turns.claim(10)
     assert (resumed.id, resumed.messages) == (turn.id, (second,))
-    await done(turns, resumed)
+    await complete_turn(turns, resumed)
     (following,) = await turns.claim(10)
     assert following.messages == (first,)
 
 
 async def test_a_turn_that_needs_approvals_is_stored_though_a_late_message_waits(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     first, second = inbound("first"), inbound("second")
     await inbox.accept(second)
@@ -56,6 +56,6 @@ async def test_a_retry_leaves_later_messages_to_the_next_turn(inbox: InboxStore,
     await inbox.accept(later := inbound("later", sent_at=9e9))
     (turn,) = await turns.claim(10)
     assert turn.kind == "retry"
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     (last,) = await turns.claim(10)
     assert last.messages == (later,)

@@ -1,4 +1,4 @@
-"""What is answered once more: in the same reply, once, and with the conversation as it was before."""
+"""A rerun uses the same reply, runs once, and has the history before its message."""
 
 import asyncio
 import time
@@ -21,18 +21,18 @@ from core.turns.rerun import RerunDenied
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
-from tests.core.conftest import Faulty, done, never, worker_on
-from tests.core.sessions.events import answered, called, replied, said
+from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store, refuse_turn
+from tests.core.sessions.events import call_event, model_event, response_event, user_event
 from tests.fixtures.inbox_messages import inbound
 
 
 @pytest.fixture
-def service(database: Faulty, tmp_path: Path) -> SessionService:
+def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
     return SessionService(database, TokenCounter(tmp_path))
 
 
-async def store(service: SessionService, turn: Turn, *events: Event) -> None:
-    """Store what a turn's run says."""
+async def append_events(service: SessionService, turn: Turn, *events: Event) -> None:
+    """Append events to the session as the turn's run."""
     place = turn.newest_message.place
     session = await service.get_session(app_name="app", user_id=place, session_id=turn.session_id)
     assert session is not None
@@ -40,23 +40,25 @@ async def store(service: SessionService, turn: Turn, *events: Event) -> None:
         await service.append_event(session, event.model_copy(update={"invocation_id": turn.origin}))
 
 
-async def told(database: Faulty) -> list[str]:
+async def list_stored_texts(database: FailingDatabase) -> list[str]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(messages.c.content).order_by(messages.c.id))).scalars())
 
 
-async def claimed(turns: TurnStore) -> Turn:
+async def claim_turn(turns: TurnStore) -> Turn:
     (turn,) = await turns.claim(10)
     return turn
 
 
-async def answered_turn(inbox: InboxStore, turns: TurnStore, service: SessionService, *words: str, **more: Any) -> Turn:
-    """A turn that has answered messages with a tool, in two messages of the platform's."""
+async def create_answered_turn(
+    inbox: InboxStore, turns: TurnStore, service: SessionService, *words: str, **more: Any
+) -> Turn:
+    """Return a completed turn that called a tool, and whose reply has two platform messages."""
     for text in words:
         await inbox.accept(inbound(text, **more))
-    turn = await claimed(turns)
-    call = called("c1"), answered("c1")
-    await store(service, turn, said(" ".join(words)), *call, replied(f"about {words[-1]}"))
+    turn = await claim_turn(turns)
+    call = call_event("c1"), response_event("c1")
+    await append_events(service, turn, user_event(" ".join(words)), *call, model_event(f"about {words[-1]}"))
     async with inbox._database.write() as connection:
         row = {
             "session": turn.session_id,
@@ -68,26 +70,28 @@ async def answered_turn(inbox: InboxStore, turns: TurnStore, service: SessionSer
         }
         await connection.execute(sa.insert(tool_calls).values(**row, state="ended", started_at=time.time()))
     await turns.save_message_ids(turn, ["m1", "m2"])
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     return turn
 
 
-async def asked(inbox: InboxStore, turn: Turn, kind: RerunKind = "regenerate") -> tuple[AcceptResult, InboxMessage]:
+async def request_rerun(
+    inbox: InboxStore, turn: Turn, kind: RerunKind = "regenerate"
+) -> tuple[AcceptResult, InboxMessage]:
     wanted = await inbox.request_rerun(turn.id, author="ada", kind=kind)
     assert isinstance(wanted, tuple)
     return wanted
 
 
 async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
-    await answered_turn(inbox, turns, service, "before")
-    turn = await answered_turn(inbox, turns, service, "one", "two")
-    assert (await asked(inbox, turn))[0] is AcceptResult.NEXT
-    again = await claimed(turns)
+    await create_answered_turn(inbox, turns, service, "before")
+    turn = await create_answered_turn(inbox, turns, service, "one", "two")
+    assert (await request_rerun(inbox, turn))[0] is AcceptResult.NEXT
+    again = await claim_turn(turns)
     assert (again.kind, again.origin, again.chunks) == ("regenerate", turn.id, ("m1", "m2"))
     assert again.messages == turn.messages
-    assert (await told(database))[-2:] == ["about before", "one two"]
+    assert (await list_stored_texts(database))[-2:] == ["about before", "one two"]
     async with database.read() as connection:
         runs = set((await connection.execute(sa.select(tool_calls.c.run))).scalars())
     assert turn.id not in runs
@@ -95,44 +99,44 @@ async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
 
 
 async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_takes_it_up(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
-    turn = await answered_turn(inbox, turns, service, "one")
-    await asked(inbox, turn)
-    again = await claimed(turns)
-    await store(service, again, called("c2"), answered("c2", response={"result": "new"}))
+    turn = await create_answered_turn(inbox, turns, service, "one")
+    await request_rerun(inbox, turn)
+    again = await claim_turn(turns)
+    await append_events(service, again, call_event("c2"), response_event("c2", response={"result": "new"}))
     await turns._lease.release()
-    other = await worker_on(database)
-    taken = await claimed(other)
+    other = await create_turn_store(database)
+    taken = await claim_turn(other)
     assert (taken.kind, taken.attempt, taken.is_resumed) == ("regenerate", 2, True)
-    assert await told(database) == ["one", "", '{"result": "new"}']
+    assert await list_stored_texts(database) == ["one", "", '{"result": "new"}']
     await other.hand_back(taken)
-    taken = await claimed(other)
+    taken = await claim_turn(other)
     assert taken.attempt == 2
-    assert await told(database) == ["one", "", '{"result": "new"}']
+    assert await list_stored_texts(database) == ["one", "", '{"result": "new"}']
     await other.end(taken, "failed")
-    await asked(inbox, taken, "retry")
-    assert (await claimed(other)).kind == "retry"
-    assert await told(database) == ["one", "", '{"result": "new"}']
+    await request_rerun(inbox, taken, "retry")
+    assert (await claim_turn(other)).kind == "retry"
+    assert await list_stored_texts(database) == ["one", "", '{"result": "new"}']
 
 
 async def test_a_press_that_comes_often_over_two_workers_and_in_several_ways_does_it_once(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
-    turn = await answered_turn(inbox, turns, service, "one")
+    turn = await create_answered_turn(inbox, turns, service, "one")
     await inbox.edit_message(turn.newest_message.event_key, "two")
-    second = await worker_on(database)
-    other = InboxStore(database, second, Worker(second, never))
+    second = await create_turn_store(database)
+    other = InboxStore(database, second, Worker(second, refuse_turn))
     ways: list[tuple[InboxStore, RerunKind]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
-    pressed = await asyncio.gather(*(asked(into, turn, kind) for into, kind in ways * 3))
+    pressed = await asyncio.gather(*(request_rerun(into, turn, kind) for into, kind in ways * 3))
     assert sorted(accepted.name for accepted, _ in pressed) == ["DUPLICATE"] * 8 + ["NEXT"]
-    again = await claimed(second)
+    again = await claim_turn(second)
     assert (again.kind, again.newest_message.text) == ("revise", "two")
-    assert (await asked(inbox, turn))[0] is AcceptResult.DUPLICATE
-    await done(second, again)
+    assert (await request_rerun(inbox, turn))[0] is AcceptResult.DUPLICATE
+    await complete_turn(second, again)
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
-    await asked(inbox, again)
-    assert (await claimed(second)).origin == turn.id
+    await request_rerun(inbox, again)
+    assert (await claim_turn(second)).origin == turn.id
 
 
 @pytest.mark.parametrize("state", ["answered", "stopped"])
@@ -140,21 +144,21 @@ async def test_an_answer_that_is_just_shown_or_was_stopped_can_be_made_anew(
     inbox: InboxStore, turns: TurnStore, state: str
 ) -> None:
     await inbox.accept(inbound())
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     if state == "answered":
         await turns.save_answer(turn, "text", {})
     else:
         async with inbox._database.write() as connection:
             assert await turns.request_cancel(connection, turn.session_id, CancelReason.STOP) == turn.id
-    assert (await asked(inbox, turn))[0] is AcceptResult.WAITING
+    assert (await request_rerun(inbox, turn))[0] is AcceptResult.WAITING
     assert await turns.claim(10, running=[turn.id]) == []
     await turns.end(turn, "done" if state == "answered" else "cancelled", error=CancelReason.STOP)
-    assert (await claimed(turns)).origin == turn.id
+    assert (await claim_turn(turns)).origin == turn.id
 
 
 async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
     await turns.end(turn, "failed")
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
@@ -165,29 +169,29 @@ async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: InboxSto
 async def test_only_who_asked_has_it_answered_anew_and_only_while_nothing_was_said_since(
     inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
-    turn = await answered_turn(inbox, turns, service, "one")
+    turn = await create_answered_turn(inbox, turns, service, "one")
     assert await inbox.request_rerun(turn.id, author="grace", kind="regenerate") is RerunDenied.NOT_OWNER
     await inbox.accept(inbound("two"))
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
-    second = await claimed(turns)
+    second = await claim_turn(turns)
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
-    await done(turns, second)
+    await complete_turn(turns, second)
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
-    assert (await asked(inbox, second))[0] is AcceptResult.NEXT
+    assert (await request_rerun(inbox, second))[0] is AcceptResult.NEXT
 
 
 async def test_what_was_sent_before_and_comes_late_leaves_both_answered(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
-    turn = await answered_turn(inbox, turns, service, "one")
-    await asked(inbox, turn)
+    turn = await create_answered_turn(inbox, turns, service, "one")
+    await request_rerun(inbox, turn)
     await inbox.accept(inbound("late"))
-    late = await claimed(turns)
-    await store(service, late, said("late"), replied("about late"))
-    await done(turns, late)
-    again = await claimed(turns)
+    late = await claim_turn(turns)
+    await append_events(service, late, user_event("late"), model_event("about late"))
+    await complete_turn(turns, late)
+    again = await claim_turn(turns)
     assert (again.kind, again.origin) == ("regenerate", turn.id)
-    assert await told(database) == ["late", "about late", "one"]
+    assert await list_stored_texts(database) == ["late", "about late", "one"]
 
 
 async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_all_is_none(
@@ -198,15 +202,15 @@ async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_a
     await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the apology stands, and its process dies
     await turns.hand_back(turn)
     (again,) = await turns.claim(10)
-    await done(turns, again)
+    await complete_turn(turns, again)
     assert await turns.claim(10) == []
 
 
 async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_dropped(
     inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
-    turn = await answered_turn(inbox, turns, service, "one")
-    await asked(inbox, turn)
+    turn = await create_answered_turn(inbox, turns, service, "one")
+    await request_rerun(inbox, turn)
     assert len(cast(list[InboxMessage], await inbox.reset_session(inbound("reset")))) == 1
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
     assert await turns.claim(10) == []
@@ -214,77 +218,77 @@ async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_
 
 async def test_a_late_reset_drops_reruns_but_not_later_messages(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound("one"))
-    failed = await claimed(turns)
+    failed = await claim_turn(turns)
     await turns.end(failed, "failed")
     reset, since = inbound("reset"), inbound("since")
-    await asked(inbox, failed, "retry")
+    await request_rerun(inbox, failed, "retry")
     await inbox.accept(since)
     assert len(cast(list[InboxMessage], await inbox.reset_session(reset, until=reset.sent_at))) == 1
-    assert (await claimed(turns)).messages == (since,)
+    assert (await claim_turn(turns)).messages == (since,)
 
 
 async def test_an_edited_question_is_asked_as_it_is_now(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
-    await answered_turn(inbox, turns, service, "before")
-    turn = await answered_turn(inbox, turns, service, "one", "two")
+    await create_answered_turn(inbox, turns, service, "before")
+    turn = await create_answered_turn(inbox, turns, service, "one", "two")
     await inbox.edit_message(turn.messages[0].event_key, "three")
-    await asked(inbox, turn, "revise")
-    again = await claimed(turns)
+    await request_rerun(inbox, turn, "revise")
+    again = await claim_turn(turns)
     assert (again.kind, again.origin, again.chunks) == ("revise", turn.id, ("m1", "m2"))
     assert [message.text for message in again.messages] == ["three", "two"]
-    assert (await told(database))[-1] == "about before"
-    await store(service, again, said("three two"), replied("half"))
+    assert (await list_stored_texts(database))[-1] == "about before"
+    await append_events(service, again, user_event("three two"), model_event("half"))
     await turns.end(again, "failed")
-    await asked(inbox, again, "retry")
-    retry = await claimed(turns)
+    await request_rerun(inbox, again, "retry")
+    retry = await claim_turn(turns)
     assert (retry.kind, [message.text for message in retry.messages]) == ("retry", ["three", "two"])
-    assert (await told(database))[-1] == "three two"
+    assert (await list_stored_texts(database))[-1] == "three two"
 
 
 async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(
     inbox: InboxStore, turns: TurnStore
 ) -> None:
     await inbox.accept(inbound("one"))
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     edited = await inbox.edit_message(turn.newest_message.event_key, "two")
     assert edited == ClaimedMessage(turn.id, "running", has_unseen_edit=True)
-    assert (await asked(inbox, turn, "revise"))[0] is AcceptResult.WAITING
+    assert (await request_rerun(inbox, turn, "revise"))[0] is AcceptResult.WAITING
     assert await turns.list_owned() == {turn.id: CancelReason.STOP}
     await turns.end(turn, "cancelled", error=CancelReason.STOP)
-    again = await claimed(turns)
+    again = await claim_turn(turns)
     assert (again.kind, again.newest_message.text) == ("revise", "two")
 
 
 async def test_what_is_tried_again_is_asked_as_it_was_edited_meanwhile(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("one"))
-    turn = await claimed(turns)
-    await store(service, turn, said("one"))
+    turn = await claim_turn(turns)
+    await append_events(service, turn, user_event("one"))
     await turns.end(turn, "failed")
-    await asked(inbox, turn, "retry")
+    await request_rerun(inbox, turn, "retry")
     await inbox.edit_message(turn.newest_message.event_key, "two")
-    again = await claimed(turns)
+    again = await claim_turn(turns)
     assert (again.kind, again.newest_message.text) == ("revise", "two")
-    assert await told(database) == []
+    assert await list_stored_texts(database) == []
 
 
 async def test_a_session_goes_on_with_the_model_that_was_chosen_when_a_turn_was_begun(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
-    turn = await answered_turn(inbox, turns, service, "one")
+    turn = await create_answered_turn(inbox, turns, service, "one")
     assert turn.model is None
     async with database.write() as connection:
         await connection.execute(sa.text("UPDATE sessions SET model = 'openai/other'"))
-    await asked(inbox, turn)
-    again = await claimed(turns)
+    await request_rerun(inbox, turn)
+    again = await claim_turn(turns)
     assert again.model == "openai/other"
     async with database.write() as connection:
         await connection.execute(sa.text("UPDATE sessions SET model = NULL"))
     await turns._lease.release()
-    other = await worker_on(database)
-    assert (await claimed(other)).model == "openai/other"
+    other = await create_turn_store(database)
+    assert (await claim_turn(other)).model == "openai/other"
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(turns_table.c.model).order_by(turns_table.c.created_at))).scalars()
         assert list(kept) == [None, "openai/other"]

@@ -21,11 +21,11 @@ from core.turns.claims import MAX_MESSAGES
 from core.turns.rerun import RerunDenied
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from tests.core.conftest import Faulty, done, worker_on
+from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store
 from tests.fixtures.inbox_messages import inbound
 
 
-async def column(database: Database, chosen: sa.Column[Any]) -> list[Any]:
+async def list_values(database: Database, chosen: sa.Column[Any]) -> list[Any]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(chosen))).scalars())
 
@@ -37,7 +37,7 @@ async def test_messages_of_an_idle_session_are_claimed_in_their_order(inbox: Inb
     (turn,) = await turns.claim(10)
     await inbox.accept(third)
     assert await turns.claim(10, running=[turn.id]) == []
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     (last,) = await turns.claim(10)
     assert turn.messages + last.messages == (first, second, third)
 
@@ -64,24 +64,24 @@ async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_end
 
 
 async def test_many_workers_that_claim_at_once_begin_each_turn_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for number in range(24):
         await inbox.accept(inbound(session=f"place:{number % 8}"))
-    workers = [turns] if database.is_sqlite else [await worker_on(database) for _ in range(4)]
+    workers = [turns] if database.is_sqlite else [await create_turn_store(database) for _ in range(4)]
 
-    async def claimed(worker: TurnStore) -> list[Turn]:
+    async def claim_all(worker: TurnStore) -> list[Turn]:
         mine = list[Turn]()
         for _ in range(8):
             mine += await worker.claim(1, running=[turn.id for turn in mine])
         return mine
 
-    taken = [turn.session_id for of in await asyncio.gather(*map(claimed, workers)) for turn in of]
+    taken = [turn.session_id for of in await asyncio.gather(*map(claim_all, workers)) for turn in of]
     assert sorted(taken) == [f"place:{number}" for number in range(8)]
 
 
 async def test_the_database_itself_refuses_a_second_turn_of_a_session(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
     await turns.claim(1)
@@ -93,27 +93,27 @@ async def test_the_database_itself_refuses_a_second_turn_of_a_session(
 
 
 async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
     running, answered, ended = await turns.claim(10)
     await turns.save_message_ids(running, ["m1", "m2"])
     await turns.save_answer(answered, "the answer", {"input": 1})
-    await done(turns, ended)
-    one, other = await (await successor(database, turns)).claim(10)
+    await complete_turn(turns, ended)
+    one, other = await (await create_successor(database, turns)).claim(10)
     assert one == replace(running, chunks=("m1", "m2"), attempt=2, is_resumed=True)
     assert other == replace(answered, text="the answer", attempt=2, is_resumed=True)
 
 
-async def successor(database: Faulty, turns: TurnStore) -> TurnStore:
-    """Another worker, when the one of `turns` is gone."""
+async def create_successor(database: FailingDatabase, turns: TurnStore) -> TurnStore:
+    """End the lease of `turns`, and return the turn store of another worker."""
     await turns._lease.release()
-    return await worker_on(database)
+    return await create_turn_store(database)
 
 
 async def test_what_waited_together_is_answered_together_and_by_every_attempt(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     said = [inbound(f"part {number}") for number in range(3)]
     for message in said:
@@ -122,10 +122,10 @@ async def test_what_waited_together_is_answered_together_and_by_every_attempt(
     assert (turn.messages, turn.newest_message) == (tuple(said), said[-1])
     later = inbound("part 4")
     await inbox.accept(later)
-    new = await successor(database, turns)
+    new = await create_successor(database, turns)
     (again,) = await new.claim(10)
     assert again.messages == turn.messages
-    await done(new, again)
+    await complete_turn(new, again)
     (last,) = await new.claim(10)
     assert last.messages == (later,)
 
@@ -135,14 +135,14 @@ async def test_one_turn_answers_so_many_messages_and_no_more(inbox: InboxStore, 
     for message in said:
         await inbox.accept(message)
     (turn,) = await turns.claim(10)
-    await done(turns, turn)
+    await complete_turn(turns, turn)
     (rest,) = await turns.claim(10)
     assert turn.messages + rest.messages == tuple(said)
     assert rest.messages == (said[-1],)
 
 
 async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     said = [inbound("one"), inbound("two", author="bob")]
     for message in said:
@@ -154,16 +154,16 @@ async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
     await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
     (retry,) = await turns.claim(10)
     assert (retry.kind, retry.origin, retry.messages) == ("retry", failed.id, tuple(said))
-    new = await successor(database, turns)
+    new = await create_successor(database, turns)
     assert await new.claim(10) == [replace(retry, attempt=2, is_resumed=True)]
 
 
 async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    (taken,) = await (await successor(database, turns)).claim(1)
+    (taken,) = await (await create_successor(database, turns)).claim(1)
     for write in (
         turns.save_message_ids(turn, ["m1"]),
         turns.save_answer(turn, "text", {}),
@@ -172,13 +172,13 @@ async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
     ):
         with pytest.raises(TurnLostError):
             await write
-    assert await column(database, turns_table.c.state) == ["running"]
-    assert await column(database, turns_table.c.attempt) == [taken.attempt]
+    assert await list_values(database, turns_table.c.state) == ["running"]
+    assert await list_values(database, turns_table.c.attempt) == [taken.attempt]
     assert await turns.list_owned() == {}
 
 
 async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried_in_vain(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for number in range(2):
         await inbox.accept(inbound(session=f"place:{number}"))
@@ -186,46 +186,46 @@ async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried
     await turns.save_answer(answered, "the answer", {})
     for turn in (running, answered):
         await turns.hand_back(turn)
-    assert await column(database, turns_table.c.state) == ["queued", "answered"]
+    assert await list_values(database, turns_table.c.state) == ["queued", "answered"]
     await inbox.accept(inbound("behind it", session="place:0"))
-    other = await worker_on(database)
+    other = await create_turn_store(database)
     assert await other.claim(10) == [
         replace(running, is_resumed=True),
         replace(answered, is_resumed=True, text="the answer"),
     ]
-    assert await column(database, turns_table.c.state) == ["running", "answered"]
+    assert await list_values(database, turns_table.c.state) == ["running", "answered"]
 
 
 async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
 
-    async def unheard(*_of: Any) -> None:
+    async def fail_to_notify(*_of: Any) -> None:
         raise StoreError("out of reach")
 
-    monkeypatch.setattr(NotificationBus, "notify", unheard)
+    monkeypatch.setattr(NotificationBus, "notify", fail_to_notify)
     await turns.hand_back(turn)
-    assert await column(database, turns_table.c.state) == ["queued"]
+    assert await list_values(database, turns_table.c.state) == ["queued"]
 
 
 async def test_an_attempt_counts_when_a_lease_expires_with_the_turn_running(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     for attempt in (2, 3, 4):
         former, its = turns, turn
-        turns = await successor(database, former)
+        turns = await create_successor(database, former)
         (turn,) = await turns.claim(1)
         assert turn.attempt == attempt
         with pytest.raises(TurnLostError):
             await former.save_message_ids(its, ["m1"])
     await turns.hand_back(turn)
-    (turn,) = await (await successor(database, turns)).claim(1)
+    (turn,) = await (await create_successor(database, turns)).claim(1)
     assert turn.attempt == 4, "a restart counts nothing"
-    assert await column(database, turns_table.c.attempt) == [4]
+    assert await list_values(database, turns_table.c.attempt) == [4]
 
 
 async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: InboxStore, turns: TurnStore) -> None:
@@ -236,7 +236,7 @@ async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox:
 
 
 async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itself(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -255,7 +255,7 @@ async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox
 
 
 async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_ended(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
     (failed,) = await turns.claim(1)
@@ -263,44 +263,44 @@ async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_
     await inbox.request_rerun(failed.id, author="ada", kind="retry")
     await turns.claim(1)
     await inbox.reset_session(inbound("reset"))
-    new = await successor(database, turns)
+    new = await create_successor(database, turns)
     (taken,) = await new.claim(1)
     assert (taken.messages, taken.cancel) == (failed.messages, "reset")
     await new.end(taken, "cancelled")
-    assert set(await column(database, inbox_table.c.message)) == {None}
+    assert set(await list_values(database, inbox_table.c.message)) == {None}
 
 
 async def test_a_turn_ends_with_the_message_that_it_answered(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await turns.end(turn, "failed", error="why")
-    assert await column(database, turns_table.c.state) == ["failed"]
-    assert await column(database, turns_table.c.error) == ["why"]
-    assert await (await successor(database, turns)).claim(10) == []
+    assert await list_values(database, turns_table.c.state) == ["failed"]
+    assert await list_values(database, turns_table.c.error) == ["why"]
+    assert await (await create_successor(database, turns)).claim(10) == []
 
 
 async def test_a_passing_fault_of_the_database_loses_no_end(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     database.failures = 2
     await turns.save_answer(turn, "text", {})
     database.failures = 2
-    await done(turns, turn)
-    assert await column(database, turns_table.c.state) == ["done"]
+    await complete_turn(turns, turn)
+    assert await list_values(database, turns_table.c.state) == ["done"]
 
 
 async def test_a_lasting_fault_is_raised_after_retries_and_the_turn_resumes_later(
-    inbox: InboxStore, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     database.failures = 100
     with pytest.raises(StoreError):
-        await done(turns, turn)
+        await complete_turn(turns, turn)
     assert database.failures == 97
     database.failures = 0
     assert [left.id for left in await turns.claim(10)] == [turn.id]
@@ -308,7 +308,7 @@ async def test_a_lasting_fault_is_raised_after_retries_and_the_turn_resumes_late
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"text": "half"}'])
 async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, damage: str, caplog: pytest.LogCaptureFixture
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if not database.is_sqlite and damage == "{":  # it takes no JSON that is none
         damage = "0"
@@ -343,7 +343,7 @@ async def test_every_message_gets_one_turn_in_the_order_of_its_session(
         assert len({turn.session_id for turn in claimed}) == len(claimed)
         for turn in claimed:
             taken += turn.messages
-            await done(turns, turn)
+            await complete_turn(turns, turn)
     for name in "abc":
         session = f"p:{name}"
         expected = sorted((m for m in messages if m.session_id == session), key=lambda m: m.sent_at)

@@ -15,87 +15,87 @@ from core.turns import worker
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
-from tests.core.conftest import Faulty, worker_on
+from tests.core.conftest import FailingDatabase, create_turn_store
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound
 
 SECRET = "password=hunter2"
 
 
-class Bench:
-    """A worker at work, whose turns do what the test says."""
+class WorkerBench:
+    """Running worker whose turns wait until the test lets them end."""
 
     def __init__(
-        self, database: Faulty, turns: TurnStore, folder: Path, *, limit: int, poll: float, rest: float
+        self, database: FailingDatabase, turns: TurnStore, folder: Path, *, limit: int, poll: float, rest: float
     ) -> None:
         self.database = database
         self.turns = turns
-        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest, rest=rest)
+        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._record_rest, rest=rest)
         self.inbox = InboxStore(database, turns, self.worker)
-        self.begun: list[Turn] = []
-        self.began_at: list[float] = []
-        self.ended: list[str] = []
-        self.stops: list[object] = []
-        self.rests: list[list[str]] = []
+        self.begun_turns: list[Turn] = []
+        self.start_times: list[float] = []
+        self.ended_texts: list[str] = []
+        self.cancellations: list[object] = []
+        self.texts_at_rest: list[list[str]] = []
         self.rested = asyncio.Event()
-        self.most_at_once = 0
-        self.looks = 0
-        self.is_looking = False
-        self.go_on = asyncio.Event()
-        self.last_word: Callable[[], Awaitable[None]] | None = None
+        self.max_concurrent = 0
+        self.claim_count = 0
+        self.is_claiming = False
+        self.may_end = asyncio.Event()
+        self.on_cancel: Callable[[], Awaitable[None]] | None = None
         self._changed = asyncio.Condition()
-        turns.claim = self._look  # type: ignore[method-assign]
+        turns.claim = self._claim  # type: ignore[method-assign]
 
-    async def _look(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-        self.is_looking = True
+    async def _claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        self.is_claiming = True
         try:
             return await TurnStore.claim(self.turns, limit, running=running)
         finally:
-            self.is_looking = False
-            self.looks += 1
-            await self._tell()
+            self.is_claiming = False
+            self.claim_count += 1
+            await self._notify()
 
     async def _answer(self, turn: Turn) -> None:
-        self.begun.append(turn)
-        self.began_at.append(asyncio.get_running_loop().time())
-        self.most_at_once = max(self.most_at_once, len(self.begun) - len(self.ended))
-        await self._tell()
+        self.begun_turns.append(turn)
+        self.start_times.append(asyncio.get_running_loop().time())
+        self.max_concurrent = max(self.max_concurrent, len(self.begun_turns) - len(self.ended_texts))
+        await self._notify()
         try:
-            await self.go_on.wait()
+            await self.may_end.wait()
             if turn.newest_message.text == "break":
                 raise ValueError(SECRET)
         except asyncio.CancelledError as stop:
-            self.stops.append(stop.args)
-            await self._tell()
-            if self.last_word is not None:
-                await self.last_word()
+            self.cancellations.append(stop.args)
+            await self._notify()
+            if self.on_cancel is not None:
+                await self.on_cancel()
             raise
         finally:
             await self.turns.end(turn, "failed")
-            self.ended.append(turn.newest_message.text)
-            await self._tell()
+            self.ended_texts.append(turn.newest_message.text)
+            await self._notify()
 
     async def is_handed_back(self) -> bool:
-        """Whether the one turn waits for the next claim, and no attempt was counted."""
+        """Return whether the only turn waits for the next claim, with its attempt refunded."""
         async with self.database.read() as connection:
             row = (await connection.execute(sa.select(turns_table))).one()
         return (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
-    def _rest(self) -> None:
-        self.rests.append(list(self.ended))
+    def _record_rest(self) -> None:
+        self.texts_at_rest.append(list(self.ended_texts))
         self.rested.set()
 
-    async def until(self, condition: Callable[[], object]) -> None:
+    async def wait_until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(20), self._changed:
             await self._changed.wait_for(condition)
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
 
 @asynccontextmanager
-async def working(
+async def run_worker(
     tmp_path: Path,
     *,
     limit: int = 100,
@@ -103,84 +103,84 @@ async def working(
     rest: float = 0.05,
     url: str | None = None,
     seconds: float = 30,
-) -> AsyncIterator[Bench]:
-    database = Faulty(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+) -> AsyncIterator[WorkerBench]:
+    database = FailingDatabase(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     if url is None:
         await tables.create_tables(database)
-    turns = await worker_on(database, seconds=seconds)
-    bench = Bench(database, turns, tmp_path, limit=limit, poll=poll, rest=rest)
+    turns = await create_turn_store(database, seconds=seconds)
+    bench = WorkerBench(database, turns, tmp_path, limit=limit, poll=poll, rest=rest)
     run = asyncio.create_task(bench.worker.run())
     try:
         yield bench
     finally:
-        bench.go_on.set()
-        bench.last_word = None
+        bench.may_end.set()
+        bench.on_cancel = None
         await bench.worker.stop(30)
         await asyncio.wait_for(run, 30)
         await database.aclose()
 
 
 async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(tmp_path: Path) -> None:
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         for text, session in (("a1", "p:a"), ("b1", "p:b")):
             await bench.inbox.accept(inbound(text, session=session))
-        await bench.until(lambda: len(bench.begun) == 2)
+        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
         await bench.inbox.accept(inbound("a2", session="p:a"))
-        await bench.until(lambda: len(bench.begun) == 2)
-        assert [turn.newest_message.text for turn in bench.begun] == ["a1", "b1"]
-        bench.go_on.set()
-        await bench.until(lambda: len(bench.ended) == 3)
-        assert bench.begun[2].newest_message.text == "a2"
+        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
+        assert [turn.newest_message.text for turn in bench.begun_turns] == ["a1", "b1"]
+        bench.may_end.set()
+        await bench.wait_until(lambda: len(bench.ended_texts) == 3)
+        assert bench.begun_turns[2].newest_message.text == "a2"
 
 
 async def test_a_turn_that_is_cancelled_before_its_first_step_begins_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         claim = bench.turns.claim
 
-        async def told(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        async def claim_and_cancel(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
             claimed = await claim(limit, running=running)
             for turn in claimed:  # its task is created by then, and has not begun
                 asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, CancelReason.STOP)
             return claimed
 
-        monkeypatch.setattr(bench.turns, "claim", told)
+        monkeypatch.setattr(bench.turns, "claim", claim_and_cancel)
         await bench.inbox.accept(inbound())
-        await bench.until(lambda: bench.ended)
-        assert bench.stops == [(CancelReason.STOP,)]
+        await bench.wait_until(lambda: bench.ended_texts)
+        assert bench.cancellations == [(CancelReason.STOP,)]
 
 
 async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
-    async with working(tmp_path, limit=2) as bench:
+    async with run_worker(tmp_path, limit=2) as bench:
         for number in range(6):
             await bench.inbox.accept(inbound(session=f"p:{number}"))
-        await bench.until(lambda: len(bench.begun) == 2)
-        bench.go_on.set()
-        await bench.until(lambda: len(bench.ended) == 6)
-        assert bench.most_at_once == 2
+        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
+        bench.may_end.set()
+        await bench.wait_until(lambda: len(bench.ended_texts) == 6)
+        assert bench.max_concurrent == 2
 
 
 async def test_a_flood_delays_another_person_by_no_more_than_one_turn(database_url: str, tmp_path: Path) -> None:
     url = database_url if database_url.startswith("postgresql") else None
-    async with working(tmp_path, limit=2, url=url) as bench:
+    async with run_worker(tmp_path, limit=2, url=url) as bench:
         for number in range(50):
             await bench.inbox.accept(inbound("flood", session=f"p:{number}"))
-        await bench.until(lambda: len(bench.begun) == 2)
+        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
         await bench.inbox.accept(inbound("question", session="q:1", author="grace"))
-        bench.go_on.set()
-        await bench.until(lambda: len(bench.begun) == 51)
-        assert "question" in [turn.newest_message.text for turn in bench.begun[:4]]
+        bench.may_end.set()
+        await bench.wait_until(lambda: len(bench.begun_turns) == 51)
+        assert "question" in [turn.newest_message.text for turn in bench.begun_turns[:4]]
 
 
 async def test_turns_of_one_claim_start_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "SPACING_SECONDS", 0.2)
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         async with bench.worker._claiming:  # until all of them are queued
             for number in range(2):
                 await bench.inbox.accept(inbound(session=f"p:{number}"))
-        await bench.until(lambda: len(bench.begun) == 2)
-        first, second = bench.began_at
+        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
+        first, second = bench.start_times
         assert second - first > 0.15
 
 
@@ -188,39 +188,39 @@ async def test_a_claimed_turn_that_is_reset_before_it_starts_ends_with_the_reaso
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "SPACING_SECONDS", 0.5)
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         async with bench.worker._claiming:
             await bench.inbox.accept(inbound("first", session="p:a"))
             await bench.inbox.accept(inbound("second", session="p:b"))
-        await bench.until(lambda: bench.begun)
-        assert len(bench.begun) == 1
+        await bench.wait_until(lambda: bench.begun_turns)
+        assert len(bench.begun_turns) == 1
         await bench.inbox.reset_session(inbound("reset", session="p:b"))
-        await bench.until(lambda: bench.ended)
-        assert (bench.ended, bench.stops) == (["second"], [(CancelReason.RESET,)])
+        await bench.wait_until(lambda: bench.ended_texts)
+        assert (bench.ended_texts, bench.cancellations) == (["second"], [(CancelReason.RESET,)])
 
 
 async def test_there_is_rest_when_the_last_turn_has_ended_and_not_before(tmp_path: Path) -> None:
-    async with working(tmp_path, rest=1.0) as bench:
+    async with run_worker(tmp_path, rest=1.0) as bench:
         await bench.inbox.accept(inbound("a", session="p:a"))
         await bench.inbox.accept(inbound("b", session="p:b"))
-        await bench.until(lambda: len(bench.begun) == 2)
-        bench.go_on.set()
-        await bench.until(lambda: len(bench.ended) == 2)
-        assert not bench.rests, "who answers at once is not held up"
+        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
+        bench.may_end.set()
+        await bench.wait_until(lambda: len(bench.ended_texts) == 2)
+        assert not bench.texts_at_rest, "who answers at once is not held up"
         async with asyncio.timeout(30):
             await bench.rested.wait()
-        assert [sorted(ended) for ended in bench.rests] == [["a", "b"]]
+        assert [sorted(ended) for ended in bench.texts_at_rest] == [["a", "b"]]
 
 
 async def test_a_turn_that_breaks_stops_nothing_else_and_its_text_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with working(tmp_path) as bench:
-        bench.go_on.set()
+    async with run_worker(tmp_path) as bench:
+        bench.may_end.set()
         await bench.inbox.accept(inbound("break"))
-        await bench.until(lambda: bench.begun)
+        await bench.wait_until(lambda: bench.begun_turns)
         await bench.inbox.accept(inbound("after"))
-        await bench.until(lambda: bench.ended == ["break", "after"])
+        await bench.wait_until(lambda: bench.ended_texts == ["break", "after"])
     assert "ValueError" in caplog.text
     assert SECRET not in caplog.text
 
@@ -228,14 +228,14 @@ async def test_a_turn_that_breaks_stops_nothing_else_and_its_text_is_not_logged(
 async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with working(tmp_path, poll=0.01) as bench:
+    async with run_worker(tmp_path, poll=0.01) as bench:
         await bench.inbox.accept(inbound())
-        await bench.until(lambda: bench.begun)
+        await bench.wait_until(lambda: bench.begun_turns)
         bench.database.failures, bench.database.fails_reads = 3, True
         bench.worker.wake()
         await bench.database.recovered.wait()
         await bench.inbox.accept(inbound(session="p:2"))
-        await bench.until(lambda: len(bench.begun) == 2)
+        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
     assert "trying again" in caplog.text
 
 
@@ -245,19 +245,21 @@ async def test_a_turn_that_the_database_interrupts_counts_no_attempt(
 ) -> None:
     end, failures = TurnStore.end, iter(range(4))
 
-    async def fails(self: TurnStore, *of: Any, **more: Any) -> None:
+    async def end_or_fail(self: TurnStore, *of: Any, **more: Any) -> None:
         if next(failures, None) is not None:
             error = StoreError("out of reach")
             error.retryable = is_away
             raise error
         await end(self, *of, **more)
 
-    monkeypatch.setattr(TurnStore, "end", fails)
-    async with working(tmp_path, poll=0.01) as bench:
-        bench.go_on.set()
+    monkeypatch.setattr(TurnStore, "end", end_or_fail)
+    async with run_worker(tmp_path, poll=0.01) as bench:
+        bench.may_end.set()
         await bench.inbox.accept(inbound("hello"))
-        await bench.until(lambda: bench.ended)
-        assert [(turn.claim_number, turn.attempt) for turn in bench.begun] == [(claim, 1) for claim in range(1, 6)]
+        await bench.wait_until(lambda: bench.ended_texts)
+        assert [(turn.claim_number, turn.attempt) for turn in bench.begun_turns] == [
+            (claim, 1) for claim in range(1, 6)
+        ]
 
 
 async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
@@ -265,86 +267,86 @@ async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
 ) -> None:
     claim, faults = TurnStore.claim, iter([RuntimeError("nobody foresaw it")])
 
-    async def failing(self: TurnStore, *of: Any, **more: Any) -> list[Turn]:
+    async def claim_or_fail(self: TurnStore, *of: Any, **more: Any) -> list[Turn]:
         if error := next(faults, None):
             raise error
         return await claim(self, *of, **more)
 
-    monkeypatch.setattr(TurnStore, "claim", failing)
-    async with working(tmp_path, poll=0.01) as bench:
+    monkeypatch.setattr(TurnStore, "claim", claim_or_fail)
+    async with run_worker(tmp_path, poll=0.01) as bench:
         await bench.inbox.accept(inbound())
-        await bench.until(lambda: bench.begun)
+        await bench.wait_until(lambda: bench.begun_turns)
     assert "RuntimeError" in caplog.text
 
 
 async def test_what_another_process_accepted_is_found_without_being_told(tmp_path: Path) -> None:
-    async with working(tmp_path, poll=0.01) as bench:
+    async with run_worker(tmp_path, poll=0.01) as bench:
         deaf = Worker(bench.turns, bench._answer)
         await InboxStore(bench.database, bench.turns, deaf).accept(inbound())
-        await bench.until(lambda: bench.begun)
+        await bench.wait_until(lambda: bench.begun_turns)
 
 
 async def test_a_reset_ends_the_running_turn_with_its_reason_and_only_once(tmp_path: Path) -> None:
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         word = asyncio.Event()
 
-        async def last_word() -> None:
+        async def wait_for_word() -> None:
             await word.wait()
 
-        bench.last_word = last_word
+        bench.on_cancel = wait_for_word
         await bench.inbox.accept(inbound("running"))
-        await bench.until(lambda: bench.begun)
+        await bench.wait_until(lambda: bench.begun_turns)
         await bench.inbox.reset_session(inbound("reset"))
-        await bench.until(lambda: bench.stops)
+        await bench.wait_until(lambda: bench.cancellations)
         await bench.inbox.reset_session(inbound("reset again"))
         stopping = asyncio.create_task(bench.worker.stop(0.01))
         await asyncio.sleep(0.02)
         word.set()
         await stopping
-        await bench.until(lambda: bench.ended)
-        assert bench.stops == [(CancelReason.RESET,)]
-        assert bench.ended == ["running"]
+        await bench.wait_until(lambda: bench.ended_texts)
+        assert bench.cancellations == [(CancelReason.RESET,)]
+        assert bench.ended_texts == ["running"]
 
 
 async def test_a_stop_lets_what_runs_end_and_begins_nothing_more(tmp_path: Path) -> None:
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         await bench.inbox.accept(inbound("first"))
-        await bench.until(lambda: bench.begun)
-        looks = bench.looks
+        await bench.wait_until(lambda: bench.begun_turns)
+        looks = bench.claim_count
         await bench.inbox.accept(inbound("second"))
-        await bench.until(lambda: bench.looks > looks)
-        while bench.is_looking:  # what is being claimed when the stop comes runs as well
-            await bench.until(lambda: not bench.is_looking)
-        bench.go_on.set()
+        await bench.wait_until(lambda: bench.claim_count > looks)
+        while bench.is_claiming:  # what is being claimed when the stop comes runs as well
+            await bench.wait_until(lambda: not bench.is_claiming)
+        bench.may_end.set()
         await bench.worker.stop(30)
-        assert (bench.ended, bench.stops) == (["first"], [])
+        assert (bench.ended_texts, bench.cancellations) == (["first"], [])
 
 
 async def test_what_is_late_is_told_to_stop(tmp_path: Path) -> None:
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         await bench.inbox.accept(inbound("late"))
-        await bench.until(lambda: bench.begun)
+        await bench.wait_until(lambda: bench.begun_turns)
         await bench.worker.stop(0.01)
-        await bench.until(lambda: bench.ended)
-        assert (bench.ended, bench.stops) == (["late"], [(CancelReason.SHUTDOWN,)])
+        await bench.wait_until(lambda: bench.ended_texts)
+        assert (bench.ended_texts, bench.cancellations) == (["late"], [(CancelReason.SHUTDOWN,)])
 
 
 async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path: Path) -> None:
-    async with working(tmp_path) as bench:
-        bench.go_on.set()
+    async with run_worker(tmp_path) as bench:
+        bench.may_end.set()
         claim, claimed = bench.turns.claim, asyncio.Event()
 
-        async def slow(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        async def claim_slowly(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
             if turns := await claim(limit, running=running):
                 claimed.set()
                 await asyncio.sleep(0.02)
             return turns
 
-        bench.turns.claim = slow  # type: ignore[method-assign]  # the moment in between
+        bench.turns.claim = claim_slowly  # type: ignore[method-assign]  # the moment in between
         await bench.inbox.accept(inbound("just claimed"))
         await claimed.wait()
         await bench.worker.stop(30)
-        assert bench.ended == ["just claimed"]
+        assert bench.ended_texts == ["just claimed"]
 
 
 async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
@@ -352,14 +354,14 @@ async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
 ) -> None:
     claim, claimed, go_on = TurnStore.claim, asyncio.Event(), asyncio.Event()
 
-    async def slow(self: TurnStore, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+    async def claim_slowly(self: TurnStore, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
         if turns := await claim(self, limit, running=running):
             claimed.set()
             await go_on.wait()
         return turns
 
-    monkeypatch.setattr(TurnStore, "claim", slow)
-    async with working(tmp_path) as bench:
+    monkeypatch.setattr(TurnStore, "claim", claim_slowly)
+    async with run_worker(tmp_path) as bench:
         await bench.inbox.accept(inbound("claimed late"))
         await claimed.wait()
         stopping = asyncio.create_task(bench.worker.stop(0.01))
@@ -367,7 +369,7 @@ async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
         assert not stopping.done()
         go_on.set()
         await stopping
-        assert bench.begun == []
+        assert bench.begun_turns == []
         assert await bench.is_handed_back()
 
 
@@ -375,12 +377,12 @@ async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 60.0)
-    async with working(tmp_path) as bench:
-        bench.go_on.set()
+    async with run_worker(tmp_path) as bench:
+        bench.may_end.set()
         with monkeypatch.context() as outage:
-            outage.setattr(TurnStore, "end", away)
+            outage.setattr(TurnStore, "end", raise_store_error)
             await bench.inbox.accept(inbound("hello"))
-            await bench.until(lambda: bench.begun)
+            await bench.wait_until(lambda: bench.begun_turns)
             await bench.worker.stop(5)
         assert await bench.is_handed_back()
 
@@ -389,14 +391,14 @@ async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
 async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: CancelReason
 ) -> None:
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         begun = asyncio.Event()
 
-        async def lets_go(_turn: Turn) -> None:
+        async def answer_forever(_turn: Turn) -> None:
             begun.set()
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(bench.worker, "_answer", lets_go)
+        monkeypatch.setattr(bench.worker, "_answer", answer_forever)
         await bench.inbox.accept(inbound())
         await begun.wait()
         stopping = asyncio.create_task(bench.worker.stop(0.01 if reason == CancelReason.SHUTDOWN else 5))
@@ -412,15 +414,15 @@ async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_ba
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.05)
-    async with working(tmp_path) as bench:
+    async with run_worker(tmp_path) as bench:
         async with bench.worker._claiming:
             for text in ("works on", "fails"):
                 await bench.inbox.accept(inbound(text, session=f"p:{text}"))
-        await bench.until(lambda: len(bench.begun) == 2)
+        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
         stopping = asyncio.create_task(bench.worker.stop(0.3))
         await asyncio.sleep(0)
         with monkeypatch.context() as outage:
-            outage.setattr(TurnStore, "end", away)
+            outage.setattr(TurnStore, "end", raise_store_error)
             (run,) = [run for run in bench.worker._running.values() if run.turn.newest_message.text == "fails"]
             run.task.cancel()
             await asyncio.wait([run.task])
@@ -435,23 +437,23 @@ async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_b
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 5.0)
     hand_back = TurnStore.hand_back
-    async with working(tmp_path) as bench:
-        bench.go_on.set()
+    async with run_worker(tmp_path) as bench:
+        bench.may_end.set()
 
-        async def told(self: TurnStore, turn: Turn, said: str = "") -> None:
+        async def cancel_and_hand_back(self: TurnStore, turn: Turn, said: str = "") -> None:
             bench.worker.cancel(turn.id, CancelReason.STOP)
             await hand_back(self, turn, said)
 
         with monkeypatch.context() as outage:
-            outage.setattr(TurnStore, "end", away)
-            outage.setattr(TurnStore, "hand_back", told)
+            outage.setattr(TurnStore, "end", raise_store_error)
+            outage.setattr(TurnStore, "hand_back", cancel_and_hand_back)
             await bench.inbox.accept(inbound("hello"))
-            await bench.until(lambda: bench.begun)
+            await bench.wait_until(lambda: bench.begun_turns)
             await bench.worker.stop(5)
         assert await bench.is_handed_back()
 
 
-async def away(*_of: Any, **_more: Any) -> None:
+async def raise_store_error(*_of: Any, **_more: Any) -> None:
     raise StoreError("out of reach")
 
 
@@ -460,20 +462,20 @@ async def test_a_turn_that_keeps_failing_is_retried_with_growing_pauses(
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.02)
 
-    async def fails(self: TurnStore, *_of: Any, **_more: Any) -> None:
+    async def fail_to_end(self: TurnStore, *_of: Any, **_more: Any) -> None:
         error = StoreError("a row that cannot be read")
         error.retryable = False
         raise error
 
     end = TurnStore.end
-    monkeypatch.setattr(TurnStore, "end", fails)
-    async with working(tmp_path, poll=0.005) as bench:
-        bench.go_on.set()
+    monkeypatch.setattr(TurnStore, "end", fail_to_end)
+    async with run_worker(tmp_path, poll=0.005) as bench:
+        bench.may_end.set()
         await bench.inbox.accept(inbound("hello"))
-        await bench.until(lambda: len(bench.begun) == 5)
+        await bench.wait_until(lambda: len(bench.begun_turns) == 5)
         monkeypatch.setattr(TurnStore, "end", end)
-        await bench.until(lambda: bench.ended)
-        pauses = [then - now for now, then in pairwise(bench.began_at)]
+        await bench.wait_until(lambda: bench.ended_texts)
+        pauses = [then - now for now, then in pairwise(bench.start_times)]
         assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08, 0.16), strict=False))
 
 
@@ -482,19 +484,19 @@ async def test_a_turn_that_another_worker_has_claimed_ends_without_a_word(
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.01)
     is_shared = database_url.startswith("postgresql")
-    async with working(tmp_path, url=database_url if is_shared else None, seconds=0.3) as bench:
-        bench.go_on = asyncio.Event()
+    async with run_worker(tmp_path, url=database_url if is_shared else None, seconds=0.3) as bench:
+        bench.may_end = asyncio.Event()
         await bench.inbox.accept(inbound())
-        await bench.until(lambda: bench.begun)
+        await bench.wait_until(lambda: bench.begun_turns)
         if is_shared:  # nobody lengthens its lease: it stands still
             await asyncio.sleep(0.3)
         else:
             await bench.turns._lease.release()
-        other = await worker_on(bench.database)
+        other = await create_turn_store(bench.database)
         (taken,) = await other.claim(1)
         assert taken.attempt == 2
         await bench.worker.stop(5)
-        assert bench.stops == [(CancelReason.LEASE_LOST,)]
+        assert bench.cancellations == [(CancelReason.LEASE_LOST,)]
         await other.end(taken, "failed")
 
 
@@ -502,27 +504,27 @@ async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkey
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.01)
     running, fails = TurnStore.list_owned, [StoreError("out of reach"), ValueError("a stored text is not UTF-8")]
 
-    async def failing(self: TurnStore) -> dict[str, CancelReason | None]:
+    async def list_owned_or_fail(self: TurnStore) -> dict[str, CancelReason | None]:
         if fails:
             raise fails.pop()
         return await running(self)
 
-    monkeypatch.setattr(TurnStore, "list_owned", failing)
-    async with working(tmp_path) as bench:
+    monkeypatch.setattr(TurnStore, "list_owned", list_owned_or_fail)
+    async with run_worker(tmp_path) as bench:
         await bench.inbox.accept(inbound(session="p:a"))
-        await bench.until(lambda: bench.begun)
+        await bench.wait_until(lambda: bench.begun_turns)
         async with bench.database.write() as connection:
-            assert await bench.turns.request_cancel(connection, "p:a", CancelReason.STOP) == bench.begun[0].id
-        await bench.until(lambda: bench.stops)
+            assert await bench.turns.request_cancel(connection, "p:a", CancelReason.STOP) == bench.begun_turns[0].id
+        await bench.wait_until(lambda: bench.cancellations)
         assert not fails
-        assert bench.stops == [(CancelReason.STOP,)]
+        assert bench.cancellations == [(CancelReason.STOP,)]
 
 
 async def test_workers_on_one_database_tell_each_other_at_once(postgres: str, tmp_path: Path) -> None:
-    """Neither looks for anything by itself in this test's time."""
-    async with working(tmp_path, url=postgres) as one, working(tmp_path, url=postgres, limit=0) as other:
+    """Workers are notified: neither polls during this test."""
+    async with run_worker(tmp_path, url=postgres) as one, run_worker(tmp_path, url=postgres, limit=0) as other:
         await other.inbox.accept(inbound("for the other one"))
-        await one.until(lambda: one.begun)
+        await one.wait_until(lambda: one.begun_turns)
         await other.inbox.reset_session(inbound("reset"))
-        await one.until(lambda: one.stops)
-        assert one.stops == [(CancelReason.RESET,)]
+        await one.wait_until(lambda: one.cancellations)
+        assert one.cancellations == [(CancelReason.RESET,)]

@@ -20,7 +20,7 @@ from core.usage import SpendingDimension
 from core.usage.meter import ModelCall, UsageMeter
 from core.usage.prices import UNITS_PER_DOLLAR, Prices
 from core.usage.spending import FIRST_DAY, SpendingStore, SpendingSum, make_rows, redact_person
-from tests.core.conftest import Faulty, worker_on
+from tests.core.conftest import FailingDatabase, create_turn_store
 from tests.fixtures.inbox_messages import inbound
 
 PRICES = Prices()
@@ -31,7 +31,7 @@ SUMS = ("calls", "input", "output", "cached", "cache_write", "unpriced", "cost")
 
 
 @pytest.fixture
-def books(database: Faulty) -> SpendingStore:
+def books(database: FailingDatabase) -> SpendingStore:
     return SpendingStore(database, PRICES)
 
 
@@ -59,7 +59,11 @@ def to_rows(spent: list[SpendingSum]) -> list[tuple[Any, ...]]:
 
 
 async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore,
+    turns: TurnStore,
+    database: FailingDatabase,
+    books: SpendingStore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     metered = Counter[str]()
     monkeypatch.setattr(
@@ -108,17 +112,17 @@ async def test_a_failed_turn_is_counted(
 
 
 async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
 ) -> None:
     turn = await claim_turn(inbox, turns)
     turn.meter.add(CALL)
     await turns.hand_back(turn)
-    (again,) = await (await worker_on(database)).claim(1)
+    (again,) = await (await create_turn_store(database)).claim(1)
     assert again.meter.calls == (CALL,)
     again.meter.add(CALL)
     await inbox.reset_session(inbound(session=turn.session_id, author="ada", text="reset"))
     assert (await books.sum_spending(since=FIRST_DAY))[0].calls == 0  # it runs
-    other = await worker_on(database)
+    other = await create_turn_store(database)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(owner=other.worker_id))
     await other.end(again, "cancelled")
@@ -139,7 +143,7 @@ async def test_a_merged_turn_counts_for_its_newest_author(
 
 
 async def test_the_ledger_has_one_row_per_model_call(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
 ) -> None:
     await end_turn(turns, await claim_turn(inbox, turns), CALL, CALL, ModelCall(UNKNOWN, 5, 6))
     await books.count_ended_turns()
@@ -167,7 +171,7 @@ async def test_the_sums_of_each_dimension_add_up_to_the_total(
 
 
 async def test_a_turn_counts_on_the_day_on_which_it_began(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
 ) -> None:
     turn = await claim_turn(inbox, turns)
     turn.meter.day = "2026-01-31"
@@ -180,7 +184,7 @@ async def test_a_turn_counts_on_the_day_on_which_it_began(
 
 
 async def test_turns_are_counted_before_their_deletion(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
 ) -> None:
     await end_turn(turns, await claim_turn(inbox, turns), CALL)
     async with database.write() as connection:
@@ -193,7 +197,7 @@ async def test_turns_are_counted_before_their_deletion(
 
 
 async def test_a_redacted_person_has_no_name_and_the_sums_stay(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
 ) -> None:
     for author in ("ada", "bob"):
         await end_turn(turns, await claim_turn(inbox, turns, author), CALL)
@@ -211,7 +215,7 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
 
 
 async def test_provisional_rows_end_with_their_turn_and_are_not_summed(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
 ) -> None:
     running = await claim_turn(inbox, turns)
     of_turns = [
@@ -228,7 +232,7 @@ async def test_provisional_rows_end_with_their_turn_and_are_not_summed(
 
 @pytest.mark.parametrize("usage", ["7", '{"calls": ["x"]}', '{"calls": [{"model": "m", "input": "many"}]}'])
 async def test_an_unreadable_usage_does_not_block_other_turns(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore, usage: str
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore, usage: str
 ) -> None:
     await end_turn(turns, await claim_turn(inbox, turns), CALL)
     async with database.write() as connection:

@@ -25,7 +25,7 @@ from core.turns.store import TurnStore
 from core.usage.meter import ModelCall, UsageMeter
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits, SpendingUsage
-from tests.core.conftest import Faulty, worker_on
+from tests.core.conftest import FailingDatabase, create_turn_store
 from tests.core.usage.test_spending import CALL, COST, MODEL, OTHER, PRICES, claim_turn, end_turn
 
 #: Somewhat less than a call comes to.
@@ -66,7 +66,7 @@ def make_meter(
     ],
 )
 async def test_a_reached_spending_limit_refuses_calls_for_that_day(
-    database: Faulty,
+    database: FailingDatabase,
     inbox: InboxStore,
     turns: TurnStore,
     limits: dict[str, int],
@@ -93,7 +93,7 @@ async def test_a_reached_spending_limit_refuses_calls_for_that_day(
 
 
 async def test_without_limits_nothing_is_checked_or_written(
-    database: Faulty, inbox: InboxStore, turns: TurnStore
+    database: FailingDatabase, inbox: InboxStore, turns: TurnStore
 ) -> None:
     turn = await claim_turn(inbox, turns)
     caps = make_limiter(database)
@@ -103,7 +103,7 @@ async def test_without_limits_nothing_is_checked_or_written(
     assert database.failures == 1
 
 
-async def test_one_of_many_concurrent_workers_gets_the_rest(database_url: str, database: Faulty) -> None:
+async def test_one_of_many_concurrent_workers_gets_the_rest(database_url: str, database: FailingDatabase) -> None:
     others = [Database(database_url) for _ in range(4)]
     try:
         asks = [
@@ -119,7 +119,7 @@ async def test_one_of_many_concurrent_workers_gets_the_rest(database_url: str, d
     assert await count_reservations(database) == 1
 
 
-async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: Faulty) -> None:
+async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: FailingDatabase) -> None:
     run, caps = make_meter(), make_limiter(database, person=2 * COST)
     for _ in range(2):
         await caps.reserve(run, MODEL, 1)
@@ -132,7 +132,7 @@ async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: Fau
         await caps.reserve(make_meter("another"), MODEL, 1)
 
 
-async def test_cache_tokens_count_at_their_own_prices(database: Faulty) -> None:
+async def test_cache_tokens_count_at_their_own_prices(database: FailingDatabase) -> None:
     model = "anthropic/claude-sonnet-4-6"
     run = make_meter()
     run.add(ModelCall(model, input=2_000, cached=1_000, cache_write=1_000))
@@ -143,14 +143,14 @@ async def test_cache_tokens_count_at_their_own_prices(database: Faulty) -> None:
 
 
 async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
-    database: Faulty, inbox: InboxStore, turns: TurnStore
+    database: FailingDatabase, inbox: InboxStore, turns: TurnStore
 ) -> None:
     caps, turn = make_limiter(database, all=COST), await claim_turn(inbox, turns)
     await caps.reserve(turn.meter, MODEL, 10**6)
     turn.meter.add(CALL)  # and here its process dies
     with pytest.raises(DailySpendingLimitError):
         await caps.reserve(make_meter("another", day=turn.meter.day), MODEL, 1)
-    successor = await worker_on(database)
+    successor = await create_turn_store(database)
     async with database.write() as connection:
         await connection.execute(sa.delete(workers).where(workers.c.id == turns.worker_id))
     (again,) = await successor.claim(1)
@@ -164,7 +164,7 @@ async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
 
 
 async def test_an_ended_turn_keeps_its_reservation_until_it_is_counted(
-    database: Faulty, inbox: InboxStore, turns: TurnStore
+    database: FailingDatabase, inbox: InboxStore, turns: TurnStore
 ) -> None:
     caps, turn = make_limiter(database, all=COST), await claim_turn(inbox, turns)
     async with caps.limit_run(turn.meter):
@@ -179,7 +179,9 @@ async def test_an_ended_turn_keeps_its_reservation_until_it_is_counted(
     assert await count_reservations(database) == 0
 
 
-async def test_concurrent_workers_pass_a_limit_by_one_call_at_most(database_url: str, database: Faulty) -> None:
+async def test_concurrent_workers_pass_a_limit_by_one_call_at_most(
+    database_url: str, database: FailingDatabase
+) -> None:
     cap, others = 5 * COST, [Database(database_url) for _ in range(4)]
 
     async def run(nth: int, other: Database) -> None:
@@ -199,14 +201,14 @@ async def test_concurrent_workers_pass_a_limit_by_one_call_at_most(database_url:
     assert cap <= spent < cap + COST
 
 
-async def test_with_limits_no_model_is_called_without_the_database(database: Faulty) -> None:
+async def test_with_limits_no_model_is_called_without_the_database(database: FailingDatabase) -> None:
     database.failures = 1
     with pytest.raises(StoreError):
         await make_limiter(database, all=1).reserve(make_meter(), MODEL, 1)
 
 
 async def test_a_nearly_spent_limit_is_listed_with_reservations(
-    database: Faulty, inbox: InboxStore, turns: TurnStore
+    database: FailingDatabase, inbox: InboxStore, turns: TurnStore
 ) -> None:
     await end_turn(turns, await claim_turn(inbox, turns), CALL)
     await SpendingStore(database, PRICES).count_ended_turns()

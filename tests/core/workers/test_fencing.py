@@ -1,4 +1,4 @@
-"""A worker that is only slow, and whose turn another one has meanwhile, stores nothing more and begins no tool."""
+"""A slow worker stores nothing and begins no tool once another worker has its turn."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -33,219 +33,230 @@ from core.tools.tool import Tool, to_adk_tool
 from core.turns import claims
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from tests.core.conftest import Faulty, with_tables, worker_on
-from tests.core.sessions.events import answer_ids, answered, call_ids, called, replied, said, texts
+from tests.core.conftest import FailingDatabase, create_turn_store, open_database
+from tests.core.sessions.events import (
+    call_event,
+    list_call_ids,
+    list_response_ids,
+    list_texts,
+    model_event,
+    response_event,
+    user_event,
+)
 from tests.fixtures.conversation import ScriptedProvider, adapter
 from tests.fixtures.inbox_messages import inbound
 
 APP, PLACE, SESSION = "app", "place", "place:1"
 
 
-class Slow(Faulty):
-    """Before what it is asked for the `slow`-th time, something else is done.
+class HookedDatabase(FailingDatabase):
+    """Database that runs a hook before one of its calls.
 
     Attributes:
-        meanwhile: what is done then.
-        met: what was being asked for.
+        calls_until_hook: number of the call that the hook precedes; 1 is the next one.
+        hook: called once.
+        hooked_call: kind of the call that the hook preceded; "" before it.
     """
 
-    slow = 0
-    meanwhile: Callable[[], Coroutine[Any, Any, None]] | None = None
-    met = ""
+    calls_until_hook = 0
+    hook: Callable[[], Coroutine[Any, Any, None]] | None = None
+    hooked_call = ""
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        await self._wait("statement")
+        await self._count_call("statement")
         return await super().run(statement, **values)
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        await self._wait("transaction")
+        await self._count_call("transaction")
         async with super().write() as connection:
             yield connection
 
-    async def _wait(self, what: str) -> None:
-        self.slow -= 1
-        if not self.slow and self.meanwhile is not None:
-            meanwhile, self.meanwhile, self.met = self.meanwhile, None, what
-            await asyncio.create_task(meanwhile())
+    async def _count_call(self, kind: str) -> None:
+        self.calls_until_hook -= 1
+        if not self.calls_until_hook and self.hook is not None:
+            hook, self.hook, self.hooked_call = self.hook, None, kind
+            await asyncio.create_task(hook())
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Slow]:
-    async with with_tables(Slow(database_url)) as database:
+async def database(database_url: str) -> AsyncIterator[HookedDatabase]:
+    async with open_database(HookedDatabase(database_url)) as database:
         yield database
 
 
 @pytest.fixture
-def sessions(database: Slow, tmp_path: Path) -> SessionService:
+def sessions(database: HookedDatabase, tmp_path: Path) -> SessionService:
     return SessionService(database, TokenCounter(tmp_path), agent=APP)
 
 
 @pytest.fixture
 async def turn(inbox: InboxStore, turns: TurnStore) -> Turn:
-    """One that `turns` has claimed."""
+    """Return a turn that `turns` has claimed."""
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     return turn
 
 
-async def loaded(sessions: SessionService, turns: TurnStore, turn: Turn) -> StoredSession:
-    """The session, for a run of the turn."""
+async def load_session(sessions: SessionService, turns: TurnStore, turn: Turn) -> StoredSession:
+    """Return the session for a run of the turn."""
     session = await sessions.get_session(app_name=APP, user_id=PLACE, session_id=SESSION)
     assert isinstance(session, StoredSession)
     session.fence = turns.fencing_token(turn)
     return session
 
 
-async def taken(turns: TurnStore, database: Slow) -> tuple[TurnStore, Turn]:
-    """Another worker, and the turn that it has when the lease of the first one has ended."""
+async def take_over_turn(turns: TurnStore, database: HookedDatabase) -> tuple[TurnStore, Turn]:
+    """End the first worker's lease; return another worker, and the turn that it claims."""
     await turns._lease.release()
-    other = await worker_on(database)
-    for _ in range(1_000):  # PostgreSQL: a turn that the former one writes for just then is passed over
+    other = await create_turn_store(database)
+    for _ in range(1_000):  # PostgreSQL: a claim skips a turn for which the former worker just writes
         if claimed := await other.claim(1):
             return other, claimed[0]
         await asyncio.sleep(0.01)
-    raise AssertionError("nobody takes it up")
+    raise AssertionError("no worker claims the turn")
 
 
-def call(turns: TurnStore, turn: Turn) -> ToolInvocation:
+def create_invocation(turns: TurnStore, turn: Turn) -> ToolInvocation:
     return ToolInvocation(SESSION, 1, turn.origin, "c1", "pay", {"sum": 3}, turns.fencing_token(turn))
 
 
-async def count(database: Slow, table: sa.Table) -> int:
+async def count_rows(database: HookedDatabase, table: sa.Table) -> int:
     async with database.read() as connection:
         return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
 
 
-def image() -> Event:
+def create_image_event() -> Event:
     part = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"\x89" * 500))
     return Event(author="user", content=types.Content(role="user", parts=[part]))
 
 
 KINDS: dict[str, Callable[[], Event]] = {
-    "words": lambda: replied("late"),
-    "bytes": image,
-    "state": lambda: replied("late", actions=EventActions(state_delta={"a": 1})),
+    "words": lambda: model_event("late"),
+    "bytes": create_image_event,
+    "state": lambda: model_event("late", actions=EventActions(state_delta={"a": 1})),
     "state alone": lambda: Event(author="bot", actions=EventActions(state_delta={"a": 1, "user:b": 2})),
-    "answer": lambda: answered("c"),
+    "answer": lambda: response_event("c"),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_writes_of_a_former_owner_are_refused(
-    sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn, kind: str
+    sessions: SessionService, database: HookedDatabase, turns: TurnStore, turn: Turn, kind: str
 ) -> None:
-    late = await loaded(sessions, turns, turn)
-    for event in (said("hello", invocation_id=turn.origin), called("c", long_running_tool_ids={"c"})):
+    late = await load_session(sessions, turns, turn)
+    for event in (user_event("hello", invocation_id=turn.origin), call_event("c", long_running_tool_ids={"c"})):
         await sessions.append_event(late, event)
-    other, again = await taken(turns, database)
+    other, again = await take_over_turn(turns, database)
     with pytest.raises(TurnLostError):
         await sessions.append_event(late, KINDS[kind]())
-    session = await loaded(sessions, other, again)
+    session = await load_session(sessions, other, again)
     assert (len(session.events), session.state) == (2, {})
     await sessions.append_event(session, KINDS[kind]())
-    session = await loaded(sessions, other, again)
+    session = await load_session(sessions, other, again)
     assert (session.state != {}) == ("state" in kind)
     assert len(session.events) == (2 if kind == "state alone" else 3)
 
 
-async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, turns: TurnStore, turn: Turn) -> None:
-    journal, late = ToolCallLog(database), call(turns, turn)
+async def test_the_former_owner_neither_begins_nor_ends_a_tool(
+    database: HookedDatabase, turns: TurnStore, turn: Turn
+) -> None:
+    journal, late = ToolCallLog(database), create_invocation(turns, turn)
     assert await journal.begin(late) is None
-    other, again = await taken(turns, database)
+    other, again = await take_over_turn(turns, database)
     for write in (journal.begin(late), journal.end(late, "paid", EventActions())):
         with pytest.raises(TurnLostError):
             await write
-    entry = await journal.begin(call(other, again))
+    entry = await journal.begin(create_invocation(other, again))
     assert entry is not None
     assert not entry.has_ended
-    await journal.end(call(other, again), "broken off", EventActions())
-    await journal.end(call(other, again), "twice", EventActions())
-    entry = await journal.begin(call(other, again))
+    await journal.end(create_invocation(other, again), "broken off", EventActions())
+    await journal.end(create_invocation(other, again), "twice", EventActions())
+    entry = await journal.begin(create_invocation(other, again))
     assert entry is not None
     assert entry.result == "broken off"
 
 
-async def test_who_was_slow_sees_that_the_turn_is_another_ones_before_he_shows_more(
-    database: Slow, turns: TurnStore, turn: Turn
+async def test_a_slow_worker_shows_nothing_more_once_another_worker_has_its_turn(
+    database: HookedDatabase, turns: TurnStore, turn: Turn
 ) -> None:
     await turns.check_owned(turn)
     turns._lease._until = 0.0
     await turns.check_owned(turn)
-    await taken(turns, database)
+    await take_over_turn(turns, database)
     with pytest.raises(TurnLostError):
         await turns.check_owned(turn)
 
 
-async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
-    sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
+async def test_writes_that_wait_for_another_workers_claim_are_refused(
+    sessions: SessionService, database: HookedDatabase, turns: TurnStore, turn: Turn
 ) -> None:
-    late, journal = await loaded(sessions, turns, turn), ToolCallLog(database)
+    late, journal = await load_session(sessions, turns, turn), ToolCallLog(database)
     await turns._lease.release()
-    other = await worker_on(database)
+    other = await create_turn_store(database)
     async with database.write() as connection:
         assert await claims._claim_abandoned(connection, other._lease, 1, ())
         writes: list[Coroutine[Any, Any, object]] = [
-            sessions.append_event(late, replied("late")),
-            sessions.append_event(late, replied("late", actions=EventActions(state_delta={"a": 1}))),
-            journal.begin(call(turns, turn)),
+            sessions.append_event(late, model_event("late")),
+            sessions.append_event(late, model_event("late", actions=EventActions(state_delta={"a": 1}))),
+            journal.begin(create_invocation(turns, turn)),
         ]
         waiting = [asyncio.ensure_future(write) for write in writes]
         done, _ = await asyncio.wait(waiting, timeout=0.1)
         assert not done
     outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 30)
     assert [type(outcome) for outcome in outcomes] == [TurnLostError] * 3
-    assert (await count(database, messages), await count(database, tool_calls)) == (0, 0)
+    assert (await count_rows(database, messages), await count_rows(database, tool_calls)) == (0, 0)
 
 
 @pytest.mark.parametrize("delay", [0, 1, 2, 4, 8])
 async def test_of_two_workers_exactly_one_begins_a_tool(
-    database: Slow, turns: TurnStore, turn: Turn, delay: int
+    database: HookedDatabase, turns: TurnStore, turn: Turn, delay: int
 ) -> None:
     journal = ToolCallLog(database)
     begun = []
 
-    async def former() -> None:
+    async def begin_as_former_owner() -> None:
         await asyncio.sleep(delay / 1000)
         try:
-            begun.append(await journal.begin(call(turns, turn)) is None)
+            begun.append(await journal.begin(create_invocation(turns, turn)) is None)
         except TurnLostError:
             begun.append(False)
 
-    async def new() -> None:
-        other, again = await taken(turns, database)
-        begun.append(await journal.begin(call(other, again)) is None)
+    async def begin_as_new_owner() -> None:
+        other, again = await take_over_turn(turns, database)
+        begun.append(await journal.begin(create_invocation(other, again)) is None)
 
-    await asyncio.wait_for(asyncio.gather(former(), new()), 30)
+    await asyncio.wait_for(asyncio.gather(begin_as_former_owner(), begin_as_new_owner()), 30)
     assert sorted(begun) == [False, True]
 
 
-async def test_one_that_was_handed_back_is_the_next_ones_alone(
-    sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
+async def test_a_turn_that_was_handed_back_belongs_to_the_next_worker_alone(
+    sessions: SessionService, database: HookedDatabase, turns: TurnStore, turn: Turn
 ) -> None:
-    late = await loaded(sessions, turns, turn)
+    late = await load_session(sessions, turns, turn)
     await turns.hand_back(turn)
     with pytest.raises(TurnLostError):
-        await sessions.append_event(late, replied("late"))
-    other, again = await taken(turns, database)
-    await sessions.append_event(await loaded(sessions, other, again), replied("new"))
+        await sessions.append_event(late, model_event("late"))
+    other, again = await take_over_turn(turns, database)
+    await sessions.append_event(await load_session(sessions, other, again), model_event("new"))
     with pytest.raises(TurnLostError):
-        await sessions.append_event(late, replied("late"))
+        await sessions.append_event(late, model_event("late"))
 
 
 @dataclass
-class Crew:
-    """Two workers that run the same agent, each with a runtime of its own."""
+class WorkerPair:
+    """Two workers with the same agent, each with a runtime of its own."""
 
     sessions: SessionService
-    database: Slow
+    database: HookedDatabase
     turns: TurnStore
     paid: int = 0
 
     async def run(self, turns: TurnStore, turn: Turn) -> BaseException | None:
-        """The error with which a run of the turn has ended, if one."""
+        """Run the turn, and return the error with which it ended."""
         provider = ScriptedProvider([Text("To pay."), ToolCall("c1", "pay", {}), Done()], "Paid.")
-        if any(event.get_function_calls() for event in (await loaded(self.sessions, turns, turn)).events):
+        if any(event.get_function_calls() for event in (await load_session(self.sessions, turns, turn)).events):
             provider.answers.pop(0)
 
         async def pay(_arguments: dict[str, Any]) -> str:
@@ -276,33 +287,33 @@ class Crew:
         return events[-1].error
 
     async def take_over(self) -> None:
-        other, again = await taken(self.turns, self.database)
+        other, again = await take_over_turn(self.turns, self.database)
         assert await self.run(other, again) is None
 
 
 async def test_a_lease_that_ends_at_any_point_leaves_one_run_and_one_tool_call(
-    sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
+    sessions: SessionService, database: HookedDatabase, turns: TurnStore, turn: Turn
 ) -> None:
     met, place = list[str](), 0
     while True:
         place += 1
-        crew = Crew(sessions, database, turns)
-        database.meanwhile, database.slow = crew.take_over, place
-        error = await crew.run(turns, turn)
-        database.slow = 0
-        if not database.met:  # the run has ended before
+        pair = WorkerPair(sessions, database, turns)
+        database.hook, database.calls_until_hook = pair.take_over, place
+        error = await pair.run(turns, turn)
+        database.calls_until_hook = 0
+        if not database.hooked_call:  # the run has ended before
             assert error is None
             break
-        met.append(database.met)
-        database.met = ""
+        met.append(database.hooked_call)
+        database.hooked_call = ""
         assert isinstance(error, TurnLostError), place
-        events = (await loaded(sessions, turns, turn)).events
-        assert texts(events)[0] == "Pay!"
-        assert texts(events)[-1] == "Paid."
-        assert texts(events).count("Paid.") == 1
-        assert call_ids(events) == answer_ids(events) == ["c1"]
+        events = (await load_session(sessions, turns, turn)).events
+        assert list_texts(events)[0] == "Pay!"
+        assert list_texts(events)[-1] == "Paid."
+        assert list_texts(events).count("Paid.") == 1
+        assert list_call_ids(events) == list_response_ids(events) == ["c1"]
         (response,) = (answer.response for event in events for answer in event.get_function_responses())
-        assert crew.paid == 1 or (crew.paid == 0 and response == {"error": INTERRUPTED})
+        assert pair.paid == 1 or (pair.paid == 0 and response == {"error": INTERRUPTED})
         turn = replace(turn, generation=turn.generation + 1)
         async with database.write() as connection:  # all is as it was before
             await begin_generation(connection, SESSION)

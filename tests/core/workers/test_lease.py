@@ -1,4 +1,4 @@
-"""Several workers on one PostgreSQL: who is gone, and who only seems to be."""
+"""Leases of several workers on one PostgreSQL server: expired ones, and live ones that look expired."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,78 +18,84 @@ from core.turns.worker import Worker
 from core.workers import lease as lease_module
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
-from tests.core.conftest import Faulty, Passes, never
+from tests.core.conftest import AgeLeases, FailingDatabase, refuse_turn
 from tests.fixtures.inbox_messages import inbound
 
 SECONDS = 30.0
 
 
 @pytest.fixture
-async def shared(postgres: str) -> AsyncIterator[Faulty]:
-    database = Faulty(postgres)
+async def shared_database(postgres: str) -> AsyncIterator[FailingDatabase]:
+    database = FailingDatabase(postgres)
     yield database
     await database.aclose()
 
 
 @pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leases are lengthened soon after whatever happens to them."""
+def frequent_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renew leases 1,000 times per lease period."""
     monkeypatch.setattr(lease_module, "RENEWALS_PER_LEASE", 1_000)
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 (the database tells nothing)
+        while not holds():  # noqa: ASYNC110 (the database reports no changes)
             await asyncio.sleep(0.01)
 
 
-async def passes_while_it_is_kept(passes: Passes, database: Faulty, seconds: float, lease: Lease) -> None:
-    """So many seconds pass, and the lease is lengthened all the while."""
+async def age_leases_during_renewals(
+    age_leases: AgeLeases, database: FailingDatabase, seconds: float, lease: Lease
+) -> None:
+    """Age all leases by `seconds` in steps, and wait for a renewal after each step."""
     for _ in range(int(2 * seconds / SECONDS)):
-        await passes(database, SECONDS / 2)
-        await until(lambda: lease._until > event_loop.now() + 0.9 * SECONDS)
+        await age_leases(database, SECONDS / 2)
+        await wait_until(lambda: lease._until > event_loop.now() + 0.9 * SECONDS)
 
 
-async def taken(database: Faulty, *, seconds: float = SECONDS) -> Lease:
+async def acquire_lease(database: FailingDatabase, *, seconds: float = SECONDS) -> Lease:
     lease = Lease(database, seconds=seconds)
     await lease.acquire()
     return lease
 
 
-async def is_gone(database: Faulty, judge: Lease, worker: str | None) -> bool:
+async def is_gone(database: FailingDatabase, judge: Lease, worker: str | None) -> bool:
     owner = sa.literal(worker, sa.Text)
     async with database.read() as connection:
         return bool((await connection.execute(sa.select(judge.has_no_live_worker(owner)))).scalar_one())
 
 
-async def test_a_worker_is_there_while_its_lease_lasts_and_gone_when_it_ends(shared: Faulty, passes: Passes) -> None:
-    judge, silent = await taken(shared, seconds=10 * SECONDS), await taken(shared)
-    assert not await is_gone(shared, judge, silent.worker_id)
-    await passes(shared, SECONDS / 2)
-    assert not await is_gone(shared, judge, silent.worker_id)
-    await passes(shared, SECONDS / 2)
-    assert await is_gone(shared, judge, silent.worker_id)
+async def test_a_worker_is_there_while_its_lease_lasts_and_gone_when_it_ends(
+    shared_database: FailingDatabase, age_leases: AgeLeases
+) -> None:
+    judge, silent = await acquire_lease(shared_database, seconds=10 * SECONDS), await acquire_lease(shared_database)
+    assert not await is_gone(shared_database, judge, silent.worker_id)
+    await age_leases(shared_database, SECONDS / 2)
+    assert not await is_gone(shared_database, judge, silent.worker_id)
+    await age_leases(shared_database, SECONDS / 2)
+    assert await is_gone(shared_database, judge, silent.worker_id)
 
 
-async def test_a_lease_is_lengthened_all_the_while(shared: Faulty) -> None:
-    judge, living = await taken(shared), await taken(shared, seconds=4.0)
+async def test_a_lease_is_lengthened_all_the_while(shared_database: FailingDatabase) -> None:
+    judge, living = await acquire_lease(shared_database), await acquire_lease(shared_database, seconds=4.0)
     keeping = asyncio.create_task(living.keep_renewed())
     await asyncio.sleep(5.0)
-    assert not await is_gone(shared, judge, living.worker_id)
+    assert not await is_gone(shared_database, judge, living.worker_id)
     keeping.cancel()
     await asyncio.wait([keeping])
 
 
-async def test_a_lease_that_is_not_written_is_not_lengthened(shared: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
-    lease, write = await taken(shared, seconds=0.4), shared.write
+async def test_a_lease_that_is_not_written_is_not_lengthened(
+    shared_database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, write = await acquire_lease(shared_database, seconds=0.4), shared_database.write
 
     @asynccontextmanager
-    async def rolled_back() -> AsyncIterator[AsyncConnection]:
+    async def write_and_roll_back() -> AsyncIterator[AsyncConnection]:
         async with write() as connection:
             yield connection
             raise StoreError("it could not be committed")
 
-    monkeypatch.setattr(shared, "write", rolled_back)
+    monkeypatch.setattr(shared_database, "write", write_and_roll_back)
     keeping = asyncio.create_task(lease.keep_renewed())
     await asyncio.sleep(0.6)
     assert not lease.is_valid
@@ -97,73 +103,77 @@ async def test_a_lease_that_is_not_written_is_not_lengthened(shared: Faulty, mon
     await asyncio.wait([keeping])
 
 
-async def test_a_worker_that_gave_up_its_lease_is_gone_at_once_and_so_is_a_stranger(shared: Faulty) -> None:
-    judge, ended = await taken(shared), await taken(shared)
+async def test_a_worker_that_gave_up_its_lease_is_gone_at_once_and_so_is_a_stranger(
+    shared_database: FailingDatabase,
+) -> None:
+    judge, ended = await acquire_lease(shared_database), await acquire_lease(shared_database)
     await ended.release()
     for worker in (ended.worker_id, "stranger", None):
-        assert await is_gone(shared, judge, worker)
+        assert await is_gone(shared_database, judge, worker)
 
 
-async def test_who_ends_waits_for_no_database_that_hangs(shared: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
-    lease = await taken(shared)
-    assignment = ShardAssignment(shared, lease, "discord")
+async def test_who_ends_waits_for_no_database_that_hangs(
+    shared_database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await acquire_lease(shared_database)
+    assignment = ShardAssignment(shared_database, lease, "discord")
     for module in ("core.workers.lease", "core.workers.shard_assignment"):
         monkeypatch.setattr(f"{module}.RELEASE_SECONDS", 0.1)
-    async with shared.engine.begin() as other:
+    async with shared_database.engine.begin() as other:
         await other.execute(sa.text("LOCK TABLE workers, channels"))
         async with asyncio.timeout(30):
             await assignment.release()
             await lease.release()
-    assert await ids(shared) == [lease.worker_id]
+    assert await list_worker_ids(shared_database) == [lease.worker_id]
 
 
-@pytest.mark.usefixtures("often")
+@pytest.mark.usefixtures("frequent_renewals")
 async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_once(
-    shared: Faulty, passes: Passes
+    shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
-    judge, other = await taken(shared), await taken(shared)
-    shared.failures = 1
+    judge, other = await acquire_lease(shared_database), await acquire_lease(shared_database)
+    shared_database.failures = 1
     keeping = asyncio.create_task(judge.keep_renewed())
-    await asyncio.wait_for(shared.recovered.wait(), 30)
-    await passes_while_it_is_kept(passes, shared, SECONDS, judge)
-    assert not await is_gone(shared, judge, other.worker_id)
-    assert await is_gone(shared, judge, None)
-    await passes_while_it_is_kept(passes, shared, 2 * SECONDS, judge)
-    assert await is_gone(shared, judge, other.worker_id)
+    await asyncio.wait_for(shared_database.recovered.wait(), 30)
+    await age_leases_during_renewals(age_leases, shared_database, SECONDS, judge)
+    assert not await is_gone(shared_database, judge, other.worker_id)
+    assert await is_gone(shared_database, judge, None)
+    await age_leases_during_renewals(age_leases, shared_database, 2 * SECONDS, judge)
+    assert await is_gone(shared_database, judge, other.worker_id)
     keeping.cancel()
     await asyncio.wait([keeping])
 
 
-@pytest.mark.usefixtures("often")
+@pytest.mark.usefixtures("frequent_renewals")
 async def test_who_was_held_up_himself_takes_nobody_for_dead_before_all_could_come_back(
-    shared: Faulty, passes: Passes
+    shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
-    judge, other = await taken(shared), await taken(shared)
-    await passes(shared, SECONDS)  # the machine stands still
-    assert not await is_gone(shared, judge, other.worker_id)
+    judge, other = await acquire_lease(shared_database), await acquire_lease(shared_database)
+    await age_leases(shared_database, SECONDS)  # the machine stands still
+    assert not await is_gone(shared_database, judge, other.worker_id)
     keeping = [asyncio.create_task(lease.keep_renewed()) for lease in (judge, other)]
-    await until(lambda: judge.is_valid and other.is_valid)
+    await wait_until(lambda: judge.is_valid and other.is_valid)
     assert not judge.is_trustworthy
-    assert not await is_gone(shared, judge, other.worker_id)
+    assert not await is_gone(shared_database, judge, other.worker_id)
     keeping[1].cancel()
-    await passes_while_it_is_kept(passes, shared, SECONDS, judge)
-    assert not await is_gone(shared, judge, other.worker_id)
-    await passes_while_it_is_kept(passes, shared, 2 * SECONDS, judge)
-    assert await is_gone(shared, judge, other.worker_id)
+    await age_leases_during_renewals(age_leases, shared_database, SECONDS, judge)
+    assert not await is_gone(shared_database, judge, other.worker_id)
+    await age_leases_during_renewals(age_leases, shared_database, 2 * SECONDS, judge)
+    assert await is_gone(shared_database, judge, other.worker_id)
     keeping[0].cancel()
     await asyncio.wait(keeping)
 
 
 async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_lease_again(
-    shared: Faulty, passes: Passes
+    shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
-    leases = [await taken(shared), await taken(shared, seconds=10 * SECONDS)]
-    slow, other = [TurnStore(shared, lease, AgentRouter("app")) for lease in leases]
-    inbox = InboxStore(shared, slow, Worker(slow, never))
+    leases = [await acquire_lease(shared_database), await acquire_lease(shared_database, seconds=10 * SECONDS)]
+    slow, other = [TurnStore(shared_database, lease, AgentRouter("app")) for lease in leases]
+    inbox = InboxStore(shared_database, slow, Worker(slow, refuse_turn))
     await inbox.accept(inbound())
     (turn,) = await slow.claim(1)
     await slow.check_owned(turn)
-    await passes(shared, SECONDS)
+    await age_leases(shared_database, SECONDS)
     assert await other.claim(1)
     await slow._lease.acquire()
     assert slow._lease.is_valid
@@ -171,16 +181,16 @@ async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_l
         await slow.check_owned(turn)
 
 
-async def test_on_sqlite_who_comes_next_is_the_only_one(database: Faulty) -> None:
-    first = await taken(database)
-    second = await taken(database)
+async def test_on_sqlite_who_comes_next_is_the_only_one(database: FailingDatabase) -> None:
+    first = await acquire_lease(database)
+    second = await acquire_lease(database)
     if database.is_sqlite:
-        assert await ids(database) == [second.worker_id]
+        assert await list_worker_ids(database) == [second.worker_id]
         assert await is_gone(database, second, first.worker_id)
     else:
-        assert await ids(database) == sorted([first.worker_id, second.worker_id])
+        assert await list_worker_ids(database) == sorted([first.worker_id, second.worker_id])
 
 
-async def ids(database: Faulty) -> list[str]:
+async def list_worker_ids(database: FailingDatabase) -> list[str]:
     async with database.read() as connection:
         return sorted((await connection.execute(sa.select(workers.c.id))).scalars())

@@ -8,12 +8,12 @@ from core.workers import rate_limit_sharing
 from core.workers.lease import Lease
 from core.workers.rate_limit_sharing import LimitUsage, LimitUsages, exchange_usage
 from tests.channels.wiring import wait_until
-from tests.core.conftest import Faulty
+from tests.core.conftest import FailingDatabase
 
 
 @asynccontextmanager
-async def sharing(database: Faulty, uses: LimitUsages) -> AsyncIterator[list[Sequence[LimitUsages]]]:
-    """A worker that uses so much; what it is told of the others."""
+async def share_usage(database: FailingDatabase, uses: LimitUsages) -> AsyncIterator[list[Sequence[LimitUsages]]]:
+    """Run a worker that reports `uses`; yield the reports of the other workers that it receives."""
     lease, told = Lease(database, seconds=30), list[Sequence[LimitUsages]]()
     await lease.acquire()
     keeping = asyncio.create_task(exchange_usage(database, lease, lambda: uses, told.append))
@@ -29,10 +29,10 @@ async def test_workers_are_told_what_the_others_use_until_those_are_gone(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate_limit_sharing, "EXCHANGE_SECONDS", 0.02)
-    database = Faulty(postgres)
-    async with sharing(database, {"edit": LimitUsage(2, 20)}) as told:
+    database = FailingDatabase(postgres)
+    async with share_usage(database, {"edit": LimitUsage(2, 20)}) as told:
         await wait_until(lambda: told[-1:] == [[]])
-        async with sharing(database, {"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}) as other:
+        async with share_usage(database, {"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}) as other:
             await wait_until(lambda: told[-1] == [{"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}])
             await wait_until(lambda: other[-1:] == [[{"edit": LimitUsage(2, 20)}]])
         await wait_until(lambda: told[-1] == [])

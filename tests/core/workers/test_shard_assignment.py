@@ -12,11 +12,11 @@ from core.store.schema import workers as workers_table
 from core.workers import shard_assignment
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
-from tests.core.conftest import Faulty, Passes
+from tests.core.conftest import AgeLeases, FailingDatabase
 
 
 @pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(shard_assignment, "SLOT_SECONDS", 0.02)
 
@@ -24,8 +24,11 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 _ids = count()
 
 
-async def candidate(database: Faulty, *, seconds: float = 30) -> tuple[Lease, ShardAssignment]:
-    """A live worker. Those that hold equally many shards go by their ids, so here in the order in which they begin."""
+async def create_candidate(database: FailingDatabase, *, seconds: float = 30) -> tuple[Lease, ShardAssignment]:
+    """Return a new live worker.
+
+    Workers with equally many shards are sorted by their ids, here the order of their creation.
+    """
     lease = Lease(database, seconds=seconds)
     lease.worker_id = f"{next(_ids):012}"
     await lease.acquire()
@@ -35,148 +38,148 @@ async def candidate(database: Faulty, *, seconds: float = 30) -> tuple[Lease, Sh
 Parts = AsyncGenerator[frozenset[int], None]
 
 
-async def following(changes: Parts) -> frozenset[int]:
+async def get_next_shards(changes: Parts) -> frozenset[int]:
     return await asyncio.wait_for(anext(changes), 30)
 
 
-class Following:
-    """What a worker leads, as it is told; it needs a moment to begin and end."""
+class ShardFollower:
+    """Worker that follows the changes of its shards with a delay of 50 ms."""
 
     def __init__(self, assignment: ShardAssignment, shards: int) -> None:
-        self.led = frozenset[int]()
-        self.all = list[frozenset[int]]()
+        self.shards = frozenset[int]()
+        self.all_shards = list[frozenset[int]]()
         self._changes = assignment.watch(shards)
         self.task = asyncio.create_task(self._follow())
 
     async def _follow(self) -> None:
         async with aclosing(self._changes) as changes:
             async for led in changes:
-                self.led &= led
+                self.shards &= led
                 await asyncio.sleep(0.05)
-                self.led = led
-                self.all.append(led)
+                self.shards = led
+                self.all_shards.append(led)
 
 
-async def ended(*tasks: asyncio.Task[Any]) -> None:
+async def cancel_tasks(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
 
 
-async def until(predicate: Callable[[], bool]) -> None:
+async def wait_until(predicate: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not predicate():  # noqa: ASYNC110 (the database tells nothing)
+        while not predicate():  # noqa: ASYNC110 (the database reports no changes)
             await asyncio.sleep(0.01)
 
 
-async def test_the_only_worker_leads_at_once(database: Faulty) -> None:
-    _, only = await candidate(database)
+async def test_the_only_worker_leads_at_once(database: FailingDatabase) -> None:
+    _, only = await create_candidate(database)
     async with aclosing(only.watch()) as changes:
-        assert await following(changes)
+        assert await get_next_shards(changes)
 
 
 async def test_one_leads_until_it_gives_up_and_another_one_follows(postgres: str) -> None:
-    database = Faulty(postgres)
-    (lease, first), (_, second) = await candidate(database), await candidate(database)
+    database = FailingDatabase(postgres)
+    (lease, first), (_, second) = await create_candidate(database), await create_candidate(database)
     async with aclosing(first.watch()) as one, aclosing(second.watch()) as other:
-        assert await following(one) == {0}
-        assert not await following(other)
+        assert await get_next_shards(one) == {0}
+        assert not await get_next_shards(other)
         await first.release()
         await lease.release()
-        assert await following(other)
+        assert await get_next_shards(other)
         await first.release()  # which it does not have any more
-        assert not await following(one)
+        assert not await get_next_shards(one)
     await database.aclose()
 
 
-async def test_a_leader_whose_lease_has_ended_is_followed(postgres: str, passes: Passes) -> None:
-    database = Faulty(postgres)
-    (_, first), (_, second) = await candidate(database), await candidate(database, seconds=300)
+async def test_a_leader_whose_lease_has_ended_is_followed(postgres: str, age_leases: AgeLeases) -> None:
+    database = FailingDatabase(postgres)
+    (_, first), (_, second) = await create_candidate(database), await create_candidate(database, seconds=300)
     async with aclosing(first.watch()) as one, aclosing(second.watch()) as other:
-        assert await following(one)
-        assert not await following(other)
-        await passes(database, 30)
-        assert await following(other)
+        assert await get_next_shards(one)
+        assert not await get_next_shards(other)
+        await age_leases(database, 30)
+        assert await get_next_shards(other)
     await database.aclose()
 
 
 async def test_a_leader_that_cannot_reach_the_database_goes_on(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = Faulty(postgres)
-    _, only = await candidate(database)
+    database = FailingDatabase(postgres)
+    _, only = await create_candidate(database)
     async with aclosing(only.watch()) as changes:
-        assert await following(changes)
+        assert await get_next_shards(changes)
         asked = asyncio.Event()
 
-        async def out_of_reach(_count: int) -> frozenset[int]:
+        async def fail_to_count(_count: int) -> frozenset[int]:
             asked.set()
             raise StoreError("out of reach")
 
-        monkeypatch.setattr(only, "_assign", out_of_reach)
-        change = asyncio.create_task(following(changes))
+        monkeypatch.setattr(only, "_assign", fail_to_count)
+        change = asyncio.create_task(get_next_shards(changes))
         await asyncio.wait_for(asked.wait(), 30)
         assert not (await asyncio.wait([change], timeout=0.2))[0]
-        await ended(change)
+        await cancel_tasks(change)
     await database.aclose()
 
 
 async def test_parts_are_shared_out_evenly_over_those_who_are_there(postgres: str) -> None:
-    database = Faulty(postgres)
-    workers, leases, keepers = list[Following](), list[Lease](), list[asyncio.Task[None]]()
+    database = FailingDatabase(postgres)
+    workers, leases, keepers = list[ShardFollower](), list[Lease](), list[asyncio.Task[None]]()
 
-    def led() -> list[frozenset[int]]:
-        found = [worker.led for worker in workers]
-        assert sum(map(len, found)) == len(frozenset[int]().union(*found)), "no part is led by two"
+    def list_shards() -> list[frozenset[int]]:
+        found = [worker.shards for worker in workers]
+        assert sum(map(len, found)) == len(frozenset[int]().union(*found)), "two workers run the same shard"
         return found
 
     def is_even() -> bool:
-        counts = sorted(map(len, led()))
+        counts = sorted(map(len, list_shards()))
         return sum(counts) == 4 and counts[-1] - counts[0] <= 1
 
     for _ in range(3):  # each one that comes gets its share from those who were there
-        lease, assignment = await candidate(database)
+        lease, assignment = await create_candidate(database)
         keeping = asyncio.create_task(lease.keep_renewed())
-        workers.append(Following(assignment, 4))
+        workers.append(ShardFollower(assignment, 4))
         leases.append(lease)
         keepers.append(keeping)
-        await until(is_even)
-    await ended(workers.pop(0).task, keepers.pop(0))  # and what one has led who is gone, the others share
+        await wait_until(is_even)
+    await cancel_tasks(workers.pop(0).task, keepers.pop(0))  # and what one has led who is gone, the others share
     async with database.write() as connection:
         is_gone = sa.update(workers_table).where(workers_table.c.id == leases[0].worker_id)
         await connection.execute(is_gone.values(lease_expires_at=0.0))
-    await until(is_even)
-    _, assignment = await candidate(database)
+    await wait_until(is_even)
+    _, assignment = await create_candidate(database)
     assert await assignment.get_shard_count() == 4
-    await ended(*(worker.task for worker in workers), *keepers)
+    await cancel_tasks(*(worker.task for worker in workers), *keepers)
     await database.aclose()
 
 
 async def test_all_shards_of_a_worker_that_cannot_connect_one_go_to_others(postgres: str) -> None:
-    database = Faulty(postgres)
-    (_, first), (_, second) = await candidate(database), await candidate(database)
+    database = FailingDatabase(postgres)
+    (_, first), (_, second) = await create_candidate(database), await create_candidate(database)
     async with aclosing(first.watch(4)) as one, aclosing(second.watch(4)) as other:
-        assert await following(one) == {0, 1}
-        assert await following(other) == {2, 3}
+        assert await get_next_shards(one) == {0, 1}
+        assert await get_next_shards(other) == {2, 3}
         await first.report_failure({1}, 4)
-        assert await following(other) == {1, 2, 3}
-        assert await following(one) == set()
-        released = asyncio.create_task(following(one))  # which it is by asking for the next change
-        assert await following(other) == {0, 1, 2, 3}
-        await ended(released)
+        assert await get_next_shards(other) == {1, 2, 3}
+        assert await get_next_shards(one) == set()
+        released = asyncio.create_task(get_next_shards(one))  # which it is by asking for the next change
+        assert await get_next_shards(other) == {0, 1, 2, 3}
+        await cancel_tasks(released)
     await database.aclose()
 
 
-async def test_the_only_worker_tries_a_shard_again_that_it_could_not_connect(database: Faulty) -> None:
-    _, only = await candidate(database)
+async def test_the_only_worker_tries_a_shard_again_that_it_could_not_connect(database: FailingDatabase) -> None:
+    _, only = await create_candidate(database)
     async with aclosing(only.watch(2)) as changes:
         for _ in range(3):
-            assert await following(changes) == {0, 1}
+            assert await get_next_shards(changes) == {0, 1}
             await only.report_failure({1}, 2)
 
 
-async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(database: Faulty) -> None:
-    (_, first), (_, second) = await candidate(database), await candidate(database)
+async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(database: FailingDatabase) -> None:
+    (_, first), (_, second) = await create_candidate(database), await create_candidate(database)
     async with aclosing(first.watch(2)) as changes:
-        await following(changes)
+        await get_next_shards(changes)
     began = asyncio.get_running_loop().time()
     await asyncio.gather(first.acquire_slot(0, 2, 0.3), second.acquire_slot(0, 2, 0.3), second.acquire_slot(1, 2, 0.3))
     assert 0.3 <= asyncio.get_running_loop().time() - began < 3.0
@@ -185,15 +188,15 @@ async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(databa
 async def test_a_leader_whose_lease_was_lengthened_late_leads_all_the_while(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease, only = await candidate(Faulty(postgres), seconds=0.05)
+    lease, only = await create_candidate(FailingDatabase(postgres), seconds=0.05)
     take = only._take
 
-    async def in_time_for_that(shards: Collection[int], of: int) -> frozenset[int]:
+    async def renew_and_take(shards: Collection[int], of: int) -> frozenset[int]:
         await lease.acquire()
         return await take(shards, of)
 
-    monkeypatch.setattr(only, "_take", in_time_for_that)
+    monkeypatch.setattr(only, "_take", renew_and_take)
     async with aclosing(only.watch()) as changes:
-        assert await following(changes)
+        assert await get_next_shards(changes)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(changes), 0.3)
