@@ -18,7 +18,7 @@ from tests.sandbox.slack.test_fidelity import (
     find_differences,
     find_envelope_differences,
     has_sample,
-    sample_of_method,
+    load_method_sample,
 )
 
 TABLE = CapabilityTable["Conversation"]()
@@ -425,7 +425,7 @@ def find_all_differences(slack: SlackSandbox) -> Iterator[str]:
     """Yield the differences of replies and events from Slack's samples."""
     for call in slack.calls:
         if has_sample(call.method) and call.response is not None:
-            yield from find_differences(call.response, sample_of_method(call.method), call.method)
+            yield from find_differences(call.response, load_method_sample(call.method), call.method)
     for envelope in slack.envelopes:
         yield from find_envelope_differences(envelope)
 

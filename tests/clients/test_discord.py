@@ -11,7 +11,7 @@ import pytest
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.discord.state.permissions import PERMISSIONS
 from tests.clients.client_script import CapabilityTable, ClientScript, Line, find_command, run_script
-from tests.sandbox.discord.shapes import OBJECTS, SHAPES, faults_of_event, faults_of_reply, faults_of_request
+from tests.sandbox.discord.shapes import OBJECTS, SHAPES, find_event_errors, find_request_errors, find_response_errors
 
 TABLE = CapabilityTable["Conversation"]()
 
@@ -443,12 +443,12 @@ def find_all_faults(server: DiscordSandbox) -> Iterator[str]:
     for call in server.calls:
         if call.route in server.faults.routes:
             if call.status < 400:
-                yield from faults_of_request(call)
+                yield from find_request_errors(call)
             if call.status != 502:
-                yield from faults_of_reply(call)
+                yield from find_response_errors(call)
     for event in server.events:
         if event.name in OBJECTS:
-            yield from faults_of_event(event)
+            yield from find_event_errors(event)
 
 
 @pytest.mark.long

@@ -10,17 +10,17 @@ from sandbox.tour import STEPS, TourStep, respond_to_tour
 REQUEST = ReceivedRequest("scripted-tour", "", "", (), (), (), {}, {}, True)
 
 
-def text_of(turn: Turn) -> str:
+def get_text(turn: Turn) -> str:
     assert isinstance(turn, Say)
     return turn.text
 
 
 def find_step(text: str) -> TourStep:
     turn = respond_to_tour(replace(REQUEST, text=text))
-    return next(step for step in STEPS if without_ids(step.respond(REQUEST)) == without_ids(turn))
+    return next(step for step in STEPS if remove_ids(step.respond(REQUEST)) == remove_ids(turn))
 
 
-def without_ids(turn: Turn) -> list[object]:
+def remove_ids(turn: Turn) -> list[object]:
     """Return the steps of a turn, with the names of tools for their calls."""
     steps = turn if isinstance(turn, Sequence) else [turn]
     return [step.name if isinstance(step, CallTool) else step for step in steps]
@@ -56,13 +56,13 @@ def test_each_answer_names_the_next_message() -> None:
     }
     for step, following in pairwise(STEPS):
         found = tuple([results[step.title]] if step.title in results else [])
-        answer = text_of(respond_to_tour(replace(REQUEST, text=step.prompt, tool_results=found)))
+        answer = get_text(respond_to_tour(replace(REQUEST, text=step.prompt, tool_results=found)))
         assert answer.endswith(f"**Next step:** write “{following.prompt}”")
     system = 'You are an agent. Your internal name is "writer".'
-    assert STEPS[0].prompt in text_of(respond_to_tour(replace(REQUEST, text=STEPS[-1].prompt, system=system)))
+    assert STEPS[0].prompt in get_text(respond_to_tour(replace(REQUEST, text=STEPS[-1].prompt, system=system)))
 
 
 def test_a_denied_refund_is_reported_as_such() -> None:
     denied = ToolOutcome("1", "refund_order", {"error": "This tool call is rejected."})
     request = replace(REQUEST, text="Please refund it.", tool_results=(denied,))
-    assert "nothing was refunded" in text_of(respond_to_tour(request))
+    assert "nothing was refunded" in get_text(respond_to_tour(request))

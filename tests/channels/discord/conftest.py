@@ -27,7 +27,7 @@ from sandbox.discord import DiscordCallRecord, DiscordMessage, DiscordSandbox
 from sandbox.discord import GuildChannel as Place
 from sandbox.discord.state.permissions import PERMISSIONS
 from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core, wait_until
-from tests.sandbox.discord.shapes import SHAPES, faults_of_request
+from tests.sandbox.discord.shapes import SHAPES, find_request_errors
 
 __all__ = ["wait_until"]
 
@@ -58,7 +58,7 @@ async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
         yield sandbox
         if SHAPES:
             known = [call for call in sandbox.calls if call.route in sandbox.faults.routes]
-            assert sorted({fault for call in known for fault in faults_of_request(call)}) == []
+            assert sorted({fault for call in known for fault in find_request_errors(call)}) == []
         spoken = [c for c in sandbox.calls if c.route in SPOKEN and not is_ping(c.body.get("content"))]
         assert [call.body for call in spoken if call.body.get("allowed_mentions") != {"parse": []}] == []
         assert [call.body for call in spoken if call.route == POST and not call.body["flags"] & NO_PREVIEWS] == []

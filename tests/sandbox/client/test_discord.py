@@ -27,7 +27,7 @@ def list_texts(session: ClientSession) -> list[str]:
     ]
 
 
-def last_message(session: ClientSession) -> ClientMessage:
+def get_last_message(session: ClientSession) -> ClientMessage:
     return session.platform.list_messages(session.place, session.user)[-1]
 
 
@@ -44,12 +44,15 @@ async def test_names_with_an_at_sign_become_mentions(session: ClientSession, dis
     heard = await discord_bot.next_message()
     assert {user.name for user in heard.mentions} == {"parley", "grace"}
     assert list_texts(session) == ["ada: @parley and @grace, not ada@grace.example"]
-    assert last_message(session).markdown.startswith("**@parley** and **@grace**")
+    assert get_last_message(session).markdown.startswith("**@parley** and **@grace**")
 
 
 async def test_channel_mentions_show_channel_names(session: ClientSession, server: DiscordSandbox) -> None:
     await run_lines(session, "/channel general", f"see <#{server.channels['random'].id}>")
-    assert (last_message(session).plain_text, last_message(session).markdown) == ("see #random", "see **#random**")
+    assert (get_last_message(session).plain_text, get_last_message(session).markdown) == (
+        "see #random",
+        "see **#random**",
+    )
 
 
 async def test_a_forwarded_message_shows_its_content(session: ClientSession, server: DiscordSandbox) -> None:
@@ -125,7 +128,7 @@ async def test_a_command_is_an_interaction(
     discord_bot.answers.set()
     await run_lines(session, "/channel general", "/ask the weather")
     await server.wait_for(lambda: list_texts(session) == ["parley: About the weather"])
-    assert last_message(session).ephemeral_to == session.user.id
+    assert get_last_message(session).ephemeral_to == session.user.id
     await run_lines(session, "/as grace")
     assert list_texts(session) == []
 
@@ -157,9 +160,9 @@ async def test_an_unanswered_command_shows_discords_error(session: ClientSession
 async def test_a_reply_shows_the_replied_message(session: ClientSession, discord_bot: DiscordBot) -> None:
     await run_lines(session, "hello")
     await (await discord_bot.next_message()).reply("to you too")
-    referred = last_message(session).reply_to
+    referred = get_last_message(session).reply_to
     assert referred is not None
-    assert (referred.author, referred.plain_text, last_message(session).reply_to is None) == ("ada", "hello", False)
+    assert (referred.author, referred.plain_text, get_last_message(session).reply_to is None) == ("ada", "hello", False)
 
 
 async def test_files_and_embeds_are_shown_as_text(
@@ -213,7 +216,7 @@ async def test_a_button_is_clicked_by_its_label(
 
     class Ask(discord.ui.View):
         @discord.ui.button(label="Again", custom_id="again:1")
-        async def again(self, interaction: discord.Interaction, _button: discord.ui.Button["Ask"]) -> None:
+        async def press_again(self, interaction: discord.Interaction, _button: discord.ui.Button["Ask"]) -> None:
             await interaction.response.defer()
             pressed.set_result(interaction.user.name)
 
@@ -297,4 +300,4 @@ async def test_buttons_in_containers_are_clicked(
 
     await run_lines(session, "/channel general")
     await discord_bot.get_sandbox_channel(server, "general").send(view=Layout(timeout=None))
-    assert last_message(session).buttons == {"Beside": "beside", "Below": "below"}
+    assert get_last_message(session).buttons == {"Beside": "beside", "Below": "below"}

@@ -10,7 +10,7 @@ from sandbox.client.mrkdwn import convert_blocks, convert_markdown, convert_mrkd
 NAMES = {"@U1": "@ada", "#C1": "#general", "!here": "@here"}
 
 
-def name(target: str) -> str:
+def get_name(target: str) -> str:
     return NAMES[target]
 
 
@@ -27,22 +27,22 @@ def name(target: str) -> str:
     ],
 )
 def test_mrkdwn_becomes_commonmark(text: str, markdown: str) -> None:
-    assert convert_mrkdwn(text, name) == markdown
+    assert convert_mrkdwn(text, get_name) == markdown
 
 
 @pytest.mark.parametrize("text", ["**not bold in Slack**", "# no heading", "[no](link)"])
 def test_markdown_unknown_to_mrkdwn_is_escaped(text: str) -> None:
-    assert parse_text(convert_mrkdwn(text, name)) == text
+    assert parse_text(convert_mrkdwn(text, get_name)) == text
 
 
 def test_code_is_not_converted() -> None:
-    assert convert_mrkdwn("`*a*` &amp; `x &lt; y`", name) == r"`*a*` \& `x < y`"
-    assert convert_mrkdwn("```if a:\n  *b*```", name) == "\n```\nif a:\n  *b*\n```\n"
+    assert convert_mrkdwn("`*a*` &amp; `x &lt; y`", get_name) == r"`*a*` \& `x < y`"
+    assert convert_mrkdwn("```if a:\n  *b*```", get_name) == "\n```\nif a:\n  *b*\n```\n"
 
 
 def test_markdown_text_keeps_its_markup_and_names_mentions() -> None:
     text = "# Title\n**bold** <@U1> <b>\n```\n<b> <@U1>\n```"
-    assert convert_markdown(text, name) == "# Title\n**bold** **@ada** \\<b>\n```\n<b> <@U1>\n```"
+    assert convert_markdown(text, get_name) == "# Title\n**bold** **@ada** \\<b>\n```\n<b> <@U1>\n```"
 
 
 def test_blocks_become_paragraphs() -> None:
@@ -55,7 +55,7 @@ def test_blocks_become_paragraphs() -> None:
         {"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "Stop"}}]},
         {"type": "video"},
     ]
-    assert convert_blocks(blocks, name).split("\n\n") == [
+    assert convert_blocks(blocks, get_name).split("\n\n") == [
         r"**Report \*1\***",
         "**well**",
         "1. **one**",
@@ -76,7 +76,7 @@ def test_rich_text_becomes_plain_text() -> None:
         ],
     }
     blocks = [{"type": "rich_text", "elements": [section]}]
-    assert convert_blocks(blocks, name) == "ask **@ada** or https://a.example"
+    assert convert_blocks(blocks, get_name) == "ask **@ada** or https://a.example"
 
 
 @given(st.text(alphabet="ab *_~`<>&[]()#@!|\n-•0.", max_size=60))

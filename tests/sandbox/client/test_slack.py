@@ -18,18 +18,21 @@ async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: 
     started = await bot.web.chat_startStream(**where, thread_ts=question.ts, chunks=[task], **to_ada)
     where["ts"] = started["ts"]
 
-    def seen_by(name: str) -> ClientMessage:
+    def get_message_for(name: str) -> ClientMessage:
         place = ClientLocation(question.channel.id, question.ts)
         return platform.list_messages(place, PlatformUser(people[name].id, name))[-1]
 
     found = [task | {"title": "Looked", "status": "complete"}, {"type": "markdown_text", "text": "**Found** it."}]
-    assert (seen_by("ada").plain_text, seen_by("ada").is_pending) == ("Looking…", True)
+    assert (get_message_for("ada").plain_text, get_message_for("ada").is_pending) == ("Looking…", True)
     await bot.web.chat_appendStream(**where, chunks=found)
-    assert seen_by("ada").plain_text == "✓ Looked\n**Found** it."
-    assert seen_by("ada").markdown == "_✓ Looked_\n\n**Found** it."
-    assert seen_by("grace").plain_text == "Looking…"
+    assert get_message_for("ada").plain_text == "✓ Looked\n**Found** it."
+    assert get_message_for("ada").markdown == "_✓ Looked_\n\n**Found** it."
+    assert get_message_for("grace").plain_text == "Looking…"
     await bot.web.chat_stopStream(**where)
-    assert (seen_by("grace").plain_text, seen_by("grace").is_pending) == ("✓ Looked\n**Found** it.", False)
+    assert (get_message_for("grace").plain_text, get_message_for("grace").is_pending) == (
+        "✓ Looked\n**Found** it.",
+        False,
+    )
 
 
 async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: Bot) -> None:

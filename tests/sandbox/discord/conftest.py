@@ -28,7 +28,7 @@ def create_intents(*names: str) -> discord.Intents:
 
 
 class Bot(discord.Client):
-    """A client that records received messages."""
+    """Client that records received messages."""
 
     def __init__(self, intents: discord.Intents, **options: Any) -> None:
         super().__init__(intents=intents, max_messages=None, guild_ready_timeout=0.1, **options)
@@ -63,7 +63,7 @@ class Bot(discord.Client):
         return self.get_channel(int(sandbox.channels[name].id))
 
 
-async def call(server: DiscordSandbox, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+async def call_route(server: DiscordSandbox, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Call a route as the bot, and return the status and the JSON."""
     headers = {"Authorization": f"Bot {server.bot_token}"}
     async with (
@@ -93,7 +93,7 @@ async def connect(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
     """Yield a function that connects a bot to a sandbox; close the bots at the end."""
     running: list[tuple[Bot, asyncio.Task[None]]] = []
 
-    async def connected(
+    async def connect_bot(
         sandbox: DiscordSandbox, *, bot: Bot | None = None, intents: discord.Intents | None = None
     ) -> Bot:
         patch_addresses(sandbox, monkeypatch)
@@ -106,7 +106,7 @@ async def connect(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
         await asyncio.wait_for(bot.wait_until_ready(), 5)
         return bot
 
-    yield connected
+    yield connect_bot
     for bot, task in running:
         await bot.close()
         await asyncio.gather(task, return_exceptions=True)

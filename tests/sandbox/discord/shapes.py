@@ -93,15 +93,15 @@ def load_specification() -> dict[str, Any]:
 
 
 @cache
-def spec() -> dict[str, Any]:
+def get_specification() -> dict[str, Any]:
     loaded = load_specification()
     # The specification lacks forwards, which docs.discord.com/developers/resources/message has.
     loaded["components"]["schemas"]["MessageReferenceType"] = {"enum": [0, 1]}
     return loaded
 
 
-def faults(value: Any, schema: dict[str, Any], where: str) -> Iterator[str]:
-    validator = Draft202012Validator({"components": spec()["components"], **schema})
+def find_errors(value: Any, schema: dict[str, Any], where: str) -> Iterator[str]:
+    validator = Draft202012Validator({"components": get_specification()["components"], **schema})
     for error in validator.iter_errors(value):
         best = min(error.context or [error], key=lambda inner: -len(inner.absolute_path))
         yield f"{where}: {'.'.join(map(str, best.absolute_path))}: {best.message[:200]}"
@@ -113,21 +113,23 @@ def select_kinds(*names: str) -> dict[str, Any]:
 
 @cache
 def find_operation(route: str) -> dict[str, Any]:
-    """Return the specification of a route, whatever names its ids have there."""
+    """Return the specification of a route; the names of its ids do not matter."""
     method, path = re.sub(r"\{\w+\}", "{}", route).split(" ")
-    (found,) = (about for known, about in spec()["paths"].items() if re.sub(r"\{\w+\}", "{}", known) == path)
+    (found,) = (
+        about for known, about in get_specification()["paths"].items() if re.sub(r"\{\w+\}", "{}", known) == path
+    )
     about: dict[str, Any] = found[method.lower()]
     return about
 
 
-def faults_of_request(call: DiscordCallRecord) -> Iterator[str]:
+def find_request_errors(call: DiscordCallRecord) -> Iterator[str]:
     wanted = find_operation(call.route).get("requestBody")
     if wanted is None:
         if call.body:
             yield f"{call.route}: takes no body"
         return
     body = convert_ids_to_text(call.body)
-    yield from faults(body, wanted["content"]["application/json"]["schema"], f"request {call.route}")
+    yield from find_errors(body, wanted["content"]["application/json"]["schema"], f"request {call.route}")
 
 
 def convert_ids_to_text(body: Any, path: str = "") -> Any:
@@ -139,18 +141,18 @@ def convert_ids_to_text(body: Any, path: str = "") -> Any:
     return str(body) if path in _NUMBERS and isinstance(body, int) else body
 
 
-def faults_of_reply(call: DiscordCallRecord) -> Iterator[str]:
+def find_response_errors(call: DiscordCallRecord) -> Iterator[str]:
     responses = find_operation(call.route)["responses"]
     answer = responses.get(str(call.status)) or responses["4XX"]
     if "$ref" in answer:
-        answer = spec()["components"]["responses"][answer["$ref"].rsplit("/", 1)[-1]]
+        answer = get_specification()["components"]["responses"][answer["$ref"].rsplit("/", 1)[-1]]
     if "content" not in answer:
         if call.response is not None:
             yield f"{call.route} {call.status}: has no body"
         return
     where = f"reply {call.route} {call.status}"
     reply = convert_codes_to_numbers(call.response) if call.code == 50035 else call.response
-    yield from faults(reply, answer["content"]["application/json"]["schema"], where)
+    yield from find_errors(reply, answer["content"]["application/json"]["schema"], where)
 
 
 def convert_codes_to_numbers(errors: Any) -> Any:
@@ -162,10 +164,10 @@ def convert_codes_to_numbers(errors: Any) -> Any:
     return {n: 0 if n == "code" and isinstance(v, str) else convert_codes_to_numbers(v) for n, v in errors.items()}
 
 
-def faults_of_event(event: DiscordEventRecord) -> Iterator[str]:
+def find_event_errors(event: DiscordEventRecord) -> Iterator[str]:
     for path, kinds in OBJECTS[event.name].items():
         name = path.removesuffix("[]")
         value = event.data.get(name) if name else event.data
         for part in value if path.endswith("[]") and value else [value]:
             if part:
-                yield from faults(part, select_kinds(*kinds), f"event {event.name} {path}")
+                yield from find_errors(part, select_kinds(*kinds), f"event {event.name} {path}")

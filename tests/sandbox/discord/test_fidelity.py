@@ -19,9 +19,9 @@ from tests.sandbox.discord.conftest import Bot, Connect, create_intents
 from tests.sandbox.discord.shapes import (
     OBJECTS,
     SHAPES,
-    faults_of_event,
-    faults_of_reply,
-    faults_of_request,
+    find_event_errors,
+    find_request_errors,
+    find_response_errors,
     load_specification,
 )
 
@@ -34,19 +34,19 @@ ALL_INTENTS = (
 PIXEL = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
-async def refused(call: Any) -> None:
+async def check_rejection(call: Any) -> None:
     with pytest.raises(discord.HTTPException):
         await call
 
 
-class Walker(Bot):
+class FidelityBot(Bot):
     def __init__(self) -> None:
         super().__init__(create_intents(*ALL_INTENTS.split()))
 
         @self.tree.command(name="reset", description="Begin anew")
         async def reset(interaction: discord.Interaction, why: str = "") -> None:
             await interaction.response.defer(ephemeral=True, thinking=True)
-            await interaction.edit_original_response(content="done", view=button())
+            await interaction.edit_original_response(content="done", view=create_button())
             await interaction.original_response()
             await (await interaction.followup.send("more", wait=True)).edit(content="still more")
             await interaction.delete_original_response()
@@ -72,13 +72,13 @@ class Walker(Bot):
             await interaction.response.edit_message(content="pressed", view=None)
 
 
-def button() -> discord.ui.View:
+def create_button() -> discord.ui.View:
     view = discord.ui.View(timeout=None)
     view.add_item(discord.ui.Button(label="Stop", custom_id="stop"))
     return view
 
 
-async def walk_through_the_events(server: DiscordSandbox) -> None:
+async def trigger_every_event(server: DiscordSandbox) -> None:
     server.add_user("alan")
     await server.join_guild("edsger")
     server.add_channel("late")
@@ -109,7 +109,7 @@ async def walk_through_the_events(server: DiscordSandbox) -> None:
     await server.set_guild_available(True)
 
 
-async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
+async def call_message_routes(server: DiscordSandbox, bot: Bot) -> None:
     general, ideas = bot.get_sandbox_channel(server, "general"), bot.get_sandbox_channel(server, "ideas")
     ada = await bot.fetch_user(int(server.people["ada"].id))
     await bot.guilds[0].chunk()
@@ -130,7 +130,7 @@ async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
         "…",
         reference=discord.MessageReference(message_id=int(asked.id), channel_id=general.id, guild_id=guild.id),
         nonce="n1",
-        view=button(),
+        view=create_button(),
         embed=discord.Embed(title="t", description="d", url="https://a.example").add_field(name="n", value="v"),
         allowed_mentions=discord.AllowedMentions(users=[ada], replied_user=True),
     )
@@ -144,7 +144,7 @@ async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
     async with general.typing():
         pass
     thread = await answer.create_thread(name="a thread", auto_archive_duration=60)
-    await refused(answer.create_thread(name="again"))
+    await check_rejection(answer.create_thread(name="again"))
     await thread.send("in it")
     await bot.fetch_channel(thread.id)
     await thread.edit(archived=True)
@@ -154,17 +154,17 @@ async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
     await bot.tree.fetch_commands()
     await bot.tree.sync(guild=guild)
     await with_file.delete()
-    await refused(general.send("x" * 2001))
-    await refused(general.send(" "))
-    await refused(general.fetch_message(1))
-    await refused(bot.fetch_channel(1))
+    await check_rejection(general.send("x" * 2001))
+    await check_rejection(general.send(" "))
+    await check_rejection(general.fetch_message(1))
+    await check_rejection(bot.fetch_channel(1))
     server.faults.rate_limit("GET /users/{user}", 0.01, scope="shared")
     await bot.fetch_user(ada.id)
     server.faults.fail("GET /users/{user}", status=403, code=50001)
-    await refused(bot.fetch_user(ada.id))
+    await check_rejection(bot.fetch_user(ada.id))
 
 
-async def walk_through_the_channels(server: DiscordSandbox, bot: Bot) -> None:
+async def call_channel_routes(server: DiscordSandbox, bot: Bot) -> None:
     guild: Any = bot.guilds[0]
     news = await guild.create_text_channel("News Of Today", news=True, topic="all")
     await news.edit(topic="none", slowmode_delay=5)
@@ -175,7 +175,7 @@ async def walk_through_the_channels(server: DiscordSandbox, bot: Bot) -> None:
         assert [pin.id async for pin in news.pins()] == [announced.id]
         await announced.unpin()
     for method, path in (("PUT", "pins/{message}"), ("GET", "pins"), ("DELETE", "pins/{message}")):
-        await request(bot, method, f"/channels/{{channel}}/{path}", channel=news.id, message=announced.id)
+        await request_route(bot, method, f"/channels/{{channel}}/{path}", channel=news.id, message=announced.id)
     invite = await news.create_invite(max_age=60)
     await bot.fetch_invite(invite.code)
     assert [one.code for one in await news.invites()] == [one.code for one in await guild.invites()] == [invite.code]
@@ -191,19 +191,19 @@ async def walk_through_the_channels(server: DiscordSandbox, bot: Bot) -> None:
     await webhook.send("boop")
     await webhook.edit(name="hook 2")
     where = {"webhook": webhook.id, "token": webhook.token}
-    await request(bot, "GET", "/webhooks/{webhook}/{token}", **where)
-    await request(bot, "PATCH", "/webhooks/{webhook}/{token}", {"name": "hook 3"}, **where)
-    await request(bot, "DELETE", "/webhooks/{webhook}/{token}", **where)
+    await request_route(bot, "GET", "/webhooks/{webhook}/{token}", **where)
+    await request_route(bot, "PATCH", "/webhooks/{webhook}/{token}", {"name": "hook 3"}, **where)
+    await request_route(bot, "DELETE", "/webhooks/{webhook}/{token}", **where)
     await (await news.create_webhook(name="hook")).delete()
     await news.delete()
 
 
-async def walk_through_the_members(server: DiscordSandbox, bot: Bot) -> None:
+async def call_member_routes(server: DiscordSandbox, bot: Bot) -> None:
     guild: Any = bot.guilds[0]
     ada, grace = (guild.get_member(int(server.people[name].id)) for name in ("ada", "grace"))
     assert len([member async for member in guild.fetch_members(limit=None)]) == len(guild.members)
     path = "/guilds/{guild}/members/search?query=ad&limit=5"
-    assert [one["user"]["username"] for one in await request(bot, "GET", path, guild=guild.id)] == ["ada"]
+    assert [one["user"]["username"] for one in await request_route(bot, "GET", path, guild=guild.id)] == ["ada"]
     await guild.me.edit(nick="Parser")
     await ada.edit(nick="Countess")
     emoji = await guild.create_custom_emoji(name="wave", image=PIXEL)
@@ -251,25 +251,25 @@ async def walk_through_the_members(server: DiscordSandbox, bot: Bot) -> None:
         assert name in [one.name async for one in channel.archived_threads(**options)]
 
 
-async def walk_through_the_commands(server: DiscordSandbox, bot: Bot) -> None:
+async def call_command_routes(server: DiscordSandbox, bot: Bot) -> None:
     application = {"application": int(server.bot_id), "guild": int(server.guild_id)}
     command = {"name": "one", "description": "One", "type": 1}
     for place in ("/applications/{application}/commands", "/applications/{application}/guilds/{guild}/commands"):
-        added = await request(bot, "POST", place, command, **application)
+        added = await request_route(bot, "POST", place, command, **application)
         where = {**application, "command": added["id"]}
-        assert added in await request(bot, "GET", place, **application)
-        changed = await request(bot, "PATCH", place + "/{command}", {"description": "The first"}, **where)
-        assert changed == await request(bot, "GET", place + "/{command}", **where)
-        await request(bot, "DELETE", place + "/{command}", **where)
+        assert added in await request_route(bot, "GET", place, **application)
+        changed = await request_route(bot, "PATCH", place + "/{command}", {"description": "The first"}, **where)
+        assert changed == await request_route(bot, "GET", place + "/{command}", **where)
+        await request_route(bot, "DELETE", place + "/{command}", **where)
 
 
-async def request(bot: Bot, method: str, path: str, body: Any = None, **ids: Any) -> Any:
+async def request_route(bot: Bot, method: str, path: str, body: Any = None, **ids: Any) -> Any:
     """Call a route that discord.py has no method for."""
     more = {} if body is None else {"json": body}
     return await bot.http.request(discord.http.Route(method, path, **ids), **more)
 
 
-async def walk_through_the_interactions(server: DiscordSandbox) -> None:
+async def trigger_every_interaction(server: DiscordSandbox) -> None:
     for channel in (server.channels["general"], server.open_dm("ada")):
         seen = await server.run_command("ada", channel, "/reset", why="so")
         await server.wait_for(lambda seen=seen: len(seen) == 2 and seen[0].deleted)  # type: ignore[misc]
@@ -296,18 +296,18 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 async def test_responses_events_and_requests_match_discords_specification(
     server: DiscordSandbox, connect: Connect
 ) -> None:
-    bot = await connect(server, bot=Walker())
-    await walk_through_the_events(server)
-    await walk_through_the_api(server, bot)
-    await walk_through_the_channels(server, bot)
-    await walk_through_the_members(server, bot)
-    await walk_through_the_commands(server, bot)
-    await walk_through_the_interactions(server)
+    bot = await connect(server, bot=FidelityBot())
+    await trigger_every_event(server)
+    await call_message_routes(server, bot)
+    await call_channel_routes(server, bot)
+    await call_member_routes(server, bot)
+    await call_command_routes(server, bot)
+    await trigger_every_interaction(server)
     await server.drop_sockets()
     await asyncio.wait_for(bot.resumed.wait(), 30)
 
-    found = [fault for call in server.calls for fault in (*faults_of_request(call), *faults_of_reply(call))]
-    found += [fault for event in server.events for fault in faults_of_event(event)]
+    found = [fault for call in server.calls for fault in (*find_request_errors(call), *find_response_errors(call))]
+    found += [fault for event in server.events for fault in find_event_errors(event)]
     assert sorted(set(found)) == []
     assert {event.name for event in server.events} == set(OBJECTS)
     assert {call.route for call in server.calls} == set(server.faults.routes)

@@ -9,7 +9,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call, patch_addresses
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, patch_addresses
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
@@ -17,7 +17,7 @@ READ = "GET /channels/{channel}"
 
 
 @pytest.fixture
-async def unhurried() -> AsyncIterator[DiscordSandbox]:
+async def slow_server() -> AsyncIterator[DiscordSandbox]:
     """Yield a sandbox that runs twice as fast: a window of 5 s takes 2.5 s."""
     async with DiscordSandbox(speed=2) as sandbox:
         yield sandbox
@@ -28,24 +28,24 @@ async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
     return await connect(server)
 
 
-async def test_the_client_waits_before_it_exceeds_a_window(unhurried: DiscordSandbox, connect: Connect) -> None:
-    bot = await connect(unhurried)
-    sent = await bot.get_sandbox_channel(unhurried, "general").send("0")
+async def test_the_client_waits_before_it_exceeds_a_window(slow_server: DiscordSandbox, connect: Connect) -> None:
+    bot = await connect(slow_server)
+    sent = await bot.get_sandbox_channel(slow_server, "general").send("0")
     took = []
     for number in range(7):
         began = monotonic()
         await sent.edit(content=str(number))
         took.append(monotonic() - began)
     assert took[4] > max(0.3, *took[:4])
-    assert not any(call.rate_limited for call in unhurried.calls)
+    assert not any(call.rate_limited for call in slow_server.calls)
 
 
-async def test_the_headers_count_down_a_window_of_a_channel(unhurried: DiscordSandbox) -> None:
-    headers = {"Authorization": f"Bot {unhurried.bot_token}"}
+async def test_the_headers_count_down_a_window_of_a_channel(slow_server: DiscordSandbox) -> None:
+    headers = {"Authorization": f"Bot {slow_server.bot_token}"}
     async with aiohttp.ClientSession(headers=headers) as session:
 
         async def post(channel: str) -> aiohttp.ClientResponse:
-            url = f"{unhurried.api_url}/channels/{unhurried.channels[channel].id}/messages"
+            url = f"{slow_server.api_url}/channels/{slow_server.channels[channel].id}/messages"
             async with session.post(url, json={"content": "x"}) as response:
                 await response.read()
                 return response
@@ -58,7 +58,7 @@ async def test_the_headers_count_down_a_window_of_a_channel(unhurried: DiscordSa
         assert refused.status == 429
         assert refused.content_type == refused.headers["Content-Type"] == "application/json"
         assert (refused.headers["X-RateLimit-Scope"], refused.headers["Via"]) == ("user", "1.1 google")
-        body = unhurried.calls[-1].response
+        body = slow_server.calls[-1].response
         assert (body["global"], 0 < body["retry_after"] <= 2.5) == (False, True)
         assert (await post("random")).status == 200
         await asyncio.sleep(body["retry_after"])
@@ -172,7 +172,7 @@ async def test_invalid_json_and_unknown_routes_are_refused(server: DiscordSandbo
 )
 async def test_a_route_that_is_not_modelled_is_unknown(server: DiscordSandbox, path: str) -> None:
     address = path.format(guild=server.guild_id, channel=server.channels["general"].id)
-    assert await call(server, "GET", address) == (404, {"message": "404: Not Found", "code": 0})
+    assert await call_route(server, "GET", address) == (404, {"message": "404: Not Found", "code": 0})
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_route_that_is_not_modelled_is_unknown(server: DiscordSandbox, p
     ],
 )
 async def test_an_id_that_is_no_number_is_an_invalid_form(server: DiscordSandbox, path: str, field: str) -> None:
-    status, reply = await call(server, "GET", path.format(channel=server.channels["general"].id))
+    status, reply = await call_route(server, "GET", path.format(channel=server.channels["general"].id))
     assert (status, reply["code"], list(reply["errors"])) == (400, 50035, [field])
 
 

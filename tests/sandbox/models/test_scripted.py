@@ -38,7 +38,7 @@ Server = ScriptedGemini | ScriptedOpenAI | ScriptedAnthropic
 each = pytest.mark.parametrize("kind", [ScriptedGemini, ScriptedOpenAI, ScriptedAnthropic])
 
 
-async def post(server: Server, text: str = "Hi", *, stream: bool = False) -> tuple[int, str]:
+async def post_request(server: Server, text: str = "Hi", *, stream: bool = False) -> tuple[int, str]:
     """Post a request without a client library."""
     headers = {}
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": text}], "stream": stream}
@@ -56,16 +56,16 @@ async def post(server: Server, text: str = "Hi", *, stream: bool = False) -> tup
         return response.status, await response.text()
 
 
-def openai_client(server: ScriptedOpenAI) -> AsyncOpenAI:
+def create_openai_client(server: ScriptedOpenAI) -> AsyncOpenAI:
     return AsyncOpenAI(api_key="k", base_url=server.base_url, max_retries=0)
 
 
-def anthropic_client(server: ScriptedAnthropic) -> anthropic.AsyncAnthropic:
+def create_anthropic_client(server: ScriptedAnthropic) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(api_key="k", base_url=server.base_url, max_retries=0)
 
 
 @asynccontextmanager
-async def gemini_client(server: ScriptedGemini) -> AsyncIterator[AsyncClient]:
+async def create_gemini_client(server: ScriptedGemini) -> AsyncIterator[AsyncClient]:
     options = types.HttpOptions(base_url=server.base_url)
     async with genai.Client(vertexai=False, api_key="k", http_options=options).aio as client:
         yield client
@@ -80,7 +80,7 @@ SCRIPT: list[Step] = [
 
 
 async def test_openais_client_reads_a_complete_response() -> None:
-    async with ScriptedOpenAI([SCRIPT]) as server, openai_client(server) as client:
+    async with ScriptedOpenAI([SCRIPT]) as server, create_openai_client(server) as client:
         completion = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])
     [choice] = completion.choices
     assert choice.message.content == "Hello world"
@@ -92,7 +92,7 @@ async def test_openais_client_reads_a_complete_response() -> None:
 
 
 async def test_openais_client_reads_a_stream() -> None:
-    async with ScriptedOpenAI([SCRIPT]) as server, openai_client(server) as client:
+    async with ScriptedOpenAI([SCRIPT]) as server, create_openai_client(server) as client:
         stream = await client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "Hi"}], stream=True
         )
@@ -103,7 +103,7 @@ async def test_openais_client_reads_a_stream() -> None:
 
 
 async def test_openais_client_lists_the_models() -> None:
-    async with ScriptedOpenAI(models=["a", "b/c"]) as server, openai_client(server) as client:
+    async with ScriptedOpenAI(models=["a", "b/c"]) as server, create_openai_client(server) as client:
         assert [model.id async for model in client.models.list()] == ["a", "b/c"]
         assert (await client.models.retrieve("b/c")).id == "b/c"
         with pytest.raises(NotFoundError):
@@ -111,7 +111,7 @@ async def test_openais_client_lists_the_models() -> None:
 
 
 async def test_googles_client_reads_a_complete_response() -> None:
-    async with ScriptedGemini([SCRIPT]) as server, gemini_client(server) as client:
+    async with ScriptedGemini([SCRIPT]) as server, create_gemini_client(server) as client:
         response = await client.models.generate_content(model="m", contents="Hi")
     assert response.text == "Hello world"
     assert response.function_calls == [types.FunctionCall(id="c1", name="add", args={"a": 1})]
@@ -120,14 +120,14 @@ async def test_googles_client_reads_a_complete_response() -> None:
 
 
 async def test_googles_client_reads_a_stream() -> None:
-    async with ScriptedGemini([[Say("Hello world", pieces=3)]]) as server, gemini_client(server) as client:
+    async with ScriptedGemini([[Say("Hello world", pieces=3)]]) as server, create_gemini_client(server) as client:
         stream = await client.models.generate_content_stream(model="m", contents="Hi")
         texts = [chunk.text async for chunk in stream]
     assert [text for text in texts if text] == ["Hell", "o wo", "rld"]
 
 
 async def test_googles_client_lists_the_models() -> None:
-    async with ScriptedGemini(models=["a"]) as server, gemini_client(server) as client:
+    async with ScriptedGemini(models=["a"]) as server, create_gemini_client(server) as client:
         assert [model.name async for model in await client.models.list()] == ["models/a"]
         assert (await client.models.get(model="a")).name == "models/a"
         with pytest.raises(errors.ClientError):
@@ -135,7 +135,7 @@ async def test_googles_client_lists_the_models() -> None:
 
 
 async def test_anthropics_client_reads_a_complete_response() -> None:
-    async with ScriptedAnthropic([SCRIPT]) as server, anthropic_client(server) as client:
+    async with ScriptedAnthropic([SCRIPT]) as server, create_anthropic_client(server) as client:
         message = await client.messages.create(model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}])
     thought, text, call = message.content
     assert isinstance(thought, ThinkingBlock)
@@ -152,7 +152,7 @@ async def test_anthropics_client_reads_a_stream() -> None:
     signed = [Think("Hm.", pieces=2, signature=b"sig="), Think("", signature=b"data=")]
     async with (
         ScriptedAnthropic([[*signed, *SCRIPT[1:]]]) as server,
-        anthropic_client(server) as client,
+        create_anthropic_client(server) as client,
         client.messages.stream(model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}]) as stream,
     ):
         texts = [text async for text in stream.text_stream]
@@ -169,7 +169,7 @@ async def test_anthropics_client_reads_a_stream() -> None:
 
 
 async def test_anthropics_client_lists_the_models() -> None:
-    async with ScriptedAnthropic(models=["a", "b"]) as server, anthropic_client(server) as client:
+    async with ScriptedAnthropic(models=["a", "b"]) as server, create_anthropic_client(server) as client:
         assert [model.id async for model in client.models.list()] == ["a", "b"]
         assert (await client.models.retrieve("b")).id == "b"
         with pytest.raises(anthropic.NotFoundError):
@@ -177,7 +177,7 @@ async def test_anthropics_client_lists_the_models() -> None:
 
 
 async def test_anthropics_client_reads_an_overload_error_in_a_stream() -> None:
-    async with ScriptedAnthropic([[Say("Hel"), Fail(529)]]) as server, anthropic_client(server) as client:
+    async with ScriptedAnthropic([[Say("Hel"), Fail(529)]]) as server, create_anthropic_client(server) as client:
         stream = await client.messages.create(
             model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}], stream=True
         )
@@ -192,7 +192,7 @@ async def test_a_script_can_be_a_function_of_the_request(kind: Callable[..., Ser
         return f"{asked.text}!"
 
     async with kind(script) as server:
-        answers = await asyncio.gather(post(server, "one"), post(server, "two", stream=True))
+        answers = await asyncio.gather(post_request(server, "one"), post_request(server, "two", stream=True))
     assert "one!" in answers[0][1]
     assert "two!" in answers[1][1]
     assert sorted(asked.text for asked in server.received) == ["one", "two"]
@@ -203,8 +203,8 @@ async def test_turns_are_played_in_order_and_can_be_added(kind: Callable[..., Se
     async with kind(["first"]) as server:
         server.add_turns("second", [Say("third")])
         for word in ("first", "second", "third"):
-            assert word in (await post(server))[1]
-        status, body = await post(server)
+            assert word in (await post_request(server))[1]
+        status, body = await post_request(server)
     assert status == 400
     assert "no turn" in body
     assert len(server.requests) == 4
@@ -213,7 +213,7 @@ async def test_turns_are_played_in_order_and_can_be_added(kind: Callable[..., Se
 @each
 async def test_only_the_api_key_is_accepted(kind: Callable[..., Server]) -> None:
     async with kind(["ok"], api_key="right") as server:
-        status, body = await post(server)
+        status, body = await post_request(server)
     assert status in (400, 401)
     assert "key" in json.loads(body)["error"]["message"]
     assert server.requests == []
@@ -222,9 +222,9 @@ async def test_only_the_api_key_is_accepted(kind: Callable[..., Server]) -> None
 @each
 async def test_an_error_has_the_vendors_format(kind: Callable[..., Server]) -> None:
     async with kind([Fail(503, "overloaded", retry_after=2), Fail(500, body="oops")]) as server:
-        status, body = await post(server, stream=True)
+        status, body = await post_request(server, stream=True)
         assert (status, json.loads(body)["error"]["message"]) == (503, "overloaded")
-        assert await post(server) == (500, "oops")
+        assert await post_request(server) == (500, "oops")
 
 
 @each
@@ -232,18 +232,18 @@ async def test_an_error_has_the_vendors_format(kind: Callable[..., Server]) -> N
 async def test_a_connection_can_be_dropped(kind: Callable[..., Server], stream: bool) -> None:
     async with kind([[Say("Hel"), DropConnection()]]) as server:
         with pytest.raises(aiohttp.ClientError):
-            await post(server, stream=stream)
+            await post_request(server, stream=stream)
 
 
 @each
 async def test_a_disconnect_of_the_client_is_counted(kind: Callable[..., Server]) -> None:
     async with kind([[Say("Hel"), Stall()], "fine"]) as server:
-        asked = asyncio.create_task(post(server, stream=True))
+        asked = asyncio.create_task(post_request(server, stream=True))
         await server.wait_for_requests(1)
         asked.cancel()
         await asyncio.wait([asked])
         await server.wait_for_disconnects(1)
-        await post(server)
+        await post_request(server)
     assert server.disconnects == 1
 
 
@@ -251,7 +251,7 @@ async def test_a_disconnect_of_the_client_is_counted(kind: Callable[..., Server]
 async def test_a_stalled_response_does_not_delay_the_shutdown(kind: Callable[..., Server]) -> None:
     async with asyncio.timeout(30):
         async with kind([Stall()]) as server:
-            asked = asyncio.create_task(post(server))
+            asked = asyncio.create_task(post_request(server))
             await server.wait_for_requests(1)
         await asyncio.wait([asked])
         asked.exception()
@@ -262,7 +262,7 @@ async def test_a_stalled_response_does_not_delay_the_shutdown(kind: Callable[...
 async def test_a_response_can_be_paused(kind: Callable[..., Server]) -> None:
     gate = asyncio.Event()
     async with kind([[Pause(gate), Say("at last")]]) as server:
-        asked = asyncio.create_task(post(server))
+        asked = asyncio.create_task(post_request(server))
         await server.wait_for_requests(1)
         assert not asked.done()
         gate.set()

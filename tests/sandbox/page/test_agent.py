@@ -40,17 +40,17 @@ async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
     ):
         bot: dict[str, str] = {}
 
-        async def until(is_so: Callable[[], bool]) -> None:
+        async def wait_until(is_so: Callable[[], bool]) -> None:
             async with asyncio.timeout(60):
                 while not is_so():
                     bot.update((await socket.receive_json()).get("set", {}).get("bot", {}))
 
-        await until(lambda: "agent.py, line" in bot.get("exit_reason", ""))
+        await wait_until(lambda: "agent.py, line" in bot.get("exit_reason", ""))
         assert bot["state"] == "ended"
         assert bot["exit_reason"] == f"AGENT={folder}: agent.py, line 6, raises KeyError"
         assert "healthz" in bot["log"]
         (folder / "agent.py").write_text(AGENT)
-        await until(lambda: bot["state"] == "running")
+        await wait_until(lambda: bot["state"] == "running")
         assert f"The bot exited: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(told)
         assert bot["lacks_key"]
         assert any("agent.py changed" in line for line in told)

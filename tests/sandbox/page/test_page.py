@@ -211,10 +211,10 @@ async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, stage: Stag
 
 
 async def test_faults_are_injected_and_removed(page: Page, stage: Stage) -> None:
-    def switch(on: str, name: str) -> Locator:
+    def find_button(on: str, name: str) -> Locator:
         return page.locator("fieldset", has=page.locator("legend", has_text=on)).get_by_role("button", name=name)
 
-    async def pressed(button: Locator, is_pressed: str) -> None:
+    async def expect_pressed(button: Locator, is_pressed: str) -> None:
         await expect(button).to_have_attribute("aria-pressed", is_pressed)
 
     stage.answer = lambda asked: f"Through all of it: {asked.text}"
@@ -222,24 +222,24 @@ async def test_faults_are_injected_and_removed(page: Page, stage: Stage) -> None
     for on in ("Slack", "Discord"):
         for name in ("429", "Lose a response", "Slow"):
             for is_pressed in ("true", "false"):
-                await switch(on, name).click()
-                await pressed(switch(on, name), is_pressed)
-        await switch(on, "Lose a response").click()
-        await pressed(switch(on, "Lose a response"), "true")
+                await find_button(on, name).click()
+                await expect_pressed(find_button(on, name), is_pressed)
+        await find_button(on, "Lose a response").click()
+        await expect_pressed(find_button(on, "Lose a response"), "true")
         await post_message(page, on.lower(), "one")
         messages = page.locator(f"#{on.lower()} .messages")
         await expect(messages).to_contain_text("Through all of it: one")
-        await pressed(switch(on, "Lose a response"), "false")  # it has happened: the next one is not lost
+        await expect_pressed(find_button(on, "Lose a response"), "false")  # it has happened: the next one is not lost
         await expect(messages.locator(".message", has_text="Through all of it: one")).to_have_count(1)
     await page.click("#tab-calls")
     await expect(page.locator(".inspector .call.bad", has_text="response lost")).to_have_count(2)
 
     await page.click("#tab-faults")
     async with wait_for_reconnect(page, "slack"):
-        await switch("Slack", "Drop the connection").click()
-    await switch("Discord", "Drop the connection").click()  # discord.py is back sooner than it is seen to be gone
-    await switch("Bot", "Slow model").click()
-    await pressed(switch("Bot", "Slow model"), "true")
+        await find_button("Slack", "Drop the connection").click()
+    await find_button("Discord", "Drop the connection").click()  # discord.py is back sooner than it is seen to be gone
+    await find_button("Bot", "Slow model").click()
+    await expect_pressed(find_button("Bot", "Slow model"), "true")
     await post_message(page, "discord", "two")
     await expect(page.locator("#discord .messages")).to_contain_text("Through all of it: two")
     await page.click("#tab-turns")
@@ -247,8 +247,8 @@ async def test_faults_are_injected_and_removed(page: Page, stage: Stage) -> None
     await turn.locator("summary").first.click()
     await expect(turn.locator(".ask .meta")).to_contain_text(re.compile(r"first text [2-9]\."))
     await page.click("#tab-faults")
-    await switch("Bot", "Slow model").click()
-    await pressed(switch("Bot", "Slow model"), "false")
+    await find_button("Bot", "Slow model").click()
+    await expect_pressed(find_button("Bot", "Slow model"), "false")
 
 
 async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, stage: Stage) -> None:

@@ -19,7 +19,7 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 
 
 @pytest.fixture
-async def fast() -> AsyncIterator[SlackSandbox]:
+async def fast_slack() -> AsyncIterator[SlackSandbox]:
     """Run a local Slack at 20 times the speed: acknowledgements are due after 150 ms."""
     async with SlackSandbox(speed=20) as sandbox:
         yield sandbox
@@ -42,14 +42,14 @@ async def connect() -> AsyncIterator[Connect]:
     """Return a function that connects an app by Socket Mode; close it at the end."""
     handlers: list[AsyncSocketModeHandler] = []
 
-    async def connected(sandbox: SlackSandbox, app: AsyncApp) -> AsyncSocketModeHandler:
+    async def connect_app(sandbox: SlackSandbox, app: AsyncApp) -> AsyncSocketModeHandler:
         handler = AsyncSocketModeHandler(app, sandbox.app_token, ping_interval=0.2)
         handlers.append(handler)
         await handler.connect_async()
         await sandbox.wait_until_connected()
         return handler
 
-    yield connected
+    yield connect_app
     for handler in handlers:
         await handler.close_async()
 

@@ -145,7 +145,7 @@ MODAL: dict[str, Any] = {
 }
 
 
-def sample(name: str) -> Any:
+def load_sample(name: str) -> Any:
     return json.loads((Path(SHAPES or "") / "slack" / f"{name}.json").read_text())
 
 
@@ -164,7 +164,7 @@ def merge_shapes(one: Any, other: Any) -> Any:
 
 
 @cache
-def block_kinds() -> dict[str, Any]:
+def get_block_kinds() -> dict[str, Any]:
     """Return the fields of each type of block, element and text in the samples."""
     kinds: dict[str, Any] = {}
 
@@ -177,9 +177,9 @@ def block_kinds() -> dict[str, Any]:
             for inner in node:
                 collect(inner)
 
-    collect(sample("api/chat.postMessage")["message"]["blocks"])
-    collect(sample("events/MessagePayload")["event"]["blocks"])
-    collect(sample("api/views.open")["view"]["blocks"])
+    collect(load_sample("api/chat.postMessage")["message"]["blocks"])
+    collect(load_sample("events/MessagePayload")["event"]["blocks"])
+    collect(load_sample("api/views.open")["view"]["blocks"])
     kinds["feedback_button"] = kinds["button"]
     kinds["context_actions"] = {"type": "", "elements": [], "block_id": ""}
     kinds["feedback_buttons"] = {"type": "", "action_id": "", "positive_button": {}, "negative_button": {}}
@@ -189,7 +189,7 @@ def block_kinds() -> dict[str, Any]:
 
 
 def find_block_differences(value: Any, path: str) -> Iterator[str]:
-    shape = block_kinds().get(value["type"])
+    shape = get_block_kinds().get(value["type"])
     if shape is None:
         yield f"{path}: no block is a {value['type']}"
         return
@@ -204,36 +204,38 @@ def find_block_differences(value: Any, path: str) -> Iterator[str]:
                 yield from find_differences([part] if isinstance(inner, list) else part, shape[name], here)
 
 
-def sample_of_method(method: str) -> Any:
+def load_method_sample(method: str) -> Any:
     if method.startswith("agents.sessions"):
         return _SESSION | _ANY_ANSWER
-    shape = merge_shapes(sample(f"api/{method}"), _ANY_ANSWER)
+    shape = merge_shapes(load_sample(f"api/{method}"), _ANY_ANSWER)
     if method in ("conversations.info", "conversations.open"):
-        known = [*sample("api/conversations.list")["channels"], sample("api/conversations.info")["channel"]]
+        known = [*load_sample("api/conversations.list")["channels"], load_sample("api/conversations.info")["channel"]]
         shape["channel"] = reduce(merge_shapes, known, shape["channel"])
     if method == "conversations.list":
-        shape["channels"].append(sample("api/conversations.info")["channel"])
+        shape["channels"].append(load_sample("api/conversations.info")["channel"])
     if method == "conversations.replies":
-        shape["messages"] += sample("api/conversations.history")["messages"]
+        shape["messages"] += load_sample("api/conversations.history")["messages"]
     if method == "chat.stopStream":
         shape |= _STOPPED_STREAM
-    root = sample("events/MessageThreadBroadcastPayload")["event"]["root"]
+    root = load_sample("events/MessageThreadBroadcastPayload")["event"]["root"]
     for message in (*shape.get("messages", ()), shape.get("message") or {}):
         message["root"] = merge_shapes(message.get("root"), root)
     return shape
 
 
-def sample_of_event(event: dict[str, Any]) -> Any:
+def load_event_sample(event: dict[str, Any]) -> Any:
     if (documented := _DOCUMENTED_EVENTS.get(event["type"])) is not None:
-        return sample("events/AppHomeOpenedPayload") | {"event": documented}
+        return load_sample("events/AppHomeOpenedPayload") | {"event": documented}
     name = f"events/{_EVENTS[event['type'], event.get('subtype')]}Payload"
     if not (Path(SHAPES or "") / "slack" / f"{name}.json").exists():
         return None
-    shape = sample(name)
+    shape = load_sample(name)
     if "metadata" in shape["event"]:
         shape["event"] |= {"subtype": "", "metadata": {}}
     if "root" in shape["event"]:
-        shape = merge_shapes(sample("events/MessagePayload"), merge_shapes(sample("events/MessageBotPayload"), shape))
+        shape = merge_shapes(
+            load_sample("events/MessagePayload"), merge_shapes(load_sample("events/MessageBotPayload"), shape)
+        )
         shape["event"]["root"] |= {"reply_users": [""]}
     return shape
 
@@ -261,23 +263,25 @@ def find_differences(value: Any, shape: Any, path: str) -> Iterator[str]:
 
 def find_envelope_differences(envelope: EnvelopeRecord) -> Iterator[str]:
     if envelope.type == "slash_commands":
-        shape = sample("app-backend/slash-commands/SlashCommandPayload")
+        shape = load_sample("app-backend/slash-commands/SlashCommandPayload")
         yield from find_differences(envelope.payload, shape, "slash command")
     elif envelope.type == "interactive":
-        shape = sample(f"app-backend/{_INTERACTIONS[envelope.payload['type']]}Payload")
+        shape = load_sample(f"app-backend/{_INTERACTIONS[envelope.payload['type']]}Payload")
         if "actions" in shape:
             shape["actions"][0]["selected_options"] = [shape["actions"][0]["selected_option"]]
         if "message" in shape:
-            shape["message"] = merge_shapes(shape["message"], sample("events/MessagePayload")["event"])
+            shape["message"] = merge_shapes(shape["message"], load_sample("events/MessagePayload")["event"])
         if "view" in shape:
-            shape["view"] = merge_shapes(shape["view"], sample("api/views.open")["view"])
+            shape["view"] = merge_shapes(shape["view"], load_sample("api/views.open")["view"])
         yield from find_differences(envelope.payload, shape, envelope.payload["type"])
     else:
         event = envelope.payload["event"]
-        yield from find_differences(envelope.payload, sample_of_event(event), f"{event['type']}/{event.get('subtype')}")
+        yield from find_differences(
+            envelope.payload, load_event_sample(event), f"{event['type']}/{event.get('subtype')}"
+        )
 
 
-async def call_and_reject(call: Any) -> None:
+async def check_rejection(call: Any) -> None:
     with pytest.raises(SlackApiError):
         await call
 
@@ -331,8 +335,8 @@ async def call_every_method(slack: SlackSandbox, client: AsyncWebClient) -> None
     await client.agents_sessions_rename(channel_id=general, thread_ts=question.ts, title="Hello")
     shared = await slack.post_message("ada", "general", "a file", files=[SlackFile("F1", "a.png", b"png")])
     await client.files_info(file=shared.files[0].id)
-    await call_and_reject(client.views_open(trigger_id="1.2.3", view=MODAL))
-    await call_and_reject(client.views_push(trigger_id="1.2.3", view=MODAL))
+    await check_rejection(client.views_open(trigger_id="1.2.3", view=MODAL))
+    await check_rejection(client.views_push(trigger_id="1.2.3", view=MODAL))
     home: dict[str, Any] = {"type": "home", "blocks": [BLOCKS[1]]}
     published = await client.views_publish(user_id=ada.id, view=home)
     await client.views_update(view_id=published["view"]["id"], view=home)
@@ -351,21 +355,21 @@ async def call_every_method(slack: SlackSandbox, client: AsyncWebClient) -> None
         channel=general, ts=stream["ts"], chunks=[{"type": "markdown_text", "text": "**x**"}]
     )
     await client.conversations_replies(channel=general, ts=question.ts)
-    await call_and_reject(client.chat_update(channel=general, ts=stream["ts"], text="too early"))
+    await check_rejection(client.chat_update(channel=general, ts=stream["ts"], text="too early"))
     await client.chat_stopStream(channel=general, ts=stream["ts"], blocks=BLOCKS, metadata=metadata)
-    await call_and_reject(client.chat_stopStream(channel=general, ts=stream["ts"]))
-    await call_and_reject(client.chat_appendStream(channel=general, ts=stream["ts"], markdown_text="too late"))
-    await call_and_reject(client.chat_startStream(channel=general, thread_ts=question.ts))
+    await check_rejection(client.chat_stopStream(channel=general, ts=stream["ts"]))
+    await check_rejection(client.chat_appendStream(channel=general, ts=stream["ts"], markdown_text="too late"))
+    await check_rejection(client.chat_startStream(channel=general, thread_ts=question.ts))
     await client.conversations_replies(channel=general, ts=question.ts, include_all_metadata=True)
 
-    await call_and_reject(client.chat_postMessage(channel=general, text=""))
-    await call_and_reject(client.chat_postMessage(channel=general, blocks=BLOCKS * 20))
-    await call_and_reject(client.chat_update(channel=general, ts=ts, text="gone"))
-    await call_and_reject(client.conversations_info(channel="C0NOTHING"))
+    await check_rejection(client.chat_postMessage(channel=general, text=""))
+    await check_rejection(client.chat_postMessage(channel=general, blocks=BLOCKS * 20))
+    await check_rejection(client.chat_update(channel=general, ts=ts, text="gone"))
+    await check_rejection(client.conversations_info(channel="C0NOTHING"))
     slack.scopes.discard("users:read")
-    await call_and_reject(client.users_info(user=ada.id))
+    await check_rejection(client.users_info(user=ada.id))
     slack.faults.rate_limit("chat.delete", 1)
-    await call_and_reject(client.chat_delete(channel=general, ts=ts))
+    await check_rejection(client.chat_delete(channel=general, ts=ts))
 
 
 async def trigger_every_event(slack: SlackSandbox) -> None:
@@ -422,10 +426,10 @@ async def test_responses_events_and_commands_have_slacks_shape(connect: Connect)
     async with SlackSandbox(rate_limits=False) as slack:
         app, client = AsyncApp(client=create_client(slack)), create_client(slack)
 
-        async def hear() -> None: ...
+        async def ignore_event() -> None: ...
 
         for kind in {event.partition(".")[0] for event in EVENTS}:
-            app.event(kind)(hear)
+            app.event(kind)(ignore_event)
         slack.subscriptions.update(EVENTS)
         slack.metadata_subscriptions.add(("*", "x"))
 
@@ -441,7 +445,7 @@ async def test_responses_events_and_commands_have_slacks_shape(connect: Connect)
             app.action(action)(reset)
 
         @app.shortcut("open")
-        async def ask(ack: Any, client: AsyncWebClient, body: dict[str, Any]) -> None:
+        async def open_view(ack: Any, client: AsyncWebClient, body: dict[str, Any]) -> None:
             await ack()
             await client.views_open(trigger_id=body["trigger_id"], view=MODAL)
 
@@ -455,7 +459,7 @@ async def test_responses_events_and_commands_have_slacks_shape(connect: Connect)
             fault
             for call in slack.calls
             if has_sample(call.method)
-            for fault in find_differences(call.response, sample_of_method(call.method), call.method)
+            for fault in find_differences(call.response, load_method_sample(call.method), call.method)
         } | {fault for envelope in slack.envelopes for fault in find_envelope_differences(envelope)}
         assert sorted(found) == []
         subscribed = {

@@ -28,7 +28,7 @@ async def test_arguments_can_be_a_form_json_or_a_query(slack: SlackSandbox, way:
     assert [message.text for message in slack.messages("general")] == ["hello"]
 
 
-async def post(slack: SlackSandbox, method: str, body: str, content_type: str) -> dict[str, Any]:
+async def post_request(slack: SlackSandbox, method: str, body: str, content_type: str) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {slack.bot_token}", "Content-Type": content_type}
     async with (
         aiohttp.ClientSession(headers=headers) as session,
@@ -54,12 +54,12 @@ async def test_a_method_that_takes_forms_only_misses_the_arguments_in_json(
 ) -> None:
     arguments |= {"channel": slack.channels["general"].id} if "channel" in arguments else {}
     arguments |= {"user": slack.people["ada"].id} if "user" in arguments else {}
-    body = await post(slack, method, json.dumps(arguments), "application/json; charset=utf-8")
+    body = await post_request(slack, method, json.dumps(arguments), "application/json; charset=utf-8")
     assert body["error"] == error
 
 
 async def test_a_method_that_takes_forms_only_ignores_optional_arguments_in_json(slack: SlackSandbox) -> None:
-    body = await post(slack, "users.list", '{"limit": 1}', "application/json; charset=utf-8")
+    body = await post_request(slack, "users.list", '{"limit": 1}', "application/json; charset=utf-8")
     assert len(body["members"]) == 1 + len(slack.people)
 
 
@@ -75,7 +75,7 @@ async def test_a_method_that_takes_forms_only_ignores_optional_arguments_in_json
 async def test_a_missing_or_superfluous_charset_has_a_warning(
     slack: SlackSandbox, content_type: str, body: str, warning: str | None
 ) -> None:
-    answer = await post(slack, "auth.test", body, content_type)
+    answer = await post_request(slack, "auth.test", body, content_type)
     assert answer["ok"]
     assert answer.get("warning") == warning
     assert answer.get("response_metadata", {}).get("warnings") == ([warning] if warning else None)
@@ -83,10 +83,10 @@ async def test_a_missing_or_superfluous_charset_has_a_warning(
 
 async def test_warnings_of_a_call_are_joined(slack: SlackSandbox, general: str) -> None:
     arguments = {"channel": general, "text": "a" * 40_001}
-    answer = await post(slack, "chat.postMessage", json.dumps(arguments), "application/json")
+    answer = await post_request(slack, "chat.postMessage", json.dumps(arguments), "application/json")
     assert answer["warning"] == "message_truncated,missing_charset"
     assert answer["response_metadata"].keys() == {"messages", "warnings"}
-    refused = await post(slack, "chat.postMessage", "{", "application/json")
+    refused = await post_request(slack, "chat.postMessage", "{", "application/json")
     assert (refused["error"], refused["warning"]) == ("invalid_json", "missing_charset")
 
 

@@ -19,7 +19,7 @@ __all__ = ["connect"]
 
 
 class Bot:
-    """A bot that a test controls, with Slack's own client library."""
+    """Bot with Slack's own client library that a test controls."""
 
     def __init__(self, slack: SlackSandbox) -> None:
         self.web = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
@@ -56,7 +56,7 @@ class Bot:
 
 
 class DiscordBot(DiscordClient):
-    """The same on Discord, with Discord's real client. `/ask` is answered by "About ...", once `answers` is set."""
+    """Bot with discord.py that answers `/ask` once `answers` is set."""
 
     def __init__(self) -> None:
         super().__init__(create_intents("message_content"))

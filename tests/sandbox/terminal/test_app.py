@@ -60,10 +60,10 @@ async def run_line(screen: Screen, line: str) -> None:
 
 
 async def wait_for_message(slack: SlackSandbox, channel: str, text: str) -> SlackMessage:
-    def found() -> SlackMessage | None:
+    def find_message() -> SlackMessage | None:
         return next((m for m in slack.messages(channel) if m.content.text == text), None)
 
-    message = await slack.wait_for(found)
+    message = await slack.wait_for(find_message)
     assert message is not None
     return message
 
@@ -85,7 +85,7 @@ async def test_the_screen_opens_in_direct_messages_with_a_hint(screen: Screen) -
 
 
 class RestartableBot:
-    """A bot's process that restarts at once, or as slowly as `is_restarted` is set."""
+    """Bot process whose restart ends when `is_restarted` is set."""
 
     def __init__(self) -> None:
         self.is_tour, self.state = False, "running"
@@ -306,7 +306,7 @@ async def test_a_thread_without_its_first_message_takes_no_replies(screen: Scree
 
 @pytest.mark.parametrize("way", ["f2", "ctrl+p", "/discord", "click"])
 async def test_each_platform_keeps_its_open_place(screen: Screen, way: str) -> None:
-    async def go(platform: str) -> None:
+    async def switch_platform(platform: str) -> None:
         if way == "click":
             await screen.click(f"#{platform}")
         elif way.startswith("/"):
@@ -316,9 +316,9 @@ async def test_each_platform_keeps_its_open_place(screen: Screen, way: str) -> N
 
     await run_line(screen, "/channel random")
     await wait_for_texts(screen, "ada → #random")
-    await go("Discord")
+    await switch_platform("Discord")
     await wait_for_texts(screen, "ada → @parley", "#ideas")
-    await go("Slack")
+    await switch_platform("Slack")
     await wait_for_texts(screen, "ada → #random")
     await wait_until_hidden(screen, "#ideas")
 
@@ -425,12 +425,12 @@ async def test_discord_direct_messages_have_no_threads(screen: Screen, discord_b
 
 @pytest.mark.parametrize("keys", [["ctrl+c"], ["ctrl+d"], [*"/quit", "enter"]])
 async def test_a_key_or_a_command_quits(slack: SlackSandbox, keys: list[str]) -> None:
-    async def leave(pilot: Pilot[object]) -> None:
+    async def press_keys(pilot: Pilot[object]) -> None:
         await pilot.press(*keys)
 
     app = TerminalApp(SlackPlatform(slack), notices=[])
     async with asyncio.timeout(30):
-        await app.run_async(headless=True, auto_pilot=leave)
+        await app.run_async(headless=True, auto_pilot=press_keys)
 
 
 async def post_order(discord_bot: DiscordBot) -> None:

@@ -41,7 +41,7 @@ async def print_lines(slack: SlackSandbox, *lines: str, server: DiscordSandbox |
 
 
 @pytest.fixture
-async def answering(bot: Bot) -> AsyncIterator[Bot]:
+async def answering_bot(bot: Bot) -> AsyncIterator[Bot]:
     """Yield a bot that answers each mention with a placeholder and two edits."""
 
     async def answer() -> None:
@@ -58,7 +58,7 @@ async def answering(bot: Bot) -> AsyncIterator[Bot]:
     answers.cancel()
 
 
-async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, answering: Bot) -> None:
+async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, answering_bot: Bot) -> None:
     assert await print_lines(slack, "/channel general", "@parley hello") == [
         "[Slack #general 1 ada] @parley hello",
         "[Slack #general/1 2 parley] Thinking",
@@ -67,7 +67,7 @@ async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, an
     ]
 
 
-async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, answering: Bot) -> None:
+async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, answering_bot: Bot) -> None:
     lines = await print_lines(
         slack, "/channel general", "@parley hello", "/wait", "/thread last", "/as grace", "@parley and I?"
     )
@@ -75,12 +75,12 @@ async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, an
     assert lines[-1] == "[Slack #general/1 4 parley updated] Good ⏎ morning"
 
 
-async def test_each_user_has_direct_messages(slack: SlackSandbox, answering: Bot) -> None:
+async def test_each_user_has_direct_messages(slack: SlackSandbox, answering_bot: Bot) -> None:
     lines = await print_lines(slack, "/as grace", "/channel random", "one", "/dm", "/as ada", "/quit", "never said")
     assert lines == ["[Slack #random 1 grace] one"]
 
 
-async def test_a_command_has_an_ephemeral_answer(slack: SlackSandbox, answering: Bot) -> None:
+async def test_a_command_has_an_ephemeral_answer(slack: SlackSandbox, answering_bot: Bot) -> None:
     lines = await print_lines(slack, "/channel general", "/reset", "hello", "/thread last", "/reset")
     assert lines == [
         "[Slack #general 1 parley only visible to ada] We start over.",
@@ -89,19 +89,19 @@ async def test_a_command_has_an_ephemeral_answer(slack: SlackSandbox, answering:
     ]
 
 
-async def test_reactions_and_deletions_are_printed(slack: SlackSandbox, answering: Bot) -> None:
-    async def lines() -> AsyncIterator[str]:
+async def test_reactions_and_deletions_are_printed(slack: SlackSandbox, answering_bot: Bot) -> None:
+    async def type_lines() -> AsyncIterator[str]:
         yield "/channel general"
         yield "hello"
         message = slack.messages("general")[0]
         await slack.add_reaction("grace", message, "wave")
         yield "/wait"
-        await answering.web.reactions_add(channel=message.channel.id, timestamp=message.ts, name="eyes")
+        await answering_bot.web.reactions_add(channel=message.channel.id, timestamp=message.ts, name="eyes")
         yield "/wait"
         await slack.delete_message("ada", message)
 
     out = io.StringIO()
-    await run_lines([SlackPlatform(slack)], lines(), out, quiet_time=QUICK)
+    await run_lines([SlackPlatform(slack)], type_lines(), out, quiet_time=QUICK)
     assert [line.partition("ada ")[2] for line in out.getvalue().splitlines()][1:] == [
         "reactions] 👋 1",
         "reactions] 👋 1 👀 1",
@@ -152,7 +152,7 @@ async def test_a_deferred_response_is_waited_for(
 
 
 async def test_a_line_switches_the_platform(
-    slack: SlackSandbox, server: DiscordSandbox, answering: Bot, discord_bot: DiscordBot
+    slack: SlackSandbox, server: DiscordSandbox, answering_bot: Bot, discord_bot: DiscordBot
 ) -> None:
     lines = await print_lines(
         slack,
@@ -177,13 +177,13 @@ async def test_a_line_switches_the_platform(
 
 
 async def test_an_unused_platform_is_not_waited_for(
-    slack: SlackSandbox, server: DiscordSandbox, answering: Bot
+    slack: SlackSandbox, server: DiscordSandbox, answering_bot: Bot
 ) -> None:
     async with asyncio.timeout(20):
         assert await print_lines(slack, "/channel random", "one", server=server) == ["[Slack #random 1 ada] one"]
 
 
-async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSandbox, answering: Bot) -> None:
+async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSandbox, answering_bot: Bot) -> None:
     lines = await print_lines(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
     assert lines == [
         "[Slack] There is no user 'nobody'. Users: ada, grace, linus.",
@@ -217,7 +217,7 @@ async def test_lines_are_read_from_a_pipe_as_they_come() -> None:
 async def test_without_a_terminal_the_standard_streams_are_lines(
     slack: SlackSandbox,
     server: DiscordSandbox,
-    answering: Bot,
+    answering_bot: Bot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -241,7 +241,7 @@ async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSandbox, bo
     await bot.connect()
     await slack.wait_until_connected()
 
-    async def lines() -> AsyncIterator[str]:
+    async def type_lines() -> AsyncIterator[str]:
         yield "/channel general"
         yield "hello"
         place = slack.channels["general"].id
@@ -251,7 +251,9 @@ async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSandbox, bo
         yield "/press other"
 
     out = io.StringIO()
-    await run_lines([SlackPlatform(slack)], lines(), out, quiet_time=QuietTime(quiet_seconds=0.1, answer_seconds=0.1))
+    await run_lines(
+        [SlackPlatform(slack)], type_lines(), out, quiet_time=QuietTime(quiet_seconds=0.1, answer_seconds=0.1)
+    )
     print_lines = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
     assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in print_lines
     assert "[Slack #general 1 parley] [file answer.md]" in print_lines

@@ -6,7 +6,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ async def test_a_field_that_is_not_modelled_is_refused(server: DiscordSandbox, b
         (f"/channels/{general}", {"name": ""}, 50035),
         (f"/channels/{dm}", {"name": "x"}, 50003),
     ):
-        assert (await call(server, "PATCH", path, body))[1]["code"] == code
-    assert (await call(server, "POST", f"/guilds/{server.guild_id}/channels", {"name": "x", "type": 2}))[0] == 400
+        assert (await call_route(server, "PATCH", path, body))[1]["code"] == code
+    assert (await call_route(server, "POST", f"/guilds/{server.guild_id}/channels", {"name": "x", "type": 2}))[0] == 400
 
 
 async def test_closed_direct_messages_open_again(server: DiscordSandbox, bot: Bot) -> None:
     dm = server.open_dm("ada")
-    assert (await call(server, "DELETE", f"/channels/{dm.id}"))[1]["id"] == dm.id
+    assert (await call_route(server, "DELETE", f"/channels/{dm.id}"))[1]["id"] == dm.id
     await server.post_message("ada", dm, "hello")
     assert (await bot.next_message()).content == "hello"
 
@@ -76,6 +76,6 @@ async def test_invites_are_created_listed_and_deleted(server: DiscordSandbox, bo
     assert await get_refusal(bot.fetch_invite(invite.code)) == (404, 10006)
     told = [event.data["code"] for event in server.events if event.name.startswith("INVITE")]
     assert told == [invite.code, forever.code, invite.code]
-    assert (await call(server, "POST", f"/channels/{server.open_dm('ada').id}/invites", {}))[1]["code"] == 50024
+    assert (await call_route(server, "POST", f"/channels/{server.open_dm('ada').id}/invites", {}))[1]["code"] == 50024
     server.permissions.discard("create_instant_invite")
     assert await get_refusal(channel.create_invite()) == (403, 50013)

@@ -7,17 +7,17 @@ import aiohttp
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import call
+from tests.sandbox.discord.conftest import call_route
 
 Json = dict[str, Any]
 V2 = 1 << 15
 
 
-def button(**changes: Any) -> Json:
+def create_button(**changes: Any) -> Json:
     return {"type": 2, "style": 1, "custom_id": "a", "label": "A"} | changes
 
 
-def row(*components: Json) -> Json:
+def create_row(*components: Json) -> Json:
     return {"type": 1, "components": list(components)}
 
 
@@ -31,25 +31,25 @@ async def server() -> AsyncIterator[DiscordSandbox]:
         yield sandbox
 
 
-async def post(server: DiscordSandbox, body: Json) -> tuple[int, Any]:
-    return await call(server, "POST", f"/channels/{server.channels['general'].id}/messages", body)
+async def post_message(server: DiscordSandbox, body: Json) -> tuple[int, Any]:
+    return await call_route(server, "POST", f"/channels/{server.channels['general'].id}/messages", body)
 
 
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        ({"components": [row(*(button(custom_id=str(n)) for n in range(6)))]}, "components.0.components"),
-        ({"components": [row(button(label="x" * 81))]}, "components.0.components.0.label"),
-        ({"components": [row(button(style=9))]}, "components.0.components.0.style"),
-        ({"components": [row(button(label=None))]}, "components.0.components.0.label"),
-        ({"components": [row(button(style=5, custom_id=None))]}, "components.0.components.0.url"),
-        ({"components": [row(button(url="https://a.example"))]}, "components.0.components.0"),
-        ({"components": [row(button(custom_id=None))]}, "components.0.components.0.custom_id"),
-        ({"components": [row(MENU, button())]}, "components.0.components.1"),
-        ({"components": [row()]}, "components.0.components"),
-        ({"components": [button()]}, "components.0.type"),
+        ({"components": [create_row(*(create_button(custom_id=str(n)) for n in range(6)))]}, "components.0.components"),
+        ({"components": [create_row(create_button(label="x" * 81))]}, "components.0.components.0.label"),
+        ({"components": [create_row(create_button(style=9))]}, "components.0.components.0.style"),
+        ({"components": [create_row(create_button(label=None))]}, "components.0.components.0.label"),
+        ({"components": [create_row(create_button(style=5, custom_id=None))]}, "components.0.components.0.url"),
+        ({"components": [create_row(create_button(url="https://a.example"))]}, "components.0.components.0"),
+        ({"components": [create_row(create_button(custom_id=None))]}, "components.0.components.0.custom_id"),
+        ({"components": [create_row(MENU, create_button())]}, "components.0.components.1"),
+        ({"components": [create_row()]}, "components.0.components"),
+        ({"components": [create_button()]}, "components.0.type"),
         ({"components": [{"type": 99}]}, "components.0.type"),
-        ({"components": [row(button(custom_id=str(n))) for n in range(6)]}, "components"),
+        ({"components": [create_row(create_button(custom_id=str(n))) for n in range(6)]}, "components"),
         ({"components": [TEXT]}, "components.0.type"),
         ({"components": [TEXT], "content": "x", "flags": V2}, "content"),
         ({"components": [TEXT | {"content": "x" * 2001}] * 2, "flags": V2}, "components"),
@@ -66,7 +66,7 @@ async def post(server: DiscordSandbox, body: Json) -> tuple[int, Any]:
     ],
 )
 async def test_a_wrong_message_is_refused_at_its_field(body: Json, path: str, server: DiscordSandbox) -> None:
-    status, reply = await post(server, body)
+    status, reply = await post_message(server, body)
     assert (status, reply["code"]) == (400, 50035)
     errors = reply["errors"]
     for name in path.split("."):
@@ -76,9 +76,9 @@ async def test_a_wrong_message_is_refused_at_its_field(body: Json, path: str, se
 
 
 async def test_components_v2_return_with_ids_and_default_values(server: DiscordSandbox) -> None:
-    section = {"type": 9, "components": [TEXT], "accessory": button()}
-    container = {"type": 17, "components": [section, {"type": 14}, row(MENU)]}
-    status, message = await post(server, {"components": [container], "flags": V2})
+    section = {"type": 9, "components": [TEXT], "accessory": create_button()}
+    container = {"type": 17, "components": [section, {"type": 14}, create_row(MENU)]}
+    status, message = await post_message(server, {"components": [container], "flags": V2})
     assert status == 200
     (shown,) = message["components"]
     assert (shown["accent_color"], shown["spoiler"]) == (None, False)
@@ -88,14 +88,18 @@ async def test_components_v2_return_with_ids_and_default_values(server: DiscordS
     ids = [shown["id"], section["id"], section["components"][0]["id"], section["accessory"]["id"], separator["id"]]
     assert len(set(ids)) == len(ids)
     path = f"/channels/{message['channel_id']}/messages/{message['id']}"
-    status, reply = await call(server, "PATCH", path, {"content": "text", "flags": 0})
+    status, reply = await call_route(server, "PATCH", path, {"content": "text", "flags": 0})
     assert (status, reply["code"]) == (400, 50035)
 
 
 async def test_an_edit_sets_and_removes_the_flag_that_hides_embeds(server: DiscordSandbox) -> None:
-    _, message = await post(server, {"content": "x", "flags": 4})
+    _, message = await post_message(server, {"content": "x", "flags": 4})
     path = f"/channels/{message['channel_id']}/messages/{message['id']}"
-    assert [(await call(server, "PATCH", path, {"flags": flags}))[1]["flags"] for flags in (0, 4, 4096)] == [0, 4, 0]
+    assert [(await call_route(server, "PATCH", path, {"flags": flags}))[1]["flags"] for flags in (0, 4, 4096)] == [
+        0,
+        4,
+        0,
+    ]
 
 
 async def test_spaces_in_a_file_name_become_underscores(server: DiscordSandbox) -> None:
@@ -110,15 +114,15 @@ async def test_spaces_in_a_file_name_become_underscores(server: DiscordSandbox) 
 
 async def test_a_thread_is_private_by_default_and_its_owner_renames_it(server: DiscordSandbox) -> None:
     path = f"/channels/{server.channels['general'].id}/threads"
-    types = [(await call(server, "POST", path, {"name": "t"} | more))[1]["type"] for more in ({}, {"type": 11})]
+    types = [(await call_route(server, "POST", path, {"name": "t"} | more))[1]["type"] for more in ({}, {"type": 11})]
     assert types == [12, 11]
-    _, reply = await call(server, "POST", path, {"name": "t", "type": 10})
+    _, reply = await call_route(server, "POST", path, {"name": "t", "type": 10})
     assert reply["code"] == 50024
     thread = server.threads("general")[-1]
-    status, renamed = await call(server, "PATCH", f"/channels/{thread.id}", {"name": "new"})
+    status, renamed = await call_route(server, "PATCH", f"/channels/{thread.id}", {"name": "new"})
     assert (status, renamed["name"], thread.name) == (200, "new", "new")
     for body, code in (({"locked": True}, 50013), ({"name": ""}, 50035)):
-        assert (await call(server, "PATCH", f"/channels/{thread.id}", body))[1]["code"] == code
+        assert (await call_route(server, "PATCH", f"/channels/{thread.id}", body))[1]["code"] == code
 
 
 async def test_a_message_that_reopens_a_thread_updates_it(server: DiscordSandbox) -> None:

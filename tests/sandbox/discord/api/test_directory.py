@@ -6,7 +6,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
@@ -22,19 +22,19 @@ async def test_members_are_listed_by_page_with_the_intent(server: DiscordSandbox
     assert [member.name async for member in guild.fetch_members(after=after)] == ["grace"]
     assert await get_refusal(guild.fetch_member(int(server.people["linus"].id))) == (404, 10007)
     path = f"/guilds/{server.guild_id}/members"
-    assert len((await call(server, "GET", path))[1]) == 1
-    assert (await call(server, "GET", f"{path}?limit=1001"))[1]["code"] == 50035
+    assert len((await call_route(server, "GET", path))[1]) == 1
+    assert (await call_route(server, "GET", f"{path}?limit=1001"))[1]["code"] == 50035
     server.privileged_intents.discard("guild_members")
-    assert (await call(server, "GET", path))[1]["code"] == 50001
+    assert (await call_route(server, "GET", path))[1]["code"] == 50001
 
 
 async def test_members_are_found_by_the_start_of_a_name(server: DiscordSandbox, bot: Bot) -> None:
     server.set_nickname("grace", "Admiral")
     path = f"/guilds/{server.guild_id}/members/search"
-    _, found = await call(server, "GET", f"{path}?query=AD&limit=5")
+    _, found = await call_route(server, "GET", f"{path}?query=AD&limit=5")
     assert [member["user"]["username"] for member in found] == ["ada", "grace"]
-    assert len((await call(server, "GET", f"{path}?query=ad"))[1]) == 1
-    assert (await call(server, "GET", path))[1]["code"] == 50035
+    assert len((await call_route(server, "GET", f"{path}?query=ad"))[1]) == 1
+    assert (await call_route(server, "GET", path))[1]["code"] == 50035
 
 
 async def test_nicknames_take_a_permission_and_update_the_member(server: DiscordSandbox, bot: Bot) -> None:
@@ -48,4 +48,4 @@ async def test_nicknames_take_a_permission_and_update_the_member(server: Discord
     await ada.edit(nick=None)
     told = [(e.data["user"]["id"], e.data["nick"]) for e in server.events if e.name == "GUILD_MEMBER_UPDATE"]
     assert told == [(str(ada.id), "Countess"), (server.bot_id, "Parser"), (str(ada.id), None)]
-    assert (await call(server, "PATCH", f"/guilds/{server.guild_id}/members/{ada.id}", {"mute": True}))[0] == 400
+    assert (await call_route(server, "PATCH", f"/guilds/{server.guild_id}/members/{ada.id}", {"mute": True}))[0] == 400

@@ -9,7 +9,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
@@ -179,16 +179,16 @@ async def test_pins_are_listed_and_told_of(server: DiscordSandbox, bot: Bot) -> 
     assert [pin.content async for pin in channel.pins()] == ["two", "one"]
     assert [pin.content async for pin in channel.pins(limit=1)] == ["two"]
     path = f"/channels/{channel.id}"
-    status, page = await call(server, "GET", f"{path}/messages/pins?limit=1")
+    status, page = await call_route(server, "GET", f"{path}/messages/pins?limit=1")
     assert (status, page["has_more"], page["items"][0]["message"]["pinned"]) == (200, True, True)
     before = page["items"][0]["pinned_at"].replace("+", "%2B")
-    status, rest = await call(server, "GET", f"{path}/messages/pins?before={before}")
+    status, rest = await call_route(server, "GET", f"{path}/messages/pins?before={before}")
     assert [pin["message"]["content"] for pin in rest["items"]] == ["one"]
-    _, newest = await call(server, "GET", f"{path}/pins")
+    _, newest = await call_route(server, "GET", f"{path}/pins")
     assert [pin["content"] for pin in newest] == ["two", "one"]
     notice = server.messages("general")[-1]
-    assert (await call(server, "PUT", f"{path}/pins/{notice.id}"))[1]["code"] == 50021
-    assert (await call(server, "GET", f"{path}/messages/pins?before=soon"))[1]["code"] == 50035
+    assert (await call_route(server, "PUT", f"{path}/pins/{notice.id}"))[1]["code"] == 50021
+    assert (await call_route(server, "GET", f"{path}/messages/pins?before=soon"))[1]["code"] == 50035
     await second.unpin()
     assert [pin.content async for pin in channel.pins()] == ["one"]
     told = [event.data for event in server.events if event.name == "CHANNEL_PINS_UPDATE"]
@@ -203,14 +203,16 @@ async def test_messages_are_deleted_together(server: DiscordSandbox, bot: Bot) -
     channel = bot.get_sandbox_channel(server, "general")
     said = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
     path = f"/channels/{channel.id}/messages/bulk-delete"
-    assert (await call(server, "POST", path, {"messages": [said[0].id, said[1].id, "99999999999999999999"]}))[0] == 204
+    assert (await call_route(server, "POST", path, {"messages": [said[0].id, said[1].id, "99999999999999999999"]}))[
+        0
+    ] == 204
     assert server.messages("general") == said[2:]
     deleted = next(event.data for event in server.events if event.name == "MESSAGE_DELETE_BULK")
     assert deleted["ids"] == [said[0].id, said[1].id]
     for ids, code in (([said[2].id], 50035), ([said[2].id] * 2, 50035), ([said[2].id, "1"], 50034)):
-        assert (await call(server, "POST", path, {"messages": ids}))[1]["code"] == code
+        assert (await call_route(server, "POST", path, {"messages": ids}))[1]["code"] == code
     server.permissions.discard("manage_messages")
-    assert (await call(server, "POST", path, {"messages": [said[2].id, said[1].id]}))[1]["code"] == 50013
+    assert (await call_route(server, "POST", path, {"messages": [said[2].id, said[1].id]}))[1]["code"] == 50013
     assert server.messages("general") == said[2:]
 
 
@@ -222,7 +224,9 @@ async def test_moderators_delete_messages_of_others(server: DiscordSandbox, bot:
     server.permissions.add("manage_messages")
     await foreign.delete()
     assert server.messages("general") == []
-    assert (await call(server, "DELETE", f"/channels/{private.channel.id}/messages/{private.id}"))[1]["code"] == 50003
+    assert (await call_route(server, "DELETE", f"/channels/{private.channel.id}/messages/{private.id}"))[1][
+        "code"
+    ] == 50003
 
 
 async def test_a_message_of_an_announcement_channel_is_published_once(server: DiscordSandbox, bot: Bot) -> None:
@@ -258,9 +262,9 @@ async def test_a_poll_has_votes_until_it_ends(server: DiscordSandbox, connect: C
         await server.vote("linus", shown, 1)
     path = f"/channels/{sent.channel.id}/polls"
     other = await server.post_message("ada", "general", "hello")
-    assert (await call(server, "POST", f"{path}/{other.id}/expire"))[1]["code"] == 520006
+    assert (await call_route(server, "POST", f"{path}/{other.id}/expire"))[1]["code"] == 520006
     asked = await server.post_message("ada", "general", "", poll=["Which?", "this"])
-    assert (await call(server, "POST", f"{path}/{asked.id}/expire"))[1]["code"] == 50005
+    assert (await call_route(server, "POST", f"{path}/{asked.id}/expire"))[1]["code"] == 50005
 
 
 @pytest.mark.parametrize(
@@ -275,7 +279,7 @@ async def test_a_poll_has_votes_until_it_ends(server: DiscordSandbox, connect: C
 )
 async def test_a_wrong_poll_is_refused(server: DiscordSandbox, poll: Any, field: str) -> None:
     path = f"/channels/{server.channels['general'].id}/messages"
-    status, reply = await call(server, "POST", path, {"poll": poll})
+    status, reply = await call_route(server, "POST", path, {"poll": poll})
     assert (status, reply["code"], list(reply["errors"]["poll"])) == (400, 50035, [field])
 
 
@@ -305,10 +309,10 @@ async def test_a_forward_is_a_snapshot(server: DiscordSandbox, bot: Bot) -> None
         ({"message_reference": reference | {"message_id": "1"}}, 10008),
         ({"message_reference": reference | {"channel_id": "1"}}, 10003),
     ):
-        assert (await call(server, "POST", path, body))[1]["code"] == code
+        assert (await call_route(server, "POST", path, body))[1]["code"] == code
     server.privileged_intents.discard("message_content")
     path = f"/channels/{said.channel.id}/messages"
-    assert (await call(server, "POST", path, {"message_reference": reference}))[1]["code"] == 160014
+    assert (await call_route(server, "POST", path, {"message_reference": reference}))[1]["code"] == 160014
 
 
 async def test_the_type_of_a_file_is_that_of_its_name(server: DiscordSandbox) -> None:

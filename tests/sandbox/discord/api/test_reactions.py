@@ -6,7 +6,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
@@ -42,13 +42,13 @@ async def test_users_of_a_reaction_are_listed_by_page(server: DiscordSandbox, bo
         await server.add_reaction(user, message, "👀")
     (reaction,) = (await (await bot.next_message()).fetch()).reactions
     assert {user.name async for user in reaction.users()} == {"ada", "grace", "linus"}
-    assert [user.name async for user in reaction.users(limit=1, after=server_object(server, "ada"))] == ["grace"]
+    assert [user.name async for user in reaction.users(limit=1, after=get_user_object(server, "ada"))] == ["grace"]
     path = f"/channels/{message.channel.id}/messages/{message.id}/reactions/👀"
-    assert (await call(server, "GET", f"{path}?type=1")) == (200, [])
-    assert (await call(server, "GET", f"{path}?limit=101"))[1]["code"] == 50035
+    assert (await call_route(server, "GET", f"{path}?type=1")) == (200, [])
+    assert (await call_route(server, "GET", f"{path}?limit=101"))[1]["code"] == 50035
 
 
-def server_object(server: DiscordSandbox, name: str) -> discord.Object:
+def get_user_object(server: DiscordSandbox, name: str) -> discord.Object:
     return discord.Object(int(server.people[name].id))
 
 
@@ -58,13 +58,13 @@ async def test_moderators_remove_reactions_of_others(server: DiscordSandbox, bot
         await server.add_reaction(user, message, emoji)
     heard: Any = await bot.next_message()
     for refused in (
-        heard.remove_reaction("👀", server_object(server, "ada")),
+        heard.remove_reaction("👀", get_user_object(server, "ada")),
         heard.clear_reaction("👋"),
         heard.clear_reactions(),
     ):
         assert await get_refusal(refused) == (403, 50013)
     server.permissions.add("manage_messages")
-    await heard.remove_reaction("👀", server_object(server, "ada"))
+    await heard.remove_reaction("👀", get_user_object(server, "ada"))
     await heard.clear_reaction("👋")
     await heard.clear_reaction("😶")
     assert message.reactions == {"👀": [server.people["grace"].id], "🔥": [server.people["ada"].id]}
@@ -91,4 +91,4 @@ async def test_emojis_of_the_server_are_reactions(server: DiscordSandbox, bot: B
     assert await get_refusal(heard.add_reaction(emoji)) == (400, 10014)
     assert len([event for event in server.events if event.name == "GUILD_EMOJIS_UPDATE"]) == 3
     path, body = f"/guilds/{guild.id}/emojis", {"name": "wave", "image": "nonsense"}
-    assert (await call(server, "POST", path, body))[1]["code"] == 50035
+    assert (await call_route(server, "POST", path, body))[1]["code"] == 50035

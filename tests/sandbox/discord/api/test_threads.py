@@ -7,7 +7,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call, get_refusal
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, get_refusal
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Bot) 
     await thread.add_user(grace)
     assert {member.id for member in await thread.fetch_members()} == {int(user) for user in started.participants}
     path = f"/channels/{thread.id}/thread-members"
-    _, page = await call(server, "GET", f"{path}?with_member=true&limit=1")
+    _, page = await call_route(server, "GET", f"{path}?with_member=true&limit=1")
     assert [member["member"]["user"]["id"] for member in page] == [server.bot_id]
     assert await get_refusal(thread.remove_user(grace)) == (403, 50013)
     server.permissions.add("manage_threads")
@@ -200,9 +200,9 @@ async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Bot) 
     assert changes == [([server.bot_id], []), ([], [server.bot_id])]
     await server.archive_thread(started)
     assert await get_refusal(thread.join()) == (400, 50083)
-    assert (await call(server, "GET", f"/channels/{channel.id}/thread-members"))[1]["code"] == 50024
+    assert (await call_route(server, "GET", f"/channels/{channel.id}/thread-members"))[1]["code"] == 50024
     server.privileged_intents.discard("guild_members")
-    assert (await call(server, "GET", path))[1]["code"] == 50001
+    assert (await call_route(server, "GET", path))[1]["code"] == 50001
 
 
 async def test_archived_threads_are_listed_by_kind(server: DiscordSandbox, bot: Bot) -> None:
@@ -217,13 +217,13 @@ async def test_archived_threads_are_listed_by_kind(server: DiscordSandbox, bot: 
     assert [thread.name async for thread in channel.archived_threads()] == ["second", "first"]
     assert [thread.name async for thread in channel.archived_threads(private=True, joined=True)] == ["own"]
     path = f"/channels/{channel.id}/threads/archived"
-    assert (await call(server, "GET", f"{path}/private"))[1]["code"] == 50013
+    assert (await call_route(server, "GET", f"{path}/private"))[1]["code"] == 50013
     server.permissions.add("manage_threads")
     assert [thread.name async for thread in channel.archived_threads(private=True)] == ["foreign", "own"]
-    _, page = await call(server, "GET", f"{path}/public?limit=1")
+    _, page = await call_route(server, "GET", f"{path}/public?limit=1")
     assert ([thread["name"] for thread in page["threads"]], page["has_more"]) == (["second"], True)
     before = page["threads"][0]["thread_metadata"]["archive_timestamp"].replace("+", "%2B")
-    _, rest = await call(server, "GET", f"{path}/public?before={before}")
+    _, rest = await call_route(server, "GET", f"{path}/public?before={before}")
     assert ([thread["name"] for thread in rest["threads"]], rest["has_more"]) == (["first"], False)
 
 
@@ -239,9 +239,9 @@ async def test_moderators_lock_threads_of_others(server: DiscordSandbox, bot: Bo
     started = await server.start_thread("ada", root, "a thread")
     path = f"/channels/{started.id}"
     for body in ({"locked": True}, {"name": "new"}):
-        assert (await call(server, "PATCH", path, body))[1]["code"] == 50013
+        assert (await call_route(server, "PATCH", path, body))[1]["code"] == 50013
     server.permissions.add("manage_threads")
-    assert (await call(server, "PATCH", path, {"locked": True, "archived": True, "name": "new"}))[0] == 200
+    assert (await call_route(server, "PATCH", path, {"locked": True, "archived": True, "name": "new"}))[0] == 200
     assert (started.locked, started.archived, started.name) == (True, True, "new")
-    assert (await call(server, "PATCH", path, {"locked": False}))[0] == 200
+    assert (await call_route(server, "PATCH", path, {"locked": False}))[0] == 200
     assert not started.locked

@@ -173,15 +173,15 @@ async def test_an_unavailable_compression_closes_with_the_reason(
 
 async def test_a_client_may_resume_on_the_connection_of_an_invalid_session(server: DiscordSandbox) -> None:
     async with aiohttp.ClientSession() as session:
-        socket = await hello(session, server)
+        socket = await open_socket(session, server)
         await socket.send_json({"op": 2, "d": {"token": server.bot_token, "intents": 1 << 9}})
-        ready = await told(socket)
+        ready = await receive_payload(socket)
         await server.invalidate_sessions(resumable=True)
-        assert (await told(socket))["d"] is True
+        assert (await receive_payload(socket))["d"] is True
         await server.post_message("ada", "general", "missed")
         resume = {"token": server.bot_token, "session_id": ready["d"]["session_id"], "seq": ready["s"]}
         await socket.send_json({"op": 6, "d": resume})
-        assert [(await told(socket))["t"] for _ in range(2)] == ["MESSAGE_CREATE", "RESUMED"]
+        assert [(await receive_payload(socket))["t"] for _ in range(2)] == ["MESSAGE_CREATE", "RESUMED"]
         await socket.close()
 
 
@@ -221,13 +221,13 @@ async def test_events_include_own_bot_and_system_messages(server: DiscordSandbox
     assert (robot.author.bot, robot.webhook_id, bool(hook.webhook_id)) == (True, None, True)
 
 
-async def told(socket: aiohttp.ClientWebSocketResponse) -> Any:
+async def receive_payload(socket: aiohttp.ClientWebSocketResponse) -> Any:
     return json.loads((await socket.receive(30)).data)
 
 
-async def hello(session: aiohttp.ClientSession, server: DiscordSandbox) -> aiohttp.ClientWebSocketResponse:
+async def open_socket(session: aiohttp.ClientSession, server: DiscordSandbox) -> aiohttp.ClientWebSocketResponse:
     socket = await session.ws_connect(server.gateway_url + "?v=10&encoding=json")
-    assert (await told(socket))["op"] == 10
+    assert (await receive_payload(socket))["op"] == 10
     return socket
 
 
@@ -248,7 +248,7 @@ async def hello(session: aiohttp.ClientSession, server: DiscordSandbox) -> aioht
 )
 async def test_protocol_errors_have_close_codes(server: DiscordSandbox, frames: list[Any], code: int) -> None:
     async with aiohttp.ClientSession() as session:
-        socket = await hello(session, server)
+        socket = await open_socket(session, server)
         for frame in frames:
             if isinstance(frame, dict) and isinstance(frame.get("d"), dict) and frame["d"].get("token") == "":
                 frame["d"]["token"] = server.bot_token
@@ -262,17 +262,17 @@ async def test_protocol_errors_have_close_codes(server: DiscordSandbox, frames: 
 async def test_a_closed_session_cannot_be_resumed(server: DiscordSandbox) -> None:
     async with aiohttp.ClientSession() as session:
         for code, op in ((4000, 0), (1000, 9)):
-            socket = await hello(session, server)
+            socket = await open_socket(session, server)
             await socket.send_json({"op": 2, "d": {"token": server.bot_token, "intents": 1}})
-            ready = await told(socket)
-            assert [ready["t"], (await told(socket))["t"]] == ["READY", "GUILD_CREATE"]
+            ready = await receive_payload(socket)
+            assert [ready["t"], (await receive_payload(socket))["t"]] == ["READY", "GUILD_CREATE"]
             await socket.close(code=code)
             await server.wait_for(lambda: not server.connection_count)
             assert server.sessions[-1].close_code == code
-            socket = await hello(session, server)
+            socket = await open_socket(session, server)
             resume = {"token": server.bot_token, "session_id": ready["d"]["session_id"], "seq": 2}
             await socket.send_json({"op": 6, "d": resume})
-            assert (await told(socket))["op"] == op
+            assert (await receive_payload(socket))["op"] == op
             await socket.close()
 
 
@@ -280,10 +280,10 @@ async def test_events_go_to_their_shard(server: DiscordSandbox) -> None:
     async with aiohttp.ClientSession() as session:
         number = (int(server.guild_id) >> 22) % 2
         for shard in (0, 1):
-            socket = await hello(session, server)
+            socket = await open_socket(session, server)
             identify = {"token": server.bot_token, "intents": 1 << 9 | 1 << 12, "shard": [shard, 2]}
             await socket.send_json({"op": 2, "d": identify})
-            assert (await told(socket))["d"]["shard"] == [shard, 2]
+            assert (await receive_payload(socket))["d"]["shard"] == [shard, 2]
         await server.post_message("ada", "general", "hello")
         await server.post_message("ada", server.open_dm("ada"), "psst")
     in_guild, in_dm = [event for event in server.events if event.name == "MESSAGE_CREATE"]

@@ -8,7 +8,7 @@ import pytest
 from discord import app_commands
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call, create_intents
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 
 class CommandBot(Bot):
-    """A bot with a slash command that autocompletes, and a message command."""
+    """Bot with a slash command that autocompletes, and a message command."""
 
     def __init__(self) -> None:
         super().__init__(create_intents())
@@ -146,18 +146,18 @@ async def test_menu_commands_are_limited(server: DiscordSandbox, connect: Connec
 async def test_a_command_is_created_changed_and_deleted_alone(server: DiscordSandbox, place: str) -> None:
     path = f"/applications/{server.bot_id}{place.format(guild=server.guild_id)}/commands"
     body = {"name": "one", "description": "One"}
-    status, created = await call(server, "POST", path, body)
+    status, created = await call_route(server, "POST", path, body)
     assert (status, created["type"], server.commands) == (201, 1, [created])
-    status, again = await call(server, "POST", path, body | {"description": "Again"})
+    status, again = await call_route(server, "POST", path, body | {"description": "Again"})
     assert (status, again["id"], [command["description"] for command in server.commands]) == (
         200,
         created["id"],
         ["Again"],
     )
-    _, other = await call(server, "POST", path, {"name": "two", "description": "Two"})
-    status, changed = await call(server, "PATCH", f"{path}/{created['id']}", {"name": "first"})
+    _, other = await call_route(server, "POST", path, {"name": "two", "description": "Two"})
+    status, changed = await call_route(server, "PATCH", f"{path}/{created['id']}", {"name": "first"})
     assert (status, changed["name"], changed["description"]) == (200, "first", "Again")
-    assert await call(server, "GET", f"{path}/{created['id']}") == (200, changed)
+    assert await call_route(server, "GET", f"{path}/{created['id']}") == (200, changed)
     for method, target, refused, code in (
         ("POST", path, {"name": "Loud", "description": "x"}, 50035),
         ("PATCH", f"{path}/{created['id']}", {"name": "two"}, 50035),
@@ -166,13 +166,13 @@ async def test_a_command_is_created_changed_and_deleted_alone(server: DiscordSan
         ("GET", f"{path}/1", None, 10063),
         ("DELETE", f"{path}/1", None, 10063),
     ):
-        assert (await call(server, method, target, refused))[1]["code"] == code
-    assert (await call(server, "DELETE", f"{path}/{created['id']}"))[0] == 204
+        assert (await call_route(server, method, target, refused))[1]["code"] == code
+    assert (await call_route(server, "DELETE", f"{path}/{created['id']}"))[0] == 204
     assert server.commands == [other]
 
 
 async def test_a_command_too_many_is_refused(server: DiscordSandbox) -> None:
     path = f"/applications/{server.bot_id}/commands"
-    await call(server, "PUT", path, [{"name": f"menu {number}", "type": 3} for number in range(15)])
-    status, reply = await call(server, "POST", path, {"name": "menu", "type": 3})
+    await call_route(server, "PUT", path, [{"name": f"menu {number}", "type": 3} for number in range(15)])
+    status, reply = await call_route(server, "POST", path, {"name": "menu", "type": 3})
     assert (status, reply["code"], len(server.commands)) == (400, 30032, 15)

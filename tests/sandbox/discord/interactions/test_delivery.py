@@ -19,14 +19,14 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 
 @pytest.fixture
-async def hasty() -> AsyncIterator[DiscordSandbox]:
+async def fast_server() -> AsyncIterator[DiscordSandbox]:
     """Yield a sandbox that runs ten times as fast: acknowledgements are due in 300 ms."""
     async with DiscordSandbox(speed=10) as sandbox:
         yield sandbox
 
 
 class AnsweringBot(Bot):
-    """A bot that answers `/ask` with the test's `answer`, called with the interaction."""
+    """Bot that calls the test's `answer` with each `/ask`."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__(create_intents())
@@ -37,7 +37,7 @@ class AnsweringBot(Bot):
             await answer(interaction, what)
 
         @self.tree.error
-        async def failed(_: discord.Interaction, error: discord.app_commands.AppCommandError) -> None:
+        async def record_error(_: discord.Interaction, error: discord.app_commands.AppCommandError) -> None:
             await self.errors.put(error.__cause__)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
@@ -108,19 +108,21 @@ async def test_a_follow_up_replaces_a_deferred_response(server: DiscordSandbox, 
     assert [(message.text, message.loading) for message in seen] == [("Here.", False)]
 
 
-async def test_a_late_response_is_refused_and_discord_reports_an_error(hasty: DiscordSandbox, connect: Connect) -> None:
+async def test_a_late_response_is_refused_and_discord_reports_an_error(
+    fast_server: DiscordSandbox, connect: Connect
+) -> None:
     async def answer(interaction: discord.Interaction, what: str) -> None:
         await asyncio.sleep(0.4)
         await interaction.response.send_message("too late")
 
     bot = AnsweringBot(answer)
-    await connect(hasty, bot=bot)
+    await connect(fast_server, bot=bot)
     began = monotonic()
-    (shown,) = await hasty.run_command("ada", "general", "/ask")
+    (shown,) = await fast_server.run_command("ada", "general", "/ask")
     assert 0.3 <= monotonic() - began < 2
     assert (shown.text, shown.author.name) == ("The application did not respond", "discord")
-    assert shown.ephemeral_to == hasty.people["ada"]
-    assert [message.text for message in hasty.messages("general")] == ["The application did not respond"]
+    assert shown.ephemeral_to == fast_server.people["ada"]
+    assert [message.text for message in fast_server.messages("general")] == ["The application did not respond"]
     refused = await asyncio.wait_for(bot.errors.get(), 30)
     assert isinstance(refused, discord.NotFound)
     assert refused.code == 10062

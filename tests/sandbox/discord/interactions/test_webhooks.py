@@ -5,7 +5,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_webhooks_are_managed_with_a_permission(server: DiscordSandbox, bo
     await webhook.edit(name="other")
     assert [hook.name for hook in await channel.webhooks()] == ["other"]
     path = f"/channels/{channel.id}/webhooks"
-    assert (await call(server, "POST", path, {"name": "Discord bot"}))[1]["code"] == 50035
+    assert (await call_route(server, "POST", path, {"name": "Discord bot"}))[1]["code"] == 50035
     await webhook.delete()
     assert await get_refusal(bot.fetch_webhook(webhook.id)) == (404, 10015)
     assert len([event for event in server.events if event.name == "WEBHOOKS_UPDATE"]) == 3
@@ -73,4 +73,4 @@ async def test_a_webhook_posts_in_threads_and_forums(server: DiscordSandbox, bot
         (webhook, post.id, {"content": "x"}, 10003),
     ):
         query = f"?thread_id={thread_id}" if thread_id else ""
-        assert (await call(server, "POST", f"/webhooks/{hook.id}/{hook.token}{query}", body))[1]["code"] == code
+        assert (await call_route(server, "POST", f"/webhooks/{hook.id}/{hook.token}{query}", body))[1]["code"] == code

@@ -40,11 +40,11 @@ def test_invalid_blocks_are_rejected(blocks: object, error: str) -> None:
     assert refused.value.code == error
 
 
-def section(**fields: Any) -> dict[str, Any]:
+def create_section(**fields: Any) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": "a"}, **fields}
 
 
-def actions(*elements: dict[str, Any]) -> dict[str, Any]:
+def create_actions(*elements: dict[str, Any]) -> dict[str, Any]:
     return {"type": "actions", "elements": list(elements)}
 
 
@@ -52,16 +52,25 @@ def actions(*elements: dict[str, Any]) -> dict[str, Any]:
     ("blocks", "error"),
     [
         ([{"type": "paragraph", "text": PLAIN}], "/blocks/0"),
-        ([section(text={"type": "mrkdown", "text": "a"})], "/blocks/0/text"),
-        ([section(color="red")], "invalid additional property: color [json-pointer:/blocks/0]"),
+        ([create_section(text={"type": "mrkdown", "text": "a"})], "/blocks/0/text"),
+        ([create_section(color="red")], "invalid additional property: color [json-pointer:/blocks/0]"),
         ([{"type": "image", "image_url": "https://example.com/a.png"}], "missing required field: alt_text"),
-        ([actions({"type": "button", "text": {"type": "mrkdwn", "text": "Go"}})], "/blocks/0/elements/0/text"),
-        ([actions({"type": "button", "text": {"type": "plain_text", "text": "a" * 76}})], "less than 76 characters"),
-        ([actions(*[{"type": "button", "text": PLAIN, "action_id": "go"}] * 2)], "`action_id` go already exists"),
-        ([section(block_id="b"), section(block_id="b")], "`block_id` b already exists"),
-        ([actions(*[{"type": "button", "text": PLAIN}] * 26)], "no more than 25 items allowed"),
-        ([actions({"type": "static_select", "options": []})], "no fewer than 1 items allowed"),
-        ([actions({"type": "overflow", "options": [{"text": PLAIN, "value": "v"}] * 6})], "no more than 5 items"),
+        ([create_actions({"type": "button", "text": {"type": "mrkdwn", "text": "Go"}})], "/blocks/0/elements/0/text"),
+        (
+            [create_actions({"type": "button", "text": {"type": "plain_text", "text": "a" * 76}})],
+            "less than 76 characters",
+        ),
+        (
+            [create_actions(*[{"type": "button", "text": PLAIN, "action_id": "go"}] * 2)],
+            "`action_id` go already exists",
+        ),
+        ([create_section(block_id="b"), create_section(block_id="b")], "`block_id` b already exists"),
+        ([create_actions(*[{"type": "button", "text": PLAIN}] * 26)], "no more than 25 items allowed"),
+        ([create_actions({"type": "static_select", "options": []})], "no fewer than 1 items allowed"),
+        (
+            [create_actions({"type": "overflow", "options": [{"text": PLAIN, "value": "v"}] * 6})],
+            "no more than 5 items",
+        ),
         ([{"type": "context", "elements": [PLAIN] * 11}], "no more than 10 items allowed"),
         ([{"type": "header", "text": {"type": "mrkdwn", "text": "a"}}], "/blocks/0/text"),
     ],

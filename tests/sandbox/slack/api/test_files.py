@@ -60,7 +60,7 @@ async def test_a_download_without_a_valid_token_returns_the_login_page(
     assert (told["name"], told["size"], told["mimetype"]) == ("plan.txt", 10, "text/plain")
     assert sent.files[0].data == b"first this"
 
-    async def fetched(token: str) -> tuple[str, bytes]:
+    async def fetch_file(token: str) -> tuple[str, bytes]:
         headers = {"Authorization": f"Bearer {token}"}
         async with (
             aiohttp.ClientSession() as session,
@@ -68,7 +68,7 @@ async def test_a_download_without_a_valid_token_returns_the_login_page(
         ):
             return got.content_type, await got.read()
 
-    assert await fetched(slack.bot_token) == ("text/plain", b"first this")
-    assert (await fetched("xoxb-wrong"))[0] == "text/html"
+    assert await fetch_file(slack.bot_token) == ("text/plain", b"first this")
+    assert (await fetch_file("xoxb-wrong"))[0] == "text/html"
     slack.scopes.discard("files:read")
-    assert (await fetched(slack.bot_token))[1].startswith(b"<!DOCTYPE html>")
+    assert (await fetch_file(slack.bot_token))[1].startswith(b"<!DOCTYPE html>")

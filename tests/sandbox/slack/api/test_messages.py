@@ -139,9 +139,9 @@ async def test_a_permalink_points_into_the_thread(slack: SlackSandbox, client: A
     root = await slack.post_message("ada", "general", "hello")
     reply = await slack.post_message("ada", "general", "again", thread_ts=root.ts)
 
-    async def link(message: SlackMessage) -> str:
+    async def get_permalink(message: SlackMessage) -> str:
         answer = await client.chat_getPermalink(channel=general, message_ts=message.ts)
         return str(answer["permalink"])
 
-    assert (await link(root)).endswith(f"/archives/{general}/p{root.ts.replace('.', '')}")
-    assert f"thread_ts={root.ts}" in await link(reply)
+    assert (await get_permalink(root)).endswith(f"/archives/{general}/p{root.ts.replace('.', '')}")
+    assert f"thread_ts={root.ts}" in await get_permalink(reply)

@@ -14,15 +14,15 @@ async def question(slack: SlackSandbox) -> SlackMessage:
     return await slack.post_message("ada", "general", "question")
 
 
-def to_ada(slack: SlackSandbox) -> dict[str, Any]:
+def get_recipient(slack: SlackSandbox) -> dict[str, Any]:
     return {"recipient_user_id": slack.people["ada"].id, "recipient_team_id": slack.team_id}
 
 
-def said(text: str) -> list[dict[str, Any]]:
+def create_text_chunks(text: str) -> list[dict[str, Any]]:
     return [{"type": "markdown_text", "text": text}]
 
 
-def task(status: str, title: str = "Looking", number: str = "1", **more: str) -> dict[str, Any]:
+def create_task_chunk(status: str, title: str = "Looking", number: str = "1", **more: str) -> dict[str, Any]:
     return {"type": "task_update", "id": number, "title": title, "status": status, **more}
 
 
@@ -31,7 +31,7 @@ async def start_stream(
 ) -> tuple[SlackMessage, dict[str, Any]]:
     """Start a stream; return its message and the arguments that identify it."""
     started = await create_client(slack).chat_startStream(
-        channel=question.channel.id, thread_ts=question.ts, **to_ada(slack), **content
+        channel=question.channel.id, thread_ts=question.ts, **get_recipient(slack), **content
     )
     message = slack.messages(question.channel, thread_ts=question.ts)[-1]
     assert message.ts == started["ts"]
@@ -55,9 +55,13 @@ async def test_a_stream_becomes_a_message_at_its_end(
 async def test_tasks_are_cards_that_change_in_place(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
-    message, where = await start_stream(slack, question, chunks=[task("in_progress", details="one")])
-    await client.chat_appendStream(**where, chunks=[*said("Found."), task("complete", "Looked", details=", two")])
-    await client.chat_appendStream(**where, chunks=[task("pending", number="2"), {"type": "plan_update", "title": "P"}])
+    message, where = await start_stream(slack, question, chunks=[create_task_chunk("in_progress", details="one")])
+    await client.chat_appendStream(
+        **where, chunks=[*create_text_chunks("Found."), create_task_chunk("complete", "Looked", details=", two")]
+    )
+    await client.chat_appendStream(
+        **where, chunks=[create_task_chunk("pending", number="2"), {"type": "plan_update", "title": "P"}]
+    )
     assert message.tasks == (
         TaskCard("1", "Looked", "complete", details="one, two"),
         TaskCard("2", "Looking", "pending"),
@@ -98,8 +102,8 @@ async def test_a_stream_in_a_channel_requires_a_recipient_and_a_thread(
     assert (await catch_error(start(**where, **user)))["error"] == "missing_recipient_team_id"
     assert (await catch_error(start(**where, recipient_user_id="U0NOBODY", **team)))["error"] == "user_not_found"
     nowhere = where | {"thread_ts": "1.000000"}
-    assert (await catch_error(start(**nowhere, **to_ada(slack))))["error"] == "thread_not_found"
-    no_thread = client.api_call("chat.startStream", json={"channel": question.channel.id} | to_ada(slack))
+    assert (await catch_error(start(**nowhere, **get_recipient(slack))))["error"] == "thread_not_found"
+    no_thread = client.api_call("chat.startStream", json={"channel": question.channel.id} | get_recipient(slack))
     assert (await catch_error(no_thread))["error"] == "invalid_arguments"
     direct = await slack.post_message("ada", slack.open_dm("ada"), "psst")
     await start(channel=direct.channel.id, thread_ts=direct.ts)
@@ -109,12 +113,12 @@ async def test_the_first_call_with_text_decides_the_mode_of_a_stream(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     _, where = await start_stream(slack, question, markdown_text="a")
-    both = client.chat_appendStream(**where, markdown_text="b", chunks=said("b"))
+    both = client.chat_appendStream(**where, markdown_text="b", chunks=create_text_chunks("b"))
     assert (await catch_error(both))["error"] == "cannot_provide_both_markdown_text_and_chunks"
     for call in (client.chat_appendStream, client.chat_stopStream):
-        assert (await catch_error(call(**where, chunks=said("b"))))["error"] == "streaming_mode_mismatch"
+        assert (await catch_error(call(**where, chunks=create_text_chunks("b"))))["error"] == "streaming_mode_mismatch"
     _, bare = await start_stream(slack, question)
-    await client.chat_appendStream(**bare, chunks=said("b"))
+    await client.chat_appendStream(**bare, chunks=create_text_chunks("b"))
     assert (await catch_error(client.chat_appendStream(**bare, markdown_text="b")))[
         "error"
     ] == "streaming_mode_mismatch"
@@ -124,8 +128,8 @@ async def test_the_first_call_with_text_decides_the_mode_of_a_stream(
     "chunks",
     [
         [{"type": "text", "text": "x"}],
-        [task("done")],
-        [task("complete", "x" * 257)],
+        [create_task_chunk("done")],
+        [create_task_chunk("complete", "x" * 257)],
         [{"type": "task_update", "id": "1", "status": "complete"}],
         [{"type": "plan_update", "title": "x" * 257}],
         "no list",
@@ -150,12 +154,12 @@ async def test_a_stream_ends_after_five_minutes() -> None:
         client, question = create_client(slack), await slack.post_message("ada", "general", "question")
         message, where = await start_stream(slack, question, markdown_text="a")
 
-        async def append_on_and_on() -> None:
+        async def append_forever() -> None:
             while True:
                 await client.chat_appendStream(**where, markdown_text="b")
 
         with pytest.raises(SlackApiError, match="message_not_in_streaming_state"):
-            await asyncio.wait_for(append_on_and_on(), 30)
+            await asyncio.wait_for(append_forever(), 30)
         assert (await catch_error(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
         await client.chat_update(**where, text="recovered")
         assert message.text == "recovered"
@@ -170,11 +174,13 @@ async def test_end_streams_ends_a_stream(slack: SlackSandbox, client: AsyncWebCl
 async def test_a_stream_holds_eleven_thousand_bytes_and_tasks_count_twice(
     slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
-    _, where = await start_stream(slack, question, chunks=said("é" * 5_300))
-    assert (await catch_error(client.chat_appendStream(**where, chunks=said("x" * 401))))["error"] == "msg_too_long"
-    wordy = task("complete", "x" * 150)
+    _, where = await start_stream(slack, question, chunks=create_text_chunks("é" * 5_300))
+    assert (await catch_error(client.chat_appendStream(**where, chunks=create_text_chunks("x" * 401))))[
+        "error"
+    ] == "msg_too_long"
+    wordy = create_task_chunk("complete", "x" * 150)
     assert (await catch_error(client.chat_stopStream(**where, chunks=[wordy])))["error"] == "msg_too_long"
-    await client.chat_appendStream(**where, chunks=said("x" * 400))
+    await client.chat_appendStream(**where, chunks=create_text_chunks("x" * 400))
     await client.chat_stopStream(**where)
 
 

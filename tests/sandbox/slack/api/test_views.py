@@ -16,7 +16,7 @@ SELECT = {"type": "static_select", "action_id": "colour", "options": OPTIONS}
 NAME = {"type": "plain_text_input", "action_id": "name", "max_length": 20}
 
 
-def field(block_id: str, element: dict[str, Any], **more: Any) -> dict[str, Any]:
+def create_field(block_id: str, element: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "input", "block_id": block_id, "label": PLAIN, "element": element} | more
 
 
@@ -25,7 +25,9 @@ def create_view(*blocks: dict[str, Any], title: str = "Deploy", **more: Any) -> 
     return view | {"blocks": list(blocks)} | more
 
 
-FORM = create_view(field("b-name", NAME), {"type": "section", "block_id": "b-more", "text": PLAIN, "accessory": BUTTON})
+FORM = create_view(
+    create_field("b-name", NAME), {"type": "section", "block_id": "b-more", "text": PLAIN, "accessory": BUTTON}
+)
 
 
 async def open_form(
@@ -35,7 +37,7 @@ async def open_form(
     app = app or AsyncApp(client=create_client(slack))
 
     @app.action("start")
-    async def start(ack: Any, body: dict[str, Any], client: Any) -> None:
+    async def open_view(ack: Any, body: dict[str, Any], client: Any) -> None:
         await client.views_open(trigger_id=body["trigger_id"], view=view)
         await ack()
 
@@ -49,7 +51,7 @@ async def test_a_submission_has_the_values_of_all_inputs(slack: SlackSandbox, co
     app, bodies = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
 
     @app.view("form")
-    async def take(ack: Any, body: dict[str, Any]) -> None:
+    async def record_submission(ack: Any, body: dict[str, Any]) -> None:
         await ack()
         bodies.append(body)
 
@@ -69,7 +71,7 @@ async def test_a_submission_has_the_values_of_all_inputs(slack: SlackSandbox, co
             {"selected_conversations": [slack.channels["general"].id]},
         ),
     }
-    blocks = [field(f"b-{name}", element | {"action_id": name}) for name, (element, _, _) in elements.items()]
+    blocks = [create_field(f"b-{name}", element | {"action_id": name}) for name, (element, _, _) in elements.items()]
     modal = await open_form(slack, connect, create_view(*blocks, private_metadata="kept"), app)
     assert await slack.submit_modal(modal, **{name: value for name, (_, value, _) in elements.items()})
     (body,) = bodies
@@ -91,7 +93,7 @@ async def test_a_value_that_slacks_form_refuses_is_an_error(slack: SlackSandbox,
     modal = await open_form(
         slack,
         connect,
-        create_view(*(field(str(e["action_id"]), e) for e in (NAME, SELECT, number, mail, day))),
+        create_view(*(create_field(str(e["action_id"]), e) for e in (NAME, SELECT, number, mail, day))),
     )
     for values in (
         {"name": "x" * 21},
@@ -112,13 +114,16 @@ async def test_a_value_that_slacks_form_refuses_is_an_error(slack: SlackSandbox,
 async def test_a_response_updates_pushes_and_clears_views(slack: SlackSandbox, connect: Connect) -> None:
     app = AsyncApp(client=create_client(slack))
     answers: list[dict[str, Any]] = [
-        {"response_action": "update", "view": create_view(field("b-name", NAME), title="Sure?")},
-        {"response_action": "push", "view": create_view(field("b-colour", SELECT), title="Colour", callback_id="form")},
+        {"response_action": "update", "view": create_view(create_field("b-name", NAME), title="Sure?")},
+        {
+            "response_action": "push",
+            "view": create_view(create_field("b-colour", SELECT), title="Colour", callback_id="form"),
+        },
         {"response_action": "clear"},
     ]
 
     @app.view("form")
-    async def take(ack: Any) -> None:
+    async def answer_submission(ack: Any) -> None:
         await ack(**answers.pop(0))
 
     modal = await open_form(slack, connect, FORM, app)
@@ -149,7 +154,7 @@ async def test_an_invalid_response_leaves_the_modal_open(
     app = AsyncApp(client=create_client(slack))
 
     @app.view("form")
-    async def take(ack: Any) -> None:
+    async def answer_submission(ack: Any) -> None:
         await ack(**answer)
 
     modal = await open_form(slack, connect, FORM, app)
@@ -161,13 +166,13 @@ async def test_the_app_hears_of_a_closed_view_if_it_wants_to(slack: SlackSandbox
     app, closed = AsyncApp(client=create_client(slack)), list[tuple[str, bool]]()
 
     @app.action("more")
-    async def more(ack: Any, body: dict[str, Any], client: Any) -> None:
-        view = create_view(field("b-name", NAME), title="More", notify_on_close=True)
+    async def push_view(ack: Any, body: dict[str, Any], client: Any) -> None:
+        view = create_view(create_field("b-name", NAME), title="More", notify_on_close=True)
         await client.views_push(trigger_id=body["trigger_id"], view=view)
         await ack()
 
     @app.view_closed("form")
-    async def hear(ack: Any, body: dict[str, Any]) -> None:
+    async def record_close(ack: Any, body: dict[str, Any]) -> None:
         await ack()
         closed.append((body["view"]["title"]["text"], body["is_cleared"]))
 
@@ -192,13 +197,13 @@ async def test_an_app_updates_and_pushes_open_views(slack: SlackSandbox, connect
     triggers: list[str] = []
 
     @app.action("more")
-    async def more(ack: Any, body: dict[str, Any]) -> None:
+    async def record_trigger(ack: Any, body: dict[str, Any]) -> None:
         triggers.append(body["trigger_id"])
         assert body["container"] == {"type": "view", "view_id": body["view"]["id"]}
         await ack()
 
     modal = await open_form(slack, connect, FORM | {"external_id": "form-1"}, app)
-    changed = create_view(field("b-name", NAME), title="Changed", external_id="form-1")
+    changed = create_view(create_field("b-name", NAME), title="Changed", external_id="form-1")
     old = modal.hash
     await client.views_update(external_id="form-1", view=changed, hash=old)
     assert modal.title == "Changed"
@@ -222,11 +227,11 @@ async def test_a_home_tab_is_published_and_its_button_pressed(slack: SlackSandbo
     app, pressed, opened = AsyncApp(client=create_client(slack)), list[dict[str, Any]](), list[dict[str, Any]]()
 
     @app.event("app_home_opened")
-    async def hear(event: dict[str, Any]) -> None:
+    async def record_open(event: dict[str, Any]) -> None:
         opened.append(event)
 
     @app.action("more")
-    async def more(ack: Any, body: dict[str, Any]) -> None:
+    async def record_press(ack: Any, body: dict[str, Any]) -> None:
         await ack()
         pressed.append(body)
 
@@ -250,15 +255,15 @@ async def test_a_home_tab_is_published_and_its_button_pressed(slack: SlackSandbo
 async def test_an_action_has_the_state_of_all_inputs_of_a_message(slack: SlackSandbox, connect: Connect) -> None:
     app, bodies = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
 
-    async def take(ack: Any, body: dict[str, Any]) -> None:
+    async def record_submission(ack: Any, body: dict[str, Any]) -> None:
         await ack()
         bodies.append(body)
 
     for action in ("colour", "more"):
-        app.action(action)(take)
+        app.action(action)(record_submission)
     await connect(slack, app)
     blocks = [
-        field("b-name", NAME),
+        create_field("b-name", NAME),
         {"type": "actions", "block_id": "b-actions", "elements": [SELECT | {"initial_option": OPTIONS[0]}, BUTTON]},
     ]
     await create_client(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)

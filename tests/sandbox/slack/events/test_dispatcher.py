@@ -10,7 +10,7 @@ from tests.sandbox.slack.conftest import Connect, create_client
 
 
 @pytest.fixture
-async def connected(slack: SlackSandbox, connect: Connect) -> SlackSandbox:
+async def connected_slack(slack: SlackSandbox, connect: Connect) -> SlackSandbox:
     await connect(slack, AsyncApp(client=create_client(slack)))
     return slack
 
@@ -30,102 +30,104 @@ def list_event_types(told: list[dict[str, Any]]) -> list[tuple[str, str | None]]
 
 
 @pytest.mark.parametrize("private", [False, True])
-async def test_a_mention_in_a_channel_has_two_events(connected: SlackSandbox, private: bool) -> None:
-    channel = connected.add_channel("place", private=private)
-    root = await connected.post_message("ada", channel, f"<@{connected.bot_user_id}> hi")
-    await connected.post_message("ada", channel, "no mention", thread_ts=root.ts)
-    told = await wait_for_events(connected, 3)
+async def test_a_mention_in_a_channel_has_two_events(connected_slack: SlackSandbox, private: bool) -> None:
+    channel = connected_slack.add_channel("place", private=private)
+    root = await connected_slack.post_message("ada", channel, f"<@{connected_slack.bot_user_id}> hi")
+    await connected_slack.post_message("ada", channel, "no mention", thread_ts=root.ts)
+    told = await wait_for_events(connected_slack, 3)
     assert list_event_types(told) == [("message", None), ("app_mention", None), ("message", None)]
     assert told[0]["channel_type"] == ("group" if private else "channel")
     assert "channel_type" not in told[1]
     assert {event["channel"] for event in told} == {channel.id}
-    assert (told[2]["thread_ts"], told[2]["parent_user_id"]) == (root.ts, connected.people["ada"].id)
+    assert (told[2]["thread_ts"], told[2]["parent_user_id"]) == (root.ts, connected_slack.people["ada"].id)
 
 
-async def test_a_mention_in_a_dm_has_one_event(connected: SlackSandbox) -> None:
-    await connected.post_message("ada", connected.open_dm("ada"), f"<@{connected.bot_user_id}> hi")
-    (told,) = await wait_for_events(connected, 1)
+async def test_a_mention_in_a_dm_has_one_event(connected_slack: SlackSandbox) -> None:
+    await connected_slack.post_message("ada", connected_slack.open_dm("ada"), f"<@{connected_slack.bot_user_id}> hi")
+    (told,) = await wait_for_events(connected_slack, 1)
     assert (told["type"], told["channel_type"]) == ("message", "im")
 
 
-async def test_edits_and_deletions_have_the_previous_message(connected: SlackSandbox) -> None:
-    message = await connected.post_message("ada", "general", "helo")
-    await connected.edit_message("ada", message, "hello")
-    await connected.delete_message("ada", message)
-    told = await wait_for_events(connected, 3)
+async def test_edits_and_deletions_have_the_previous_message(connected_slack: SlackSandbox) -> None:
+    message = await connected_slack.post_message("ada", "general", "helo")
+    await connected_slack.edit_message("ada", message, "hello")
+    await connected_slack.delete_message("ada", message)
+    told = await wait_for_events(connected_slack, 3)
     assert list_event_types(told) == [("message", None), ("message", "message_changed"), ("message", "message_deleted")]
     assert (told[1]["message"]["text"], told[1]["previous_message"]["text"]) == ("hello", "helo")
-    assert told[1]["message"]["edited"]["user"] == connected.people["ada"].id
+    assert told[1]["message"]["edited"]["user"] == connected_slack.people["ada"].id
     assert (told[2]["deleted_ts"], told[2]["previous_message"]["text"]) == (message.ts, "hello")
     assert len({event["event_ts"] for event in told}) == 3
 
 
-async def test_an_edit_that_adds_a_mention_sends_app_mention(connected: SlackSandbox) -> None:
-    message = await connected.post_message("ada", "general", "hi")
+async def test_an_edit_that_adds_a_mention_sends_app_mention(connected_slack: SlackSandbox) -> None:
+    message = await connected_slack.post_message("ada", "general", "hi")
     for text in ("<@{}> hi", "<@{}> hello"):
-        await connected.edit_message("ada", message, text.format(connected.bot_user_id))
-    assert [kind for kind, subtype in list_event_types(await wait_for_events(connected, 4)) if subtype is None] == [
+        await connected_slack.edit_message("ada", message, text.format(connected_slack.bot_user_id))
+    assert [
+        kind for kind, subtype in list_event_types(await wait_for_events(connected_slack, 4)) if subtype is None
+    ] == [
         "message",
         "app_mention",
     ]
 
 
-async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected: SlackSandbox) -> None:
-    await connected.post_as_bot("robot", "general", "beep")
-    (told,) = await wait_for_events(connected, 1)
+async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected_slack: SlackSandbox) -> None:
+    await connected_slack.post_as_bot("robot", "general", "beep")
+    (told,) = await wait_for_events(connected_slack, 1)
     assert (told["subtype"], told["username"]) == ("bot_message", "robot")
-    assert told["bot_id"] != connected.bot_id
+    assert told["bot_id"] != connected_slack.bot_id
     assert "user" not in told
 
 
-async def test_the_event_of_a_broadcast_reply_has_the_root(connected: SlackSandbox) -> None:
-    root = await connected.post_message("ada", "general", "question")
-    await connected.post_message("ada", "general", "answer", thread_ts=root.ts, is_broadcast=True)
-    told = (await wait_for_events(connected, 2))[-1]
+async def test_the_event_of_a_broadcast_reply_has_the_root(connected_slack: SlackSandbox) -> None:
+    root = await connected_slack.post_message("ada", "general", "question")
+    await connected_slack.post_message("ada", "general", "answer", thread_ts=root.ts, is_broadcast=True)
+    told = (await wait_for_events(connected_slack, 2))[-1]
     assert (told["subtype"], told["thread_ts"], told["root"]["text"]) == ("thread_broadcast", root.ts, "question")
 
 
-async def test_a_message_event_has_its_files(connected: SlackSandbox) -> None:
-    await connected.post_message("ada", "general", "look", files=["cat.png"])
-    (told,) = await wait_for_events(connected, 1)
+async def test_a_message_event_has_its_files(connected_slack: SlackSandbox) -> None:
+    await connected_slack.post_message("ada", "general", "look", files=["cat.png"])
+    (told,) = await wait_for_events(connected_slack, 1)
     assert told["subtype"] == "file_share"
     assert [(file["name"], file["mimetype"]) for file in told["files"]] == [("cat.png", "image/png")]
 
 
-async def test_channels_without_the_bot_and_ephemeral_messages_send_no_events(connected: SlackSandbox) -> None:
-    left = connected.add_channel("left")
-    left.members.discard(connected.bot_user_id)
-    await connected.post_message("ada", left, f"<@{connected.bot_user_id}> hi")
-    general, ada = connected.channels["general"].id, connected.people["ada"].id
-    await create_client(connected).chat_postEphemeral(channel=general, user=ada, text="psst")
-    await wait_for_events(connected, 0)
+async def test_channels_without_the_bot_and_ephemeral_messages_send_no_events(connected_slack: SlackSandbox) -> None:
+    left = connected_slack.add_channel("left")
+    left.members.discard(connected_slack.bot_user_id)
+    await connected_slack.post_message("ada", left, f"<@{connected_slack.bot_user_id}> hi")
+    general, ada = connected_slack.channels["general"].id, connected_slack.people["ada"].id
+    await create_client(connected_slack).chat_postEphemeral(channel=general, user=ada, text="psst")
+    await wait_for_events(connected_slack, 0)
 
 
-async def test_a_deleted_message_with_replies_becomes_a_tombstone(connected: SlackSandbox) -> None:
-    root = await connected.post_message("ada", "general", "hello")
-    await connected.post_message("grace", "general", "hi", thread_ts=root.ts)
-    await connected.delete_message("ada", root)
-    changed = (await wait_for_events(connected, 3))[-1]
+async def test_a_deleted_message_with_replies_becomes_a_tombstone(connected_slack: SlackSandbox) -> None:
+    root = await connected_slack.post_message("ada", "general", "hello")
+    await connected_slack.post_message("grace", "general", "hi", thread_ts=root.ts)
+    await connected_slack.delete_message("ada", root)
+    changed = (await wait_for_events(connected_slack, 3))[-1]
     assert (changed["subtype"], changed["message"]["subtype"]) == ("message_changed", "tombstone")
     assert (changed["message"]["ts"], changed["previous_message"]["text"]) == (root.ts, "hello")
-    assert [message.text for message in connected.messages("general")] == ["This message was deleted.", "hi"]
+    assert [message.text for message in connected_slack.messages("general")] == ["This message was deleted.", "hi"]
 
 
-async def test_an_app_gets_the_events_of_its_manifest(connected: SlackSandbox) -> None:
+async def test_an_app_gets_the_events_of_its_manifest(connected_slack: SlackSandbox) -> None:
     events_, commands = ["app_mention"], [{"command": "/reset"}]
-    connected.install(
+    connected_slack.install(
         {
             "oauth_config": {"scopes": {"bot": ["app_mentions:read", "channels:history"]}},
             "settings": {"socket_mode_enabled": True, "event_subscriptions": {"bot_events": events_}},
             "features": {"slash_commands": commands},
         }
     )
-    await connected.open_home("ada")
-    await connected.post_message("ada", "general", f"<@{connected.bot_user_id}> hi")
-    await connected.wait_for(lambda: connected.envelopes)
-    assert [envelope.payload["event"]["type"] for envelope in connected.envelopes] == ["app_mention"]
+    await connected_slack.open_home("ada")
+    await connected_slack.post_message("ada", "general", f"<@{connected_slack.bot_user_id}> hi")
+    await connected_slack.wait_for(lambda: connected_slack.envelopes)
+    assert [envelope.payload["event"]["type"] for envelope in connected_slack.envelopes] == ["app_mention"]
     with pytest.raises(ValueError, match="the manifest has no /help"):
-        await connected.run_command("ada", "general", "/help")
+        await connected_slack.run_command("ada", "general", "/help")
 
 
 async def wait_for_types(slack: SlackSandbox, *types: str) -> list[dict[str, Any]]:
@@ -141,87 +143,89 @@ def subscribe(slack: SlackSandbox, *types: str) -> None:
     slack.subscriptions.update(types)
 
 
-async def test_reactions_have_events(connected: SlackSandbox) -> None:
-    subscribe(connected, "reaction_added", "reaction_removed")
-    message = await connected.post_message("ada", "general", "hello")
-    await connected.add_reaction("grace", message, "wave")
-    await connected.remove_reaction("grace", message, "wave")
-    added, removed = await wait_for_types(connected, "reaction_added", "reaction_removed")
+async def test_reactions_have_events(connected_slack: SlackSandbox) -> None:
+    subscribe(connected_slack, "reaction_added", "reaction_removed")
+    message = await connected_slack.post_message("ada", "general", "hello")
+    await connected_slack.add_reaction("grace", message, "wave")
+    await connected_slack.remove_reaction("grace", message, "wave")
+    added, removed = await wait_for_types(connected_slack, "reaction_added", "reaction_removed")
     item = {"type": "message", "channel": message.channel.id, "ts": message.ts}
-    grace, ada = connected.people["grace"].id, connected.people["ada"].id
+    grace, ada = connected_slack.people["grace"].id, connected_slack.people["ada"].id
     for event in (added, removed):
         assert (event["user"], event["item_user"], event["reaction"]) == (grace, ada, "wave")
         assert event["item"] == item
 
 
-async def test_reactions_have_no_events_without_the_scope(connected: SlackSandbox) -> None:
-    connected.subscriptions.add("reaction_added")
-    connected.scopes.discard("reactions:read")
-    await connected.add_reaction("grace", await connected.post_message("ada", "general", "hello"), "wave")
-    assert list_event_types(await wait_for_events(connected, 1)) == [("message", None)]
+async def test_reactions_have_no_events_without_the_scope(connected_slack: SlackSandbox) -> None:
+    connected_slack.subscriptions.add("reaction_added")
+    connected_slack.scopes.discard("reactions:read")
+    await connected_slack.add_reaction("grace", await connected_slack.post_message("ada", "general", "hello"), "wave")
+    assert list_event_types(await wait_for_events(connected_slack, 1)) == [("message", None)]
 
 
-async def test_members_that_join_and_leave_have_events(connected: SlackSandbox) -> None:
-    channel, eve = connected.add_channel("place", members=["ada"]), connected.add_user("eve")
-    subscribe(connected, "member_joined_channel", "member_left_channel")
-    await connected.join_channel("eve", channel, inviter="ada")
-    await connected.leave_channel("eve", channel)
-    joined, left = await wait_for_types(connected, "member_joined_channel", "member_left_channel")
-    assert (joined["user"], joined["inviter"]) == (eve.id, connected.people["ada"].id)
+async def test_members_that_join_and_leave_have_events(connected_slack: SlackSandbox) -> None:
+    channel, eve = connected_slack.add_channel("place", members=["ada"]), connected_slack.add_user("eve")
+    subscribe(connected_slack, "member_joined_channel", "member_left_channel")
+    await connected_slack.join_channel("eve", channel, inviter="ada")
+    await connected_slack.leave_channel("eve", channel)
+    joined, left = await wait_for_types(connected_slack, "member_joined_channel", "member_left_channel")
+    assert (joined["user"], joined["inviter"]) == (eve.id, connected_slack.people["ada"].id)
     assert (joined["channel"], joined["channel_type"]) == (channel.id, "C")
     assert "inviter" not in left
-    messages = [(message.subtype, message.text) for message in connected.messages(channel)]
+    messages = [(message.subtype, message.text) for message in connected_slack.messages(channel)]
     assert messages == [
         ("channel_join", "@eve has joined the channel"),
         ("channel_leave", "@eve has left the channel"),
     ]
 
 
-async def test_a_file_is_created_once_and_shared_each_time(connected: SlackSandbox) -> None:
-    subscribe(connected, "file_created", "file_shared")
+async def test_a_file_is_created_once_and_shared_each_time(connected_slack: SlackSandbox) -> None:
+    subscribe(connected_slack, "file_created", "file_shared")
     file = SlackFile("F1", "a.png")
-    await connected.post_message("ada", "general", "one", files=[file])
-    await connected.post_message("ada", "random", "two", files=[file])
-    events = await wait_for_types(connected, "file_created", "file_shared", "file_shared")
+    await connected_slack.post_message("ada", "general", "one", files=[file])
+    await connected_slack.post_message("ada", "random", "two", files=[file])
+    events = await wait_for_types(connected_slack, "file_created", "file_shared", "file_shared")
     assert {event["file_id"] for event in events} == {"F1"}
-    assert [event["channel_id"] for event in events[1:]] == [connected.channels[n].id for n in ("general", "random")]
+    assert [event["channel_id"] for event in events[1:]] == [
+        connected_slack.channels[n].id for n in ("general", "random")
+    ]
 
 
-async def test_pins_have_events(connected: SlackSandbox) -> None:
-    subscribe(connected, "pin_added", "pin_removed")
-    message = await connected.post_message("ada", "general", "rules")
-    await connected.pin_message("grace", message)
-    await connected.unpin_message("grace", message)
-    added, removed = await wait_for_types(connected, "pin_added", "pin_removed")
+async def test_pins_have_events(connected_slack: SlackSandbox) -> None:
+    subscribe(connected_slack, "pin_added", "pin_removed")
+    message = await connected_slack.post_message("ada", "general", "rules")
+    await connected_slack.pin_message("grace", message)
+    await connected_slack.unpin_message("grace", message)
+    added, removed = await wait_for_types(connected_slack, "pin_added", "pin_removed")
     assert (added["pin_count"], added["item"]["message"]["text"]) == (1, "rules")
     assert (removed["pin_count"], removed["has_pins"]) == (0, False)
 
 
-async def test_metadata_has_events_for_its_subscribers(connected: SlackSandbox) -> None:
+async def test_metadata_has_events_for_its_subscribers(connected_slack: SlackSandbox) -> None:
     types = [f"message_metadata_{kind}" for kind in ("posted", "updated", "deleted")]
-    subscribe(connected, *types)
-    connected.metadata_subscriptions.add((connected.app_id, "task_created"))
-    client, general = create_client(connected), connected.channels["general"].id
+    subscribe(connected_slack, *types)
+    connected_slack.metadata_subscriptions.add((connected_slack.app_id, "task_created"))
+    client, general = create_client(connected_slack), connected_slack.channels["general"].id
     first, second = ({"event_type": "task_created", "event_payload": {"id": n}} for n in (1, 2))
     other = {"event_type": "task_closed", "event_payload": {}}
     await client.chat_postMessage(channel=general, text="other", metadata=other)
     ts = (await client.chat_postMessage(channel=general, text="task", metadata=first))["ts"]
     await client.chat_update(channel=general, ts=ts, text="task", metadata=second)
     await client.chat_delete(channel=general, ts=ts)
-    posted, updated, deleted = await wait_for_types(connected, *types)
-    assert (posted["metadata"], posted["message_ts"], posted["app_id"]) == (first, ts, connected.app_id)
+    posted, updated, deleted = await wait_for_types(connected_slack, *types)
+    assert (posted["metadata"], posted["message_ts"], posted["app_id"]) == (first, ts, connected_slack.app_id)
     assert (updated["metadata"], updated["previous_metadata"]) == (second, first)
     assert deleted["previous_metadata"] == second
     assert "metadata" not in deleted
 
 
-async def test_a_message_event_has_its_metadata(connected: SlackSandbox) -> None:
+async def test_a_message_event_has_its_metadata(connected_slack: SlackSandbox) -> None:
     metadata = {"event_type": "task_created", "event_payload": {}}
-    general = connected.channels["general"].id
-    await create_client(connected).chat_postMessage(channel=general, text="task", metadata=metadata)
-    connected.scopes.discard("metadata.message:read")
-    await create_client(connected).chat_postMessage(channel=general, text="task", metadata=metadata)
-    assert [event.get("metadata") for event in await wait_for_events(connected, 2)] == [metadata, None]
+    general = connected_slack.channels["general"].id
+    await create_client(connected_slack).chat_postMessage(channel=general, text="task", metadata=metadata)
+    connected_slack.scopes.discard("metadata.message:read")
+    await create_client(connected_slack).chat_postMessage(channel=general, text="task", metadata=metadata)
+    assert [event.get("metadata") for event in await wait_for_events(connected_slack, 2)] == [metadata, None]
 
 
 async def test_a_manifest_may_subscribe_to_an_event_that_is_never_sent(slack: SlackSandbox) -> None:

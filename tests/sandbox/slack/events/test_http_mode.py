@@ -20,7 +20,7 @@ async def run_app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[
     left, seen = list(answers), list[web.Request]()
     verifier = SignatureVerifier(slack.signing_secret)
 
-    async def take(request: web.Request) -> web.Response:
+    async def respond(request: web.Request) -> web.Response:
         body = await request.read()
         assert verifier.is_valid_request(body, dict(request.headers))
         seen.append(request)
@@ -29,7 +29,7 @@ async def run_app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[
         return left.pop(0) if left else web.Response()
 
     server = web.Application()
-    server.router.add_post("/", take)
+    server.router.add_post("/", respond)
     runner = web.AppRunner(server)
     await runner.setup()
     try:

@@ -60,13 +60,13 @@ async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSandbox
     await connect(slack, app)
     question = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> what is it?")
 
-    def answered() -> bool:
+    def has_answer() -> bool:
         return [m.text for m in slack.messages("general", thread_ts=question.ts)] == [
             "@parley what is it?",
             "It is 42.",
         ]
 
-    await slack.wait_for(answered)
+    await slack.wait_for(has_answer)
     _, reply = slack.messages("general")
     assert [version.text for version in reply.versions] == ["…", "It is 42."]
     assert reply.edited
@@ -85,20 +85,20 @@ async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSandbox
     assert told[3]["previous_message"]["text"] == "…"
 
 
-async def test_an_event_acknowledged_too_late_is_retried(fast: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(fast)
-    handler = await connect(fast, app)
+async def test_an_event_acknowledged_too_late_is_retried(fast_slack: SlackSandbox, connect: Connect) -> None:
+    app, heard = create_recording_app(fast_slack)
+    handler = await connect(fast_slack, app)
     handle = handler.handle
 
-    async def slowly(client: Any, request: Any) -> None:
+    async def handle_slowly(client: Any, request: Any) -> None:
         if not request.retry_attempt:
-            await fast.wait_for(lambda: len(fast.envelopes) == 2)
+            await fast_slack.wait_for(lambda: len(fast_slack.envelopes) == 2)
         await handle(client, request)
 
-    handler.client.socket_mode_request_listeners[:] = [slowly]
-    await fast.post_message("ada", "general", "hello")
+    handler.client.socket_mode_request_listeners[:] = [handle_slowly]
+    await fast_slack.post_message("ada", "general", "hello")
     await heard.wait_for_events(2)
-    first, second = fast.envelopes
+    first, second = fast_slack.envelopes
     assert (first.id, first.payload) == (second.id, second.payload)
     assert (second.attempt, second.reason) == (1, "timeout")
     assert second.sent_at - first.sent_at >= 0.14
@@ -109,9 +109,9 @@ async def test_an_unacknowledged_event_is_sent_four_times(connect: Connect) -> N
     async with SlackSandbox(speed=1000) as slack:
         handler = await connect(slack, create_app(slack))
 
-        async def deaf(client: Any, request: Any) -> None: ...
+        async def ignore_request(client: Any, request: Any) -> None: ...
 
-        handler.client.socket_mode_request_listeners[:] = [deaf]
+        handler.client.socket_mode_request_listeners[:] = [ignore_request]
         await slack.post_message("ada", "general", "hello")
         await slack.wait_for(lambda: len(slack.envelopes) == 4)
         with pytest.raises(TimeoutError, match="4 envelopes"):
@@ -146,10 +146,10 @@ async def test_unacknowledged_events_of_a_dead_socket_go_to_the_next_one(slack: 
     handler = await connect(slack, app)
     handled, arrived = handler.client.socket_mode_request_listeners[:], asyncio.Event()
 
-    async def deaf(client: Any, request: Any) -> None:
+    async def ignore_request(client: Any, request: Any) -> None:
         arrived.set()
 
-    handler.client.socket_mode_request_listeners[:] = [deaf]
+    handler.client.socket_mode_request_listeners[:] = [ignore_request]
     await slack.post_message("ada", "general", "hello")
     await asyncio.wait_for(arrived.wait(), 30)
     handler.client.socket_mode_request_listeners[:] = handled
@@ -190,17 +190,17 @@ async def test_a_client_reconnects_after_a_disconnect_message(slack: SlackSandbo
     assert len([call for call in slack.calls if call.method == "apps.connections.open"]) == 2
 
 
-async def test_a_client_that_ignores_disconnect_is_closed(fast: SlackSandbox) -> None:
-    url = (await create_client(fast).apps_connections_open(app_token=fast.app_token))["url"]
+async def test_a_client_that_ignores_disconnect_is_closed(fast_slack: SlackSandbox) -> None:
+    url = (await create_client(fast_slack).apps_connections_open(app_token=fast_slack.app_token))["url"]
     async with aiohttp.ClientSession() as session, session.ws_connect(url) as ws:
         hello = await ws.receive_json()
         assert hello["type"] == "hello"
         assert hello["num_connections"] == 1
-        assert hello["connection_info"] == {"app_id": fast.app_id}
+        assert hello["connection_info"] == {"app_id": fast_slack.app_id}
         assert hello["debug_info"]["approximate_connection_time"] > 0
-        await fast.refresh_sockets("warning")
+        await fast_slack.refresh_sockets("warning")
         assert (await ws.receive_json())["reason"] == "warning"
-        assert fast.connection_count == 0
+        assert fast_slack.connection_count == 0
         assert (await ws.receive(timeout=30)).type is aiohttp.WSMsgType.CLOSE
 
 

@@ -68,11 +68,13 @@ async def test_a_response_url_accepts_five_posts(slack: SlackSandbox, connect: C
 
 @pytest.mark.parametrize(("listens", "error"), [(False, "dispatch_failed"), (True, "operation_timeout")])
 async def test_slackbot_reports_an_unacknowledged_command(
-    fast: SlackSandbox, connect: Connect, listens: bool, error: str
+    fast_slack: SlackSandbox, connect: Connect, listens: bool, error: str
 ) -> None:
     if listens:
-        await connect(fast, AsyncApp(client=create_client(fast)))  # knows of no command: does not acknowledge
-    (seen,) = await fast.run_command("ada", "general", "/reset")
+        await connect(
+            fast_slack, AsyncApp(client=create_client(fast_slack))
+        )  # knows of no command: does not acknowledge
+    (seen,) = await fast_slack.run_command("ada", "general", "/reset")
     assert seen.text == f'/reset failed with the error "{error}"'
-    assert seen.ephemeral_to == fast.people["ada"].id
-    assert len(fast.envelopes) == int(listens)
+    assert seen.ephemeral_to == fast_slack.people["ada"].id
+    assert len(fast_slack.envelopes) == int(listens)

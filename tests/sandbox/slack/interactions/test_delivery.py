@@ -24,7 +24,7 @@ async def test_a_click_has_user_message_and_button(slack: SlackSandbox, connect:
     app, presses = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
 
     @app.action("again")
-    async def again(ack: Any, body: dict[str, Any], respond: Any) -> None:
+    async def handle_press(ack: Any, body: dict[str, Any], respond: Any) -> None:
         await ack()
         presses.append(body)
         await respond("On it.", replace_original=False)
@@ -40,12 +40,12 @@ async def test_a_click_has_user_message_and_button(slack: SlackSandbox, connect:
     assert slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id
 
 
-async def test_an_unacknowledged_click_is_reported(fast: SlackSandbox, connect: Connect) -> None:
-    message = await post_buttons(fast)
-    assert not await fast.click_button("ada", message, "again")
-    await connect(fast, AsyncApp(client=create_client(fast)))
-    assert not await fast.click_button("ada", message, "again")
-    assert [e.type for e in fast.envelopes].count("interactive") == 1  # it does not come again
+async def test_an_unacknowledged_click_is_reported(fast_slack: SlackSandbox, connect: Connect) -> None:
+    message = await post_buttons(fast_slack)
+    assert not await fast_slack.click_button("ada", message, "again")
+    await connect(fast_slack, AsyncApp(client=create_client(fast_slack)))
+    assert not await fast_slack.click_button("ada", message, "again")
+    assert [e.type for e in fast_slack.envelopes].count("interactive") == 1  # it does not come again
 
 
 async def test_only_existing_buttons_can_be_clicked(slack: SlackSandbox) -> None:
@@ -67,12 +67,12 @@ SELECT = {
 async def test_feedback_buttons_and_options_are_chosen_by_value(slack: SlackSandbox, connect: Connect) -> None:
     app, pressed = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
 
-    async def take(ack: Any, action: dict[str, Any]) -> None:
+    async def record_press(ack: Any, action: dict[str, Any]) -> None:
         await ack()
         pressed.append(action)
 
     for name in ("feedback", "which"):
-        app.action(name)(take)
+        app.action(name)(record_press)
     await connect(slack, app)
     blocks = [{"type": "context_actions", "elements": [FEEDBACK]}, {"type": "actions", "elements": [SELECT]}]
     await create_client(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
@@ -107,7 +107,7 @@ async def test_an_ephemeral_button_is_for_its_user_and_a_response_can_replace_it
     app = AsyncApp(client=create_client(slack))
 
     @app.action("again")
-    async def again(ack: Any, body: dict[str, Any], respond: Any) -> None:
+    async def handle_press(ack: Any, body: dict[str, Any], respond: Any) -> None:
         await ack()
         assert "message" not in body
         await respond("Chosen.", replace_original=True)
@@ -136,14 +136,14 @@ async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: Slac
     }
 
     @app.shortcut("ask")
-    async def ask(ack: Any, body: dict[str, Any], client: Any) -> None:
+    async def open_view(ack: Any, body: dict[str, Any], client: Any) -> None:
         await ack()
         await client.views_open(trigger_id=body["trigger_id"], view=view | {"private_metadata": body["message_ts"]})
         again = await catch_error(client.views_open(trigger_id=body["trigger_id"], view=view))
         assert again["error"] == "exchanged_trigger_id"
 
     @app.view("asked")
-    async def take(ack: Any, body: dict[str, Any]) -> None:
+    async def handle_submission(ack: Any, body: dict[str, Any]) -> None:
         said = body["view"]["state"]["values"]["asking"]["question"]["value"]
         filled.append(body)
         await (ack() if said != "well" else ack(response_action="errors", errors={"asking": "Ask something."}))

@@ -11,13 +11,13 @@ from sandbox.slack.state.markup import SlackContent, find_pings, render_text, to
 NAMES = {"U1": "ada", "C1": "general"}
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 @given(st.text())
 def test_an_escaped_text_is_shown_unchanged_and_pings_nobody(text: str) -> None:
-    content = SlackContent(escaped(text))
+    content = SlackContent(escape_text(text))
     assert render_text(content, NAMES) == text
     assert find_pings(content, NAMES) == frozenset()
 
