@@ -17,7 +17,7 @@ from core.models.provider import Media
 from core.models.selection import AgentRunConfig
 from core.secret_redaction import format_error
 from core.sessions.artifacts import FROM_EVENT
-from core.tools.public_web import Address, UrlRefusedError, is_public, open_url
+from core.tools.public_web import Address, UrlRefusedError, is_public, open_url, read_body
 
 log = logging.getLogger(__name__)
 
@@ -98,9 +98,7 @@ class MediaPlugin(BasePlugin):
                 open_url(file.file_uri or "", self._is_allowed) as (_, response),
             ):
                 kind = _choose_type(file.mime_type or "", response.content_type)
-                data = await response.content.read(MAX_FILE_BYTES + 1) if response.status == 200 and kind else b""
-                while data and len(data) <= MAX_FILE_BYTES and (more := await response.content.read(1 << 20)):
-                    data += more
+                data = await read_body(response, MAX_FILE_BYTES + 1) if response.status == 200 and kind else b""
         except (UrlRefusedError, TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             log.warning("a file of an agent cannot be fetched, so its address is shown: %s", format_error(error))
             return

@@ -124,6 +124,16 @@ async def open_url(
     raise UrlRefusedError(f"the address redirects more than {_MAX_REDIRECTS} times")
 
 
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Return the first `max_bytes` of a response's body; the rest is not read."""
+    body = bytearray()
+    async for piece in response.content.iter_chunked(1 << 16):
+        body += piece
+        if len(body) >= max_bytes:
+            break
+    return bytes(body[:max_bytes])
+
+
 def _check_url(url: URL, is_allowed: Callable[[Address], bool]) -> None:
     """Check that the text of a URL names no address that is not public.
 

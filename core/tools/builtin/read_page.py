@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from core.tools.builtin import page_text
-from core.tools.public_web import Address, UrlRefusedError, is_public, open_url
+from core.tools.public_web import Address, UrlRefusedError, is_public, open_url, read_body
 from core.tools.tool import Tool
 
 #: Limits of a page: bytes read, characters of text returned, and seconds in total.
@@ -63,14 +63,10 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
         return {"error": f"the page answers with status {response.status}", "url": url}
     if not response.content_type.startswith(_TEXT_TYPES):
         return {"error": f"it is no page but {response.content_type}", "url": url}
-    body = bytearray()
-    async for piece in response.content.iter_chunked(1 << 16):
-        body += piece
-        if len(body) >= MAX_BYTES:
-            break
+    body = await read_body(response, MAX_BYTES)
     is_html = response.content_type.startswith(_HTML_TYPES)
-    text = await _convert(bytes(body[:MAX_BYTES]), response.charset or "utf-8", is_html=is_html)
-    is_cut = len(body) >= MAX_BYTES or len(text) > MAX_CHARACTERS
+    text = await _convert(body, response.charset or "utf-8", is_html=is_html)
+    is_cut = len(body) == MAX_BYTES or len(text) > MAX_CHARACTERS
     return {"url": url, "text": text[:MAX_CHARACTERS], **({"cut": True} if is_cut else {})}
 
 
