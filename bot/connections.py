@@ -72,7 +72,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a request has arrived whole and has no response yet."""
+        """True if a request has arrived whole and has no response yet."""
         return self._request is not None and self._request.content.is_eof()
 
     @contextmanager

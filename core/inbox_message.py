@@ -112,7 +112,7 @@ class InboxMessage:
 
     @property
     def is_bot(self) -> bool:
-        """Whether the author is a bot."""
+        """True if the author is a bot."""
         return self.author.startswith(BOT_PREFIX)
 
     def to_json(self) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class BotProcess:
 
     @property
     def lacks_key(self) -> bool:
-        """Whether the local model answers because no key is set."""
+        """True if the local model answers because no key is set."""
         return not self.is_tour and not can_call_tools(self.model)
 
     @property

@@ -110,7 +110,7 @@ class SlackSection(SettingsSection):
 
     @property
     def needs_public_http(self) -> bool:
-        """Whether Slack or a browser that installs the app sends requests to this process."""
+        """True if Slack or a browser that installs the app sends requests to this process."""
         return self.slack is not None and (self.slack_mode == "http" or bool(self.slack_client_id))
 
     @property

@@ -228,12 +228,12 @@ class _RunMessage:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is an agent's message without tool calls."""
+        """True if it is an agent's message without tool calls."""
         return self.role == "assistant" and not self.columns["tool_calls"]
 
     @property
     def is_end(self) -> bool:
-        """Whether it notes the end of an agent that runs others."""
+        """True if it notes the end of an agent that runs others."""
         return bool(self.event.actions.end_of_agent)
 
 

@@ -108,7 +108,7 @@ class Question(HumanRequest):
 
     @property
     def takes_messages(self) -> bool:
-        """Whether a message in the session may be the answer.
+        """True if a message in the session may be the answer.
 
         It may if the call has no other purpose than to ask; other tools get an answer by a form.
         """

@@ -80,7 +80,7 @@ class Turn:
 
     @property
     def is_addressed(self) -> bool:
-        """Whether one of its messages is addressed to the bot.
+        """True if one of its messages is addressed to the bot.
 
         Such a message mentions the bot, replies to it, or is a direct message.
         """

@@ -49,7 +49,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lease has certainly not ended."""
+        """True if the lease has certainly not ended."""
         return event_loop.now() < self._until
 
     async def acquire(self) -> None:
@@ -91,7 +91,7 @@ class Lease:
 
     @property
     def is_trustworthy(self) -> bool:
-        """Whether this worker may take over turns of workers whose leases ended.
+        """True if this worker may take over turns of workers whose leases ended.
 
         After its own lease ended, or a renewal failed, the cause may have stopped all workers: they get time to renew.
         """

@@ -1,4 +1,4 @@
-"""Slack's context of agents: what a user views, and the token with which a tool may search Slack for them."""
+"""Context of agents in Slack: the objects in the view of a user, and the token with which a tool searches for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
