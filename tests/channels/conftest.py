@@ -1,9 +1,13 @@
 """Fixtures for all tests of the channels."""
 
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
 
 from core.concurrency import retry
 from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
+from tests.channels.platforms import PLATFORMS, run_sandbox
 from tests.fixtures.retry_waits import limited_wait
 
 __all__ = ["nothing_stays_and_nobody_waits"]
@@ -13,3 +17,10 @@ __all__ = ["nothing_stays_and_nobody_waits"]
 def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit a database operation to three tries."""
     monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.01, 0.01))
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    """The local Slack, then the local Discord, for tests that hold on both."""
+    async with run_sandbox(request.param) as sandbox:
+        yield sandbox

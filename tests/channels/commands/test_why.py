@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,13 @@ from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
 from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, SendFile, Turn
 from tests.channels.commands.why_requests import by_command, by_menu
 from tests.channels.platforms import (
-    PLATFORMS,
     SlackTalk,
     run_conversation,
-    run_sandbox,
     wait_for_answer,
     wait_for_texts,
 )
 
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
 
 
 async def forecast(arguments: dict[str, Any]) -> str:

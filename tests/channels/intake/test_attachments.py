@@ -17,7 +17,7 @@ from core.sessions.prompt_text import INDENT
 from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
 from sandbox.slack import SlackFile, SlackSandbox
-from tests.channels.platforms import PLATFORMS, Talk, run_conversation, run_sandbox, wait_for_answer, wait_for_texts
+from tests.channels.platforms import Talk, run_conversation, run_sandbox, wait_for_answer, wait_for_texts
 from tests.channels.slack.conftest import quick_pings
 
 __all__ = ["quick_pings"]
@@ -32,12 +32,6 @@ WIRES: dict[str, Any] = {
     "anthropic": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": B64}},
     "gemini": {"inlineData": {"data": B64, "mime_type": "image/png"}},
 }
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as sandbox:
-        yield sandbox
 
 
 def last_said(talk: Talk, vendor: str = "openai") -> list[Any]:

@@ -1,7 +1,6 @@
 """Edits that mention the bot, and edits during storing, on both platforms."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,7 @@ from core.inbox_message import InboxMessage
 from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import RateLimited
 from sandbox.slack import SlackSandbox
-from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_answer
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
+from tests.channels.platforms import run_conversation, wait_for_answer
 
 
 def echo(asked: Any) -> str:

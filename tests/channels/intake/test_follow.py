@@ -1,6 +1,5 @@
 """Messages without a mention in a session's thread, on both platforms: `REPLY_WITHOUT_MENTION`."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,9 @@ from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
-from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_answer
+from tests.channels.platforms import run_conversation, wait_for_answer
 from tests.channels.replies.test_reply_end import dies
 from tests.channels.wiring import wait_until
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
 
 
 def echo(asked: Any) -> str:

@@ -1,7 +1,6 @@
 """Commands and presses run once, also if the process dies meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,11 @@ from core.store.schema import interactions
 from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
-from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_answer
+from tests.channels.platforms import run_conversation, run_sandbox, wait_for_answer
 from tests.channels.wiring import wait_until
 
 MODEL = "openai/other"
 CHOSEN = words.MODEL_CHANGED.format(model=MODEL)
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """Approvals of tool calls, through the real clients of both platforms."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,14 @@ from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool, Pause, Say
 from tests.channels.platforms import (
-    PLATFORMS,
     Talk,
     run_conversation,
-    run_sandbox,
     texts,
     wait_for_answer,
     wait_for_texts,
 )
 
 RULED = [words.APPROVE, words.ALWAYS_ALLOW, words.DENY]
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
 
 
 class Till:

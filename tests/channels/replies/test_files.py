@@ -1,6 +1,5 @@
 """Generated files of tools, on both platforms."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,8 @@ from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool, Fail
 from tests.channels.platforms import (
-    PLATFORMS,
     Talk,
     run_conversation,
-    run_sandbox,
     texts,
     wait_for_answer,
     wait_for_texts,
@@ -34,12 +31,6 @@ from tests.channels.wiring import wait_until
 __all__ = ["quick_pings"]
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 10
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as sandbox:
-        yield sandbox
 
 
 async def plot(title: str, tool_context: ToolContext) -> str:

@@ -1,7 +1,6 @@
 """Presses, edits, deletions and commands, through the real clients of both platforms."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,21 +21,13 @@ from core.turns.worker import Worker
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import (
-    PLATFORMS,
     SlackTalk,
     Talk,
     run_conversation,
-    run_sandbox,
     texts,
     wait_for_answer,
     wait_for_texts,
 )
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
 
 
 def buttons(talk: Talk) -> list[list[str]]:

@@ -1,6 +1,5 @@
 """Files and sources of models, on both platforms."""
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,7 @@ from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool, Cite, DropConnection, Say, SendFile
 from tests.channels.platforms import (
-    PLATFORMS,
     run_conversation,
-    run_sandbox,
     texts,
     wait_for_answer,
     wait_for_texts,
@@ -35,12 +32,6 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 500
 OTHER_PNG = PNG + b"bluer"
 GEMINI: dict[str, Any] = {"core": {"vendor": "gemini"}}
 SAY = words.messages_for("en")
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as sandbox:
-        yield sandbox
 
 
 def screenshot() -> types.Part:

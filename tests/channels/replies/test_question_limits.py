@@ -1,24 +1,17 @@
 """Questions at and over the limits of the platforms, with bad schemas, and for certain people."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from google.adk.events.request_input import RequestInput
 from google.adk.workflow import Workflow
 from google.genai import types
 
 from channels.i18n import messages as words
-from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, texts, wait_for_texts
+from tests.channels.platforms import run_conversation, run_sandbox, texts, wait_for_texts
 from tests.channels.replies.test_questions import ASKING, ask, rows, wait_for_button
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
 
 
 def workflow(schemas: Mapping[str, Any], **request: Any) -> dict[str, Any]:

@@ -1,11 +1,9 @@
 """Tests of questions as buttons, menus and forms, through the real clients of both platforms."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 from google.adk.events.request_input import RequestInput
 from google.adk.tools import LongRunningFunctionTool, request_input
@@ -16,13 +14,7 @@ from google.genai import types
 from channels.i18n import messages as words
 from core.store.schema import human_requests
 from sandbox.models import CallTool
-from tests.channels.platforms import PLATFORMS, Talk, run_conversation, run_sandbox, texts, wait_for_texts
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as made:
-        yield made
+from tests.channels.platforms import Talk, run_conversation, run_sandbox, texts, wait_for_texts
 
 
 def ask_manager(about: str) -> None:

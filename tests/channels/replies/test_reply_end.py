@@ -18,10 +18,8 @@ from core.store.database import Database
 from core.turns.store import TurnStore
 from sandbox.models import Fail, Pause, ReceivedRequest, Say, Stall, Turn
 from tests.channels.platforms import (
-    PLATFORMS,
     Talk,
     run_conversation,
-    run_sandbox,
     texts,
     wait_for_answer,
     wait_for_texts,
@@ -32,12 +30,6 @@ from tests.fixtures.inbox_messages import inbound
 __all__ = ["quick_pings"]
 
 LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 40 for number in range(12)).strip()
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as sandbox:
-        yield sandbox
 
 
 async def ended(talk: Talk, count: int = 1) -> list[Any]:

@@ -1,6 +1,5 @@
 """Reactions and messages of tools, on both platforms."""
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,8 @@ from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool
 from tests.channels.platforms import (
-    PLATFORMS,
     SlackTalk,
     run_conversation,
-    run_sandbox,
     texts,
     wait_for_answer,
     wait_for_texts,
@@ -27,12 +24,6 @@ from tests.channels.slack.conftest import quick_pings
 from tests.channels.wiring import wait_until
 
 __all__ = ["quick_pings"]
-
-
-@pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as sandbox:
-        yield sandbox
 
 
 async def react(emoji: str) -> str:
