@@ -30,8 +30,9 @@ async def test_axe_finds_no_violation(page: Page, stage: Stage, scheme: str) -> 
 async def test_axe_finds_no_violation_in_dialogs_and_the_inspector(page: Page, stage: Stage, scheme: str) -> None:
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     stage.answer = lambda asked: "There it is."
-    await post_message(page, "discord", "hello")
-    turn = page.locator(".inspector .turn", has_text="hello").first
+    question = f"show me the {scheme} inspector"  # no other turn has it, so the list's order does not matter
+    await post_message(page, "discord", question)
+    turn = page.locator(".inspector .turn", has_text=question).first
     await expect(turn.locator("summary").first).to_contain_text("$")  # the cost comes last
     await turn.locator("summary").first.click()
     await turn.locator(".ask summary").first.click()
