@@ -6,8 +6,9 @@ next step. To add a step, add a `TourStep` before the last one, and its tool to 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, Turn
@@ -32,6 +33,29 @@ Wednesday,44,2,903.75
 Thursday,39,1,811.20
 Friday,52,3,1120.60
 """
+
+#: Bars of the chart: the revenue of each day in `CSV`.
+DAYS, REVENUES = ("Mon", "Tue", "Wed", "Thu", "Fri"), (612.4, 540.1, 903.75, 811.2, 1120.6)
+
+GRINDS = ("Whole beans", "Filter", "Espresso")
+
+#: JSON Schema of the form, as ADK's `request_input` takes it.
+TASTING_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "host": {"type": "string", "title": "Your name", "maxLength": 60},
+        "guests": {"type": "integer", "title": "Guests", "minimum": 2, "maximum": 20, "default": 8},
+        "day": {"enum": ["Thursday", "Friday", "Saturday"], "title": "Day"},
+        "coffees": {
+            "type": "array",
+            "title": "Coffees",
+            "items": {"enum": ["Harbour Blend", "Ethiopia Guji", "Kenya AA", "Decaf"]},
+            "default": ["Harbour Blend"],
+        },
+        "note": {"type": "string", "title": "Note", "description": "Allergies, for example"},
+    },
+    "required": ["host", "guests", "day"],
+}
 
 SQL = """\
 SELECT date(created_at) AS day, count(*) AS orders, sum(total) AS revenue
@@ -71,6 +95,7 @@ class TourStep:
     prompt: str
     pattern: str
     respond: Callable[[ReceivedRequest], Turn]
+    tool: str = ""
 
 
 def respond_to_tour(request: ReceivedRequest) -> Turn:
@@ -81,7 +106,9 @@ def respond_to_tour(request: ReceivedRequest) -> Turn:
     if _WRITER_NAME in request.system:
         return _say(LETTER, STEPS[0])
     text = _QUOTE.sub("", request.text)
-    step = next((step for step in reversed(STEPS) if re.search(step.pattern, text, re.IGNORECASE)), STEPS[0])
+    asked = (step for step in STEPS if step.tool and _get_result(request, step.tool) is not None)
+    meant = (step for step in reversed(STEPS) if re.search(step.pattern, text, re.IGNORECASE))
+    step = next(asked, None) or next(meant, STEPS[0])
     return step.respond(request)
 
 
@@ -96,7 +123,7 @@ def _say(text: str, next_step: TourStep) -> Say:
     return Say(whole, pieces=max(1, len(whole) // PIECE_CHARACTERS), pace=PIECE_SECONDS)
 
 
-def _call(tool: str, **arguments: str) -> CallTool:
+def _call(tool: str, **arguments: object) -> CallTool:
     return CallTool(tool, arguments, id=f"call_{uuid4().hex}")
 
 
@@ -125,15 +152,46 @@ def _refund(request: ReceivedRequest) -> Turn:
             return _say("Denied: nothing was refunded. You can ask again at any time.", STEPS[3])
 
 
+def _ask_grind(request: ReceivedRequest) -> Turn:
+    match _get_result(request, "get_user_choice"):
+        case None:
+            return [Say("How do they grind it?"), _call("get_user_choice", options=list(GRINDS))]
+        case {"result": str(grind)}:
+            return _say(f"Two bags of Harbour Blend leave today, ground as: **{grind}**.", STEPS[4])
+        case _:
+            return _say("Nothing was sent: nobody chose.", STEPS[4])
+
+
+def _plan_tasting(request: ReceivedRequest) -> Turn:
+    match _get_result(request, "adk_request_input"):
+        case None:
+            text = [Say("Some details, please.")]
+            return [*text, _call("adk_request_input", message=TASTING_QUESTION, response_schema=TASTING_SCHEMA)]
+        case {"result": {"host": host, "guests": guests, "day": day, "coffees": coffees, "note": note}}:
+            names = ", ".join(map(str, coffees or ())) or "whatever is fresh"
+            note = f" Note: {note}" if note else ""
+            return _say(f"Booked: **{day}**, {guests} guests of {host}, with {names}.{note}", STEPS[5])
+        case {"result": str(text)}:
+            return _say(f"Noted: {text}", STEPS[5])
+        case _:
+            return _say("Nothing was booked: nobody answered.", STEPS[5])
+
+
 def _report(_: ReceivedRequest) -> Turn:
     tasks = "\n".join(f"{number}. {task}" for number, task in enumerate(TASKS, 1))
-    return _say(REPORT.format(sql=SQL, tasks=tasks), STEPS[4])
+    return _say(REPORT.format(sql=SQL, tasks=tasks), STEPS[6])
 
 
 def _make_file(request: ReceivedRequest) -> Turn:
     if _get_result(request, "make_file") is None:
         return _call("make_file", name="week.csv", content=CSV)
-    return _say("The file is attached: five days, with orders, refunds and revenue.", STEPS[5])
+    return _say("The file is attached: five days, with orders, refunds and revenue.", STEPS[7])
+
+
+def _draw_chart(request: ReceivedRequest) -> Turn:
+    if _get_result(request, "draw_chart") is None:
+        return _call("draw_chart", name="revenue.png", labels=list(DAYS), values=list(REVENUES))
+    return _say("The revenue of each day in dollars. Friday was the best one.", STEPS[8])
 
 
 def _hand_over(_: ReceivedRequest) -> Turn:
@@ -144,8 +202,8 @@ INTRODUCTION = """
 *Scripted tour: no model is asked.* I play the support of a small coffee shop. The bot around me is the real one: it \
 streams this text, as it does for any ADK agent.
 
-In five more steps you see a tool, an approval, a report with a table, a file and a second agent. Use *Stop*, \
-*Regenerate*, an edit of your message or another channel at any time.
+In eight more steps you see a tool, an approval, a choice, a form, a report with a table, a file, an image and a \
+second agent. Use *Stop*, *Regenerate*, an edit of your message or another channel at any time.
 """
 
 ORDER = """
@@ -188,11 +246,16 @@ on us.
 That was the tour. Paste a key to talk with a real model, or run your own agent: `parley sandbox --agent FOLDER`.
 """
 
+TASTING_QUESTION = "What shall the tasting be like?"
+
 STEPS = (
     TourStep("Streaming", "What can you show me?", "what can you", _introduce),
     TourStep("Tool", "Where is order 1042?", r"\border|\bparcel|1042", _find_order),
-    TourStep("Approval", "Please refund it.", r"\brefund|money back|\bpay back", _refund),
+    TourStep("Approval", "Please refund it.", r"\brefund|money back|\bpay back", _refund, "refund_order"),
+    TourStep("Choice", "Send a replacement.", r"\breplace|\bnew bag|\bgrind", _ask_grind, "get_user_choice"),
+    TourStep("Form", "Plan a tasting.", r"\btasting|\bbook\b", _plan_tasting, "adk_request_input"),
     TourStep("Report", "How was this week?", r"\bweek\b|\breport|\btable\b|\btasks?\b", _report),
     TourStep("File", "Make a CSV file of it.", r"\bfile\b|\bcsv\b|\bexport\b|\bspreadsheet", _make_file),
+    TourStep("Image", "Draw a chart of it.", r"\bchart|\bdraw|\bplot\b|\bpicture|\bimage", _draw_chart),
     TourStep("Sub-agent", "Write to the customer.", r"\bwrite|\bcustomer\b|\bletter\b|\bapolog", _hand_over),
 )

@@ -10,8 +10,13 @@ import asyncio
 from typing import Any
 
 from google.adk.agents import LlmAgent
+from google.adk.tools import request_input
 from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.get_user_choice_tool import get_user_choice_tool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
 
+from bot.sandbox.bar_chart import draw_bar_chart
 from core.tools import idempotent, make_file
 
 #: Time that the shop's database takes, so that people can see the line of the tool.
@@ -46,6 +51,23 @@ def refund_order(order: str, amount: str) -> dict[str, str]:
     return {"order": order, "refunded": amount}
 
 
+async def draw_chart(name: str, labels: list[str], values: list[float], tool_context: ToolContext) -> dict[str, str]:
+    """Draw a bar chart, and give it to the people in this conversation.
+
+    Args:
+        name: the name of the picture, such as revenue.png.
+        labels: a short label for each bar.
+        values: the value of each bar.
+    """
+    picture = types.Part.from_bytes(data=draw_bar_chart(labels, values), mime_type="image/png")
+    bars = ", ".join(f"{label} {value:g}" for label, value in zip(labels, values, strict=True))
+    await tool_context.save_artifact(name, picture, {"alt": f"Bar chart: {bars}"})
+    return {"drawn": name}
+
+
+draw_chart.__dict__["progress"] = "Drawing {name}"
+
+
 writer = LlmAgent(
     name="writer",
     description="Writes messages to customers.",
@@ -57,6 +79,13 @@ root_agent = LlmAgent(
     name="scripted_tour",
     description="Shows what Parley does, with scripted answers.",
     instruction="You are the support of a small shop. Hand over to the writer for messages to customers.",
-    tools=[find_order, FunctionTool(refund_order, require_confirmation=True), make_file],
+    tools=[
+        find_order,
+        FunctionTool(refund_order, require_confirmation=True),
+        get_user_choice_tool,
+        request_input,
+        make_file,
+        draw_chart,
+    ],
     sub_agents=[writer],
 )

@@ -147,7 +147,7 @@ class SlackPane:
             "source": version.text if message.user == me else "",
             "pings": me in version.pings or bool({"channel", "here", "everyone"} & version.pings),
             "files": [
-                create_file_view(file.name, len(file.data), f"/files/slack/{file.id}", file.title)
+                create_file_view(file.name, len(file.data), f"/files/slack/{file.id}", file.alt_text or file.title)
                 for file in message.files
             ],
             "buttons": [*buttons, *map(create_menu_view, list_menus(message)), *_create_button_views(message)],

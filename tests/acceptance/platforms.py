@@ -63,7 +63,7 @@ class Talk(Protocol):
         """Submit the form that a user sees; return whether the bot accepted it.
 
         Args:
-            entries: the value of each field; of a menu, that of an option.
+            entries: the value of each of the first fields; of a menu, that of an option. Others keep theirs.
         """
 
     def private_messages(self, user: str) -> list[str]:
@@ -272,7 +272,7 @@ class DiscordTalk:
         modal = self._discord.modals(user)[-1]
         is_menu = ["options" in field for field in modal.inputs.values()]
         given = [[entry] if is_menu[i] else entry for i, entry in enumerate(entries)]
-        values = dict(zip(modal.inputs, given, strict=True))
+        values = dict(zip(modal.inputs, given, strict=False))
         await self._discord.submit_modal(modal, values)
         return modal not in self._discord.modals(user)
 

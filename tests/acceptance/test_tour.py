@@ -25,7 +25,7 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
     assert LOOKUP_SECONDS > 0  # the line of the tool can be seen
     bot = await start(AGENT="bot.sandbox.tour_agent", MODEL=TOUR_MODEL)
     bot.answer = respond_to_tour
-    streaming, tool, approval, report, file, writer = (step.prompt for step in STEPS)
+    streaming, tool, approval, choice, form, report, file, image, writer = (step.prompt for step in STEPS)
 
     async def scenario(platform: Platform) -> None:
         talk = platform.start_dm("ada")
@@ -42,14 +42,26 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
         assert await talk.press("Approve")
         await platform.wait_for(lambda: "$42.00 goes back" in talk.replies()[-1].text)
 
+        await take_step(bot, platform, talk, choice, "Which one do you choose?")
+        assert await talk.press("Filter")
+        await platform.wait_for(lambda: "ground as: **Filter**" in talk.replies()[-1].text)
+
+        await take_step(bot, platform, talk, form, "What shall the tasting be like?")
+        assert await talk.press("Answer")
+        await talk.wait_for_form()
+        assert await talk.submit_form("Ada", "12", "option:1")
+        await platform.wait_for(lambda: "**Friday**, 12 guests of Ada, with Harbour Blend." in talk.replies()[-1].text)
+
         shown = await take_step(bot, platform, talk, report, file)
         assert "1,120.60" in shown
         assert "GROUP BY day" in shown
         assert all(task in shown for task in TASKS)
 
         assert talk.file_names() == []
-        await take_step(bot, platform, talk, file, writer)
+        await take_step(bot, platform, talk, file, image)
         await platform.wait_for(lambda: talk.file_names() == ["week.csv"])
+        await take_step(bot, platform, talk, image, writer)
+        await platform.wait_for(lambda: talk.file_names() == ["week.csv", "revenue.png"])
 
         letter = await take_step(bot, platform, talk, writer, streaming)
         assert "I am *writer*" in letter or "I am _writer_" in letter

@@ -7,6 +7,8 @@ import pytest
 from sandbox.models import CallTool, ReceivedRequest, Say, ToolOutcome, Turn
 from sandbox.tour import STEPS, TourStep, respond_to_tour
 
+TASTING = {"host": "Ada", "guests": 8, "day": "Friday", "coffees": ["Decaf"], "note": None}
+
 REQUEST = ReceivedRequest("scripted-tour", "", "", (), (), (), {}, {}, True)
 
 
@@ -39,7 +41,10 @@ def test_the_message_of_a_step_starts_it(step: TourStep) -> None:
         ("what about the package of 1042", "Tool"),
         ("refund order 1042 please", "Approval"),
         ("give me a report on the orders", "Report"),
+        ("replace the bags", "Choice"),
+        ("book a tasting for 20", "Form"),
         ("export the table as a file", "File"),
+        ("draw the report as a picture", "Image"),
         ("write a letter about order 1042", "Sub-agent"),
         ("⟦Earlier messages⟧\n> Grace: refund it\n⟦End of that⟧\n\nwhere is my order?", "Tool"),
     ],
@@ -52,7 +57,10 @@ def test_each_answer_names_the_next_message() -> None:
     results = {
         "Tool": ToolOutcome("1", "find_order", {"order": "1042"}),
         "Approval": ToolOutcome("2", "refund_order", {"refunded": "$42.00"}),
-        "File": ToolOutcome("3", "make_file", {"made": "week.csv"}),
+        "Choice": ToolOutcome("3", "get_user_choice", {"result": "Filter"}),
+        "Form": ToolOutcome("4", "adk_request_input", {"result": TASTING}),
+        "File": ToolOutcome("5", "make_file", {"made": "week.csv"}),
+        "Image": ToolOutcome("6", "draw_chart", {"drawn": "revenue.png"}),
     }
     for step, following in pairwise(STEPS):
         found = tuple([results[step.title]] if step.title in results else [])
@@ -66,3 +74,27 @@ def test_a_denied_refund_is_reported_as_such() -> None:
     denied = ToolOutcome("1", "refund_order", {"error": "This tool call is rejected."})
     request = replace(REQUEST, text="Please refund it.", tool_results=(denied,))
     assert "nothing was refunded" in get_text(respond_to_tour(request))
+
+
+def answer_question(tool: str, content: object, text: str = "Friday, please") -> str:
+    """Return the answer to the result of a question, which a message with this text led to."""
+    return get_text(respond_to_tour(replace(REQUEST, text=text, tool_results=(ToolOutcome("1", tool, content),))))
+
+
+def test_an_answered_question_continues_its_step_whatever_the_message_says() -> None:
+    assert "ground as: **where is it?**" in answer_question(
+        "get_user_choice", {"result": "where is it?"}, "where is it?"
+    )
+    assert "Booked: **Friday**, 8 guests of Ada, with Decaf." in answer_question(
+        "adk_request_input", {"result": TASTING}
+    )
+    noted = {**TASTING, "coffees": None, "note": "No nuts"}
+    assert "with whatever is fresh. Note: No nuts" in answer_question("adk_request_input", {"result": noted})
+    assert "Noted: Friday, please" in answer_question("adk_request_input", {"result": "Friday, please"})
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"), [("get_user_choice", "nobody chose"), ("adk_request_input", "nobody answered")]
+)
+def test_an_expired_question_is_reported_as_such(tool: str, text: str) -> None:
+    assert text in answer_question(tool, {"error": "Nobody answered."})

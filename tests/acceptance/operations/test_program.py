@@ -157,21 +157,26 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakePr
 async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program: MakeProgram) -> None:
     async with ScriptedOpenAI(["Back again."]) as model:
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "AGENT_NAME": "mine"}
-        typed = "/tour\nPlease refund it.\n/thread last\n/wait\n/press Approve\n/wait\n/dm\n/tour end\nhello\n"
+        asked = "Plan a tasting.\n/wait\n/press Answer\n/submit Ada; Guests: 50; Day: fri\n/submit Guests: 9\n/wait\n"
+        typed = "/tour\nPlease refund it.\n/thread last\n/wait\n/press Approve\n/wait\n"
+        typed += f"{asked}/dm\n/tour end\nhello\n"
         code, said = await program(settings).run_command("run", typed=typed, within=100)
         assert len(model.requests) == 1  # the tour asks no model of the operator
     assert code == 0, said
-    begun, approval, refunded, ended, answer = (
+    begun, approval, refunded, form, refusal, booked, ended, answer = (
         said.index(text)
         for text in (
             "[Slack] The tour has begun. Write: What can you show me?",
             "[ Approve ] [ Always allow here ] [ Deny ]",
             "Approved and done: $42.00 goes back to Mina Park.",
+            "[Slack form of ada] Answer ⏎ What shall the tasting be like? ⏎ • Your name ⏎ • Guests = 8",
+            "• Guests = 50 ⚠ Enter at most 20.",
+            "Booked: **Friday**, 9 guests of Ada",
             "[Slack] The tour has ended; openai/scripted answers.",
             "parley updated] Back again.",
         )
     )
-    assert begun < approval < refunded < ended < answer
+    assert begun < approval < refunded < form < refusal < booked < ended < answer
     assert "Traceback" not in said
 
 

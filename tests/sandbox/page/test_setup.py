@@ -75,6 +75,11 @@ async def test_the_page_takes_the_tour_and_returns(page: Page) -> None:
     await slack.get_by_role("button", name="Approve", exact=True).click()
     await expect(slack).to_contain_text("$42.00 goes back to Mina Park.")
 
+    await expect(slack).to_contain_text("write “Send a replacement.”")
+    await take_step(page, "Choice", "slack", "How do they grind it?")
+    await slack.get_by_role("button", name="Espresso").click()
+    await expect(slack).to_contain_text("ground as: Espresso.")
+
     discord = page.locator("#discord .messages")
     await page.locator("#discord .place", has_text="general").click()
     await page.focus("#discord-line")
@@ -84,6 +89,16 @@ async def test_the_page_takes_the_tour_and_returns(page: Page) -> None:
     await expect(discord).to_contain_text("Plan the tasting on the 12th")
     await expect(discord).to_contain_text("write “Make a CSV file of it.”")
     await take_step(page, "File", "discord", "week.csv")
+    await take_step(page, "Image", "discord", "Friday was the best one.")
+    chart = page.get_by_role("img", name="Bar chart: Mon 612.4, Tue 540.1, Wed 903.75, Thu 811.2, Fri 1120.6")
+    await expect(chart).to_be_visible()
+    await take_step(page, "Form", "discord", "What shall the tasting be like?")
+    await discord.get_by_role("button", name="Answer").click()
+    form = page.get_by_role("dialog")
+    await form.get_by_label("Your name").fill("Ada")
+    await form.get_by_label("Day").select_option(label="Saturday")
+    await form.get_by_role("button", name="Submit").click()
+    await expect(discord).to_contain_text("Booked: Saturday, 8 guests of Ada, with Harbour Blend.")
     await take_step(page, "Sub-agent", "discord", "I am writer, the second agent")
 
     await page.get_by_role("button", name="End the tour").click()

@@ -12,7 +12,7 @@ export function setupBar(bot, run, write) {
   return h(
     "div",
     { class: "setup" },
-    h("p", {}, bot.lacks_key ? [h("b", {}, "Tiny local model, often wrong."), h("span", { class: "setup-hint" }, " Paste a key, or see everything without one: a tool, an approval, a table, a file and a second agent.")] : "See a tool, an approval, a table, a file and a second agent, without your model."),
+    h("p", {}, bot.lacks_key ? [h("b", {}, "Tiny local model, often wrong."), h("span", { class: "setup-hint" }, " Paste a key, or see everything without one: tools, approvals, questions, files and a second agent.")] : "See tools, approvals, questions, files and a second agent, without your model."),
     h("div", { class: "setup-buttons" }, restartButton("Take the tour", "primary", () => run("start_tour")), bot.lacks_key ? h("button", { type: "button", class: "button plain", "data-focus": "key", onclick: openKeyForm }, "Paste a key…") : null),
   );
 }
