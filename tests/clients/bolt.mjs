@@ -2,7 +2,7 @@
 // JSON line.
 import bolt from '@slack/bolt';
 
-const { App, HTTPReceiver, LogLevel, SocketModeReceiver } = bolt;
+const { App, Assistant, HTTPReceiver, LogLevel, SocketModeReceiver } = bolt;
 const { SLACK_API_URL, SLACK_BOT_TOKEN, SLACK_APP_TOKEN, SLACK_SIGNING_SECRET } = process.env;
 const clientOptions = { slackApiUrl: SLACK_API_URL };
 const logLevel = LogLevel.WARN;
@@ -310,6 +310,25 @@ const steps = {
   },
 };
 
+app.assistant(new Assistant({
+  threadStarted: ({ say, setSuggestedPrompts, getThreadContext }) => runStep('threadStarted', async () => {
+    await say('How can I help?');
+    await setSuggestedPrompts({ title: 'Try', prompts: [{ title: 'Hello', message: 'Say hello' }] });
+    return { context: (await getThreadContext()).channel_id };
+  }),
+  threadContextChanged: ({ saveThreadContext, event }) => runStep('contextChanged', async () => {
+    await saveThreadContext();
+    return { context: event.assistant_thread.context.channel_id };
+  }),
+  userMessage: ({ message, say, setStatus, setTitle, getThreadContext }) => runStep('userMessage', async () => {
+    await setTitle('Reasons');
+    await setStatus({ status: 'is thinking...', loading_messages: ['Reading', 'Writing'] });
+    const { channel_id: context } = await getThreadContext();
+    if (message.text === 'why?') await say('Because.');
+    return { text: message.text, context };
+  }),
+}));
+
 app.event('app_mention', async (args) => {
   const [, step] = args.event.text.split(' ');
   await runStep(step, () => steps[step](args));
@@ -341,6 +360,13 @@ app.event('message', async ({ event, context }) => {
     print({ step: 'deleted', ts: deleted_ts, before: previous?.text });
   }
 });
+
+for (const type of ['reaction_added', 'reaction_removed', 'member_joined_channel', 'file_shared', 'pin_added']) {
+  app.event(type, async ({ event }) => {
+    const about = event.file_id ?? event.item?.message?.ts ?? event.item?.ts ?? event.channel;
+    print({ step: `${type} ${about}`, event });
+  });
+}
 
 app.event('app_home_opened', async ({ event, client }) => {
   if (event.tab !== 'home') return;

@@ -22,6 +22,11 @@ from tests.sandbox.slack.test_fidelity import (
 )
 
 TABLE = CapabilityTable["Conversation"]()
+#: Further events that the bot listens to.
+EVENTS = {
+    *("assistant_thread_started", "assistant_thread_context_changed", "file_shared", "member_joined_channel"),
+    *("pin_added", "reaction_added", "reaction_removed"),
+}
 SOCKET_MODE_TABLE = CapabilityTable["Conversation"]()
 
 
@@ -136,6 +141,7 @@ async def stream(run: Conversation) -> None:
     assert "and done" in reply.text
     assert [(task.title, task.status) for task in reply.tasks] == [("Search", "complete")]
     assert reply.buttons == {"Good": "good", "Bad": "bad"}
+    assert (line["stopped"]["ts"], line["stopped"]["message"]["text"]) == (reply.ts, reply.content.text)
     assert "completed" in line["late"]
     assert await run.slack.click_button("ada", reply, "good")
     assert (await run.bolt.read_step("feedback"))["value"] == "good"
@@ -317,6 +323,40 @@ async def direct(run: Conversation) -> None:
     assert [message.text for message in run.slack.messages(dm)] == ["hello", "you wrote hello", "in private"]
 
 
+@TABLE.row("assistant: a thread, its context, prompts, status and title")
+async def assistant(run: Conversation) -> None:
+    dm = run.slack.open_dm("linus")
+    root = await run.slack.start_assistant_thread("linus", "general")
+    assert (await run.bolt.read_step("threadStarted"))["context"] == run.slack.channels["general"].id
+    assert dm.prompts == (("Hello", "Say hello"),)
+    await run.slack.change_assistant_context("linus", root, "random")
+    random = run.slack.channels["random"].id
+    assert (await run.bolt.read_step("contextChanged"))["context"] == random
+    await run.slack.post_message("linus", dm, "wait", thread_ts=root.ts)
+    assert await run.bolt.read_step("userMessage") == {"step": "userMessage", "text": "wait", "context": random}
+    assert (run.slack.get_loading_text(root), run.slack.get_thread_title(root)) == ("is thinking...", "Reasons")
+    await run.slack.post_message("linus", dm, "why?", thread_ts=root.ts)
+    await run.bolt.read_step("userMessage")
+    assert (run.slack.messages(dm)[-1].text, run.slack.get_loading_text(root)) == ("Because.", "")
+
+
+@TABLE.row("events: reactions, pins, files, members")
+async def events(run: Conversation) -> None:
+    channel = run.slack.add_channel("events", members=["ada"])
+    file = SlackFile("F0PICTURE00", "a.png")
+    message = await run.slack.post_message("ada", channel, "look", files=[file])
+    await run.bolt.read_step(f"file_shared {file.id}")
+    await run.slack.add_reaction("grace", message, "wave")
+    await run.slack.remove_reaction("grace", message, "wave")
+    for type_ in ("reaction_added", "reaction_removed"):
+        assert (await run.bolt.read_step(f"{type_} {message.ts}"))["event"]["reaction"] == "wave"
+    await run.slack.pin_message("ada", message)
+    await run.bolt.read_step(f"pin_added {message.ts}")
+    await run.slack.join_channel("grace", channel, inviter="ada")
+    event = (await run.bolt.read_step(f"member_joined_channel {channel.id}"))["event"]
+    assert (event["user"], event["inviter"]) == (run.slack.people["grace"].id, run.slack.people["ada"].id)
+
+
 @TABLE.row("threads: replies by pages, permalinks, errors")
 async def threads(run: Conversation) -> None:
     _, line = await run.run_step("threads")
@@ -436,6 +476,7 @@ async def test_bolt_for_javascript_works(is_socket_mode: bool, subtests: pytest.
     command = find_command("bolt.mjs")
     start = start_socket_mode if is_socket_mode else start_http_mode
     async with SlackSandbox() as slack:
+        slack.subscriptions.update(EVENTS)
         environment = {"SLACK_API_URL": slack.api_url, "SLACK_BOT_TOKEN": slack.bot_token} | (
             {"SLACK_APP_TOKEN": slack.app_token} if is_socket_mode else {"SLACK_SIGNING_SECRET": slack.signing_secret}
         )
