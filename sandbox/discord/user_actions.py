@@ -215,7 +215,7 @@ class DiscordUserActions:
         """Archive a thread; unless it is `locked`, the next message reopens it."""
         thread.locked = locked
         self._guild.set_archived(thread, True)
-        self._guild.emit(GuildEvent("THREAD_UPDATE", thread))
+        self._guild.publish_thread(thread)
 
     async def pin_message(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
         """Pin a message, and return Discord's system message about it."""

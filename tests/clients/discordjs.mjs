@@ -373,7 +373,9 @@ client.on(Events.GuildMemberAdd, (member) => print({ step: 'joined', name: membe
 client.on(Events.ThreadCreate, (thread) => {
   if (thread.ownerId !== client.user.id) print({ step: 'threadCreated', name: thread.name });
 });
-
+client.on(Events.ThreadMembersUpdate, (added, _, thread) => {
+  if (thread.ownerId !== client.user.id) print({ step: 'threadMembers', names: added.map(({ user }) => user.username) });
+});
 client.on(Events.ChannelPinsUpdate, (channel) => print({ step: 'pinned', name: channel.name }));
 client.on(Events.TypingStart, ({ user }) => {
   if (user.id !== client.user.id) print({ step: 'typing', name: user.username });

@@ -453,6 +453,13 @@ async def on_thread(event: hikari.GuildThreadCreateEvent) -> None:
 
 
 @bot.listen()
+async def on_thread_members(event: hikari.ThreadMembersUpdateEvent) -> None:
+    thread = bot.cache.get_thread(event.thread_id)
+    if thread is not None and thread.owner_id != get_id():
+        print_line("threadMembers", {"names": [member.username for member in event.guild_members.values()]})
+
+
+@bot.listen()
 async def on_pin(event: hikari.GuildPinsUpdateEvent) -> None:
     channel = event.get_channel()
     print_line("pinned", {"name": channel and channel.name})

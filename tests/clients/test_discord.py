@@ -219,14 +219,18 @@ async def threads(run: Conversation) -> None:
     assert (line["starter"], line["again"]) == (True, 160004)
 
 
-@TABLE.row("threads: a person's thread, a mention and a reply in it")
+@TABLE.row("threads: a person's thread, a mention and a reply in it, and who joins")
 async def in_thread(run: Conversation) -> None:
     channel = run.server.add_channel("parent")
     thread = await run.server.start_thread("ada", await run.server.post_message("ada", channel, "root"), "talk")
     assert (await run.client.read_step("threadCreated"))["name"] == "talk"
+    assert (await run.client.read_step("threadMembers"))["names"] == ["ada"]
     message = await run.mention("inThread", channel=thread)
     assert await run.client.read_step("inThread") == {"step": "inThread", "isThread": True, "parent": "parent"}
     assert [reply.text for reply in run.list_replies(message)] == ["here"]
+    assert (await run.client.read_step("threadMembers"))["names"] == ["parley"]
+    await run.server.post_message("grace", thread, "me too")
+    assert (await run.client.read_step("threadMembers"))["names"] == ["grace"]
 
 
 @TABLE.row("threads: members, the archived ones")

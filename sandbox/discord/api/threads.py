@@ -26,7 +26,7 @@ from sandbox.discord.api.requests import (
     parse_page,
     parse_timestamp,
 )
-from sandbox.discord.state.messages import GuildChannel, GuildEvent
+from sandbox.discord.state.messages import GuildChannel
 from sandbox.discord.state.payloads import Json
 
 MAX_NAME_LENGTH, MAX_THREADS = 100, 100
@@ -113,9 +113,8 @@ class ThreadRoutes:
             thread.name, thread.auto_archive_minutes = _parse_thread(current | form)
         if (locked := form.get("locked")) is not None:
             thread.locked = bool(locked)
-        if (archived := form.get("archived")) is not None:
-            self._guild.set_archived(thread, bool(archived))
-        self._guild.emit(GuildEvent("THREAD_UPDATE", thread))
+        archived = thread.archived if form.get("archived") is None else bool(form["archived"])
+        self._guild.publish_thread(thread, is_reopened=self._guild.set_archived(thread, archived))
         return ApiResponse(api.payloads.channel(thread))
 
     # Members
@@ -141,7 +140,7 @@ class ThreadRoutes:
         thread, user = self._get_open_thread(request), self._get_user_id(request)
         if user != self._guild.bot.id:
             self._api.check_permissions("send_messages_in_threads")
-        self._guild.add_participant(thread, user)
+        self._guild.add_participants(thread, user)
         return NO_CONTENT
 
     def _remove_member(self, request: ApiRequest) -> ApiResponse:

@@ -10,7 +10,7 @@ from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.requests import ApiRequest, ApiResponse
 from sandbox.discord.events.gateway import LocalGateway
 from sandbox.discord.state.messages import DiscordMessage, GuildChange, GuildChannel, GuildEvent, GuildEventName
-from sandbox.discord.state.payloads import Json, create_emoji, format_timestamp
+from sandbox.discord.state.payloads import MAX_MEMBER_COUNT, Json, create_emoji, format_timestamp
 from sandbox.discord.state.permissions import (
     DM_MESSAGES,
     DM_POLLS,
@@ -53,6 +53,7 @@ _INTENTS: Mapping[GuildEventName, tuple[int, int]] = {
     "THREAD_CREATE": (GUILDS, 0),
     "THREAD_DELETE": (GUILDS, 0),
     "THREAD_MEMBERS_UPDATE": (GUILD_MEMBERS, 0),
+    "THREAD_MEMBER_UPDATE": (GUILDS, 0),
     "THREAD_UPDATE": (GUILDS, 0),
     "TYPING_START": (GUILD_TYPING, DM_TYPING),
     "WEBHOOKS_UPDATE": (GUILD_WEBHOOKS, 0),
@@ -156,6 +157,8 @@ class DiscordEventDispatcher:
             return {name: about[name] for name in ("id", "guild_id", "parent_id", "type")}
         if event.name == "THREAD_CREATE" and event.user is None:
             return about | {"newly_created": True}
+        if event.name == "THREAD_MEMBER_UPDATE":
+            return self._payloads.thread_member(channel, self._guild.bot.id) | {"guild_id": self._guild.id}
         if event.name != "THREAD_MEMBERS_UPDATE":
             return about
         added = [
@@ -163,8 +166,8 @@ class DiscordEventDispatcher:
             | {"member": self._payloads.member(self._guild.users[id_]), "presence": None}
             for id_ in event.added_ids
         ]
-        number = len(channel.participants - set(event.removed_ids))
-        about = {"id": channel.id, "guild_id": self._guild.id, "member_count": number}
+        number = len(channel.participants.keys() - set(event.removed_ids))
+        about = {"id": channel.id, "guild_id": self._guild.id, "member_count": min(number, MAX_MEMBER_COUNT)}
         return about | {"added_members": added, "removed_member_ids": list(event.removed_ids)}
 
     def _is_visible(self, channel: GuildChannel) -> bool:

@@ -135,12 +135,15 @@ class Guild:
             "thread",
             parent=parent,
             owner_id=owner.id,
-            participants={owner.id, *guest_ids},
+            participants={owner.id: datetime.now(UTC)},
             is_private=bool(guest_ids),
             auto_archive_minutes=auto_archive_minutes,
         )
         self.add(thread)
         self.emit(GuildEvent("THREAD_CREATE", thread))
+        if owner.id in self.users:
+            self.emit(GuildEvent("THREAD_MEMBERS_UPDATE", thread, added_ids=[owner.id]))
+        self.add_participants(thread, *guest_ids)
         if first_message is not None:
             first_message.thread = thread
             first_message.flags |= HAS_THREAD
@@ -150,27 +153,39 @@ class Guild:
             )
         return thread
 
-    def set_archived(self, thread: GuildChannel, archived: bool) -> None:
-        """Archive or reopen a thread without an event."""
-        if thread.archived != archived:
-            thread.archived, thread.archived_at = archived, datetime.now(UTC)
+    def set_archived(self, thread: GuildChannel, archived: bool) -> bool:
+        """Archive or reopen a thread without an event; return whether that reopened it."""
+        if thread.archived == archived:
+            return False
+        thread.archived, thread.archived_at = archived, datetime.now(UTC)
+        return not archived
 
-    def add_participant(self, thread: GuildChannel, user_id: str) -> None:
-        """Add a user to a thread.
+    def publish_thread(self, thread: GuildChannel, *, is_reopened: bool = False) -> None:
+        """Publish a changed thread.
 
-        Discord: the bot also receives the thread itself.
+        Discord: the bot also receives its own member if it is in a reopened thread (docs.discord.com/developers/topics/
+        threads, "Unarchiving a Thread").
         """
-        if user_id in thread.participants:
-            return
-        thread.participants.add(user_id)
-        self.emit(GuildEvent("THREAD_MEMBERS_UPDATE", thread, added_ids=[user_id]))
-        if user_id == self.bot.id:
+        self.emit(GuildEvent("THREAD_UPDATE", thread))
+        if is_reopened and self.bot.id in thread.participants:
+            self.emit(GuildEvent("THREAD_MEMBER_UPDATE", thread, self.bot))
+
+    def add_participants(self, thread: GuildChannel, *user_ids: str) -> None:
+        """Add users to a thread, with one event.
+
+        Discord: an added bot also receives the thread itself.
+        """
+        added = [user_id for user_id in dict.fromkeys(user_ids) if user_id not in thread.participants]
+        thread.participants |= dict.fromkeys(added, datetime.now(UTC))
+        if added:
+            self.emit(GuildEvent("THREAD_MEMBERS_UPDATE", thread, added_ids=added))
+        if self.bot.id in added:
             self.emit(GuildEvent("THREAD_CREATE", thread, self.bot))
 
     def remove_participant(self, thread: GuildChannel, user_id: str) -> None:
         if user_id in thread.participants:
             self.emit(GuildEvent("THREAD_MEMBERS_UPDATE", thread, removed_ids=[user_id]))
-            thread.participants.remove(user_id)
+            del thread.participants[user_id]
 
     def list_active_threads(self) -> list[GuildChannel]:
         """Return all threads that are not archived."""
@@ -232,15 +247,24 @@ class Guild:
             **details,
         )
         self._messages[channel.id][message.id] = message
-        if channel.is_thread:
-            channel.participants.add(author.id)
-        is_reopened = channel.archived
-        self.set_archived(channel, False)
+        self._add_participants(message)
+        is_reopened = self.set_archived(channel, False)
         self._on_change(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
         if is_reopened:
             # Discord does not document the order. A message of a thread that a client does not know yet is harder.
-            self.emit(GuildEvent("THREAD_UPDATE", channel))
+            self.publish_thread(channel, is_reopened=True)
         return message
+
+    def _add_participants(self, message: DiscordMessage) -> None:
+        """Add the author and the mentioned users to the thread of a message.
+
+        Discord: posting in a thread and being mentioned in it both add a user. The order of the events is not
+        documented; a mention in a private thread must come after the thread.
+        """
+        channel, is_shown = message.channel, message.ephemeral_to is None and message.webhook_id is None
+        if channel.is_thread and is_shown:
+            users = (message.author.id, *message.mentions.users)
+            self.add_participants(channel, *(user for user in users if user not in self.roles.absent_user_ids))
 
     def forward_message(self, message: DiscordMessage, channel: GuildChannel, author: DiscordUser) -> DiscordMessage:
         """Forward a message as it is now; later changes of it do not show."""

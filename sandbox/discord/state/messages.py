@@ -29,6 +29,7 @@ GuildEventName = Literal[
     "THREAD_CREATE",
     "THREAD_DELETE",
     "THREAD_MEMBERS_UPDATE",
+    "THREAD_MEMBER_UPDATE",
     "THREAD_UPDATE",
     "TYPING_START",
     "WEBHOOKS_UPDATE",
@@ -57,7 +58,7 @@ class GuildChannel:
         parent: the channel of a thread; None for others.
         dm_user: the user of a DM with the bot; None for others.
         owner_id: the id of the user who started a thread.
-        participants: the ids of the users who joined a thread.
+        participants: the users who joined a thread: the time of joining by id.
         category_id: the id of its category; None without one.
         is_announcement: whether messages of a text channel can be published to other servers.
         slow_mode_seconds: the time between two messages of a user.
@@ -74,7 +75,7 @@ class GuildChannel:
     parent: "GuildChannel | None" = None
     dm_user: DiscordUser | None = None
     owner_id: str | None = None
-    participants: set[str] = field(default_factory=set)
+    participants: dict[str, datetime] = field(default_factory=dict)
     category_id: str | None = None
     topic: str | None = None
     is_nsfw: bool = False

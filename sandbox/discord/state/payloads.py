@@ -30,6 +30,8 @@ Json = dict[str, Any]
 CHANNEL_TYPES = {"text": 0, "dm": 1, "group": 3, "thread": 11, "forum": 15}
 ANNOUNCEMENT, ANNOUNCEMENT_THREAD, PRIVATE_THREAD = 5, 10, 12
 GUILD_NAME = "Sandbox"
+#: Discord: the count of a thread's members stops there.
+MAX_MEMBER_COUNT = 50
 
 
 def format_timestamp(time: datetime | None) -> str | None:
@@ -190,7 +192,7 @@ class DiscordPayloads:
             "owner_id": thread.owner_id,
             "message_count": number,
             "total_message_sent": number,
-            "member_count": len(thread.participants),
+            "member_count": min(len(thread.participants), MAX_MEMBER_COUNT),
             "thread_metadata": {
                 "archived": thread.archived,
                 "auto_archive_duration": thread.auto_archive_minutes,
@@ -202,7 +204,8 @@ class DiscordPayloads:
 
     @staticmethod
     def thread_member(thread: GuildChannel, user_id: str) -> Json:
-        return {"id": thread.id, "user_id": user_id, "join_timestamp": format_timestamp(thread.created_at), "flags": 0}
+        joined_at = format_timestamp(thread.participants[user_id])
+        return {"id": thread.id, "user_id": user_id, "join_timestamp": joined_at, "flags": 0}
 
     def _overwrites(self, channel: GuildChannel) -> list[Json]:
         if channel.members is None:

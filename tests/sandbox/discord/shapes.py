@@ -47,6 +47,7 @@ OBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "INVITE_CREATE": {"inviter": ("UserResponse",)},
     "INVITE_DELETE": {},
     "THREAD_MEMBERS_UPDATE": {"added_members[]": ("ThreadMemberResponse",)},
+    "THREAD_MEMBER_UPDATE": {"": ("ThreadMemberResponse",)},
     "TYPING_START": {"member": ("GuildMemberResponse",)},
     "WEBHOOKS_UPDATE": {},
     "THREAD_CREATE": {"": ("ThreadResponse",)},

@@ -7,7 +7,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, get_refusal
+from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Bot) 
     server.permissions.add("manage_threads")
     await thread.remove_user(grace)
     await thread.leave()
-    assert started.participants == {server.people["ada"].id}
+    assert set(started.participants) == {server.people["ada"].id}
     told = [event.data for event in server.events if event.name == "THREAD_MEMBERS_UPDATE"]
     changes = [([m["user_id"] for m in data["added_members"]], data["removed_member_ids"]) for data in told]
     assert changes == [([server.bot_id], []), ([], [server.bot_id])]
@@ -212,7 +212,7 @@ async def test_archived_threads_are_listed_by_kind(server: DiscordSandbox, bot: 
         thread = await channel.create_thread(name=name, type=discord.ChannelType[kind])
         await thread.edit(archived=True)
     foreign = await server.start_private_thread("ada", "general", "foreign")
-    foreign.participants.discard(server.bot_id)
+    del foreign.participants[server.bot_id]
     await server.archive_thread(foreign)
     assert [thread.name async for thread in channel.archived_threads()] == ["second", "first"]
     assert [thread.name async for thread in channel.archived_threads(private=True, joined=True)] == ["own"]
@@ -245,3 +245,63 @@ async def test_moderators_lock_threads_of_others(server: DiscordSandbox, bot: Bo
     assert (started.locked, started.archived, started.name) == (True, True, "new")
     assert (await call_route(server, "PATCH", path, {"locked": False}))[0] == 200
     assert not started.locked
+
+
+async def test_people_join_a_thread_by_posting_and_by_being_mentioned(server: DiscordSandbox, connect: Connect) -> None:
+    bot = await connect(server, intents=create_intents("members", "message_content"))
+    joined = asyncio.Queue[str]()
+
+    async def on_thread_member_join(member: discord.ThreadMember) -> None:
+        await joined.put(server._guild.users[str(member.id)].name)
+
+    bot.event(on_thread_member_join)
+    root = await server.post_message("ada", "general", "a root")
+    thread = await server.start_thread("ada", root, "a thread")
+    await server.post_message("grace", thread, f"what does <@{server.people['linus'].id}> say?")
+    await server.post_message("grace", thread, "well?")
+    assert [await asyncio.wait_for(joined.get(), 5) for _ in range(3)] == ["ada", "grace", "linus"]
+    told = [event.data for event in server.events if event.name == "THREAD_MEMBERS_UPDATE"]
+    assert [data["member_count"] for data in told] == [1, 3]
+    about = told[1]["added_members"][0]
+    assert about["member"]["user"]["username"] == "grace"
+    assert about["join_timestamp"] > told[0]["added_members"][0]["join_timestamp"]
+
+
+async def test_the_bot_joins_a_thread_by_posting(server: DiscordSandbox, bot: Bot) -> None:
+    root = await server.post_message("ada", "general", "a root")
+    started = await server.start_thread("ada", root, "a thread")
+    await server.post_message("ada", started, "in here")
+    while (heard := await bot.next_message()).content != "in here":
+        pass
+    assert isinstance(heard.channel, discord.Thread)
+    assert heard.channel.me is None
+    await heard.channel.send("so am I")
+    await server.wait_for(lambda: heard.channel.me is not None)  # type: ignore[union-attr]
+    told = [event.name for event in server.events if event.name.startswith("THREAD")]
+    assert told == ["THREAD_CREATE", "THREAD_MEMBERS_UPDATE", "THREAD_CREATE"]
+
+
+async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSandbox, bot: Bot) -> None:
+    thread = await server.start_private_thread("ada", "general", "a secret")
+    del thread.participants[server.bot_id]
+    before = len(server.events)
+    await server.post_message("ada", thread, "nobody else reads this")
+    await server.post_message("ada", thread, f"<@{server.bot_id}>, come in")
+    heard = await bot.next_message()
+    assert heard.content == f"<@{server.bot_id}>, come in"
+    told = [event.name for event in server.events[before:]]
+    assert told == ["THREAD_MEMBERS_UPDATE", "THREAD_CREATE", "MESSAGE_CREATE"]
+
+
+async def test_a_reopened_thread_is_followed_by_the_bots_member(server: DiscordSandbox, bot: Bot) -> None:
+    sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
+    thread = await sent.create_thread(name="details")
+    (begun,) = server.threads("general")
+    await thread.edit(archived=True)
+    await thread.edit(archived=False)
+    await server.archive_thread(begun)
+    await server.post_message("ada", begun, "again")
+    names = ("THREAD_UPDATE", "THREAD_MEMBER_UPDATE")
+    told = [event for event in server.events if event.name in names]
+    assert [event.name for event in told] == ["THREAD_UPDATE", *names, "THREAD_UPDATE", *names]
+    assert told[-1].data["user_id"] == server.bot_id
