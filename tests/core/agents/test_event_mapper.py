@@ -1,4 +1,4 @@
-"""What ADK's events tell, step by step, and the reply that comes of them."""
+"""Stream events and the reply that ADK's events become."""
 
 import pytest
 from google.adk.events.event import Event
@@ -23,44 +23,44 @@ def final(text: str, *, author: str = "teller", branch: str | None = None) -> Ev
     return Event(author=author, branch=branch, partial=False, content=types.ModelContent(text))
 
 
-def told(*events: Event) -> list[StreamEvent]:
-    """What a run of these events tells."""
+def map_events(*events: Event) -> list[StreamEvent]:
+    """Return the stream events of a run with these events."""
     steps = EventMapper()
     return [*(event for line in events for event in steps.map_event(line)), steps.create_last_event()]
 
 
-def test_a_final_event_that_repeats_its_partials_is_not_told_again() -> None:
-    events = told(part("Hel"), part("lo"), final("Hello"))
+def test_a_final_event_that_repeats_its_partials_adds_no_text() -> None:
+    events = map_events(part("Hel"), part("lo"), final("Hello"))
     assert list_types(events) == ["text_delta", "text_delta", "done"]
     assert apply_text_events(events) == events[-1].text == "Hello"
 
 
 def test_a_final_event_that_redacts_its_partials_wins() -> None:
-    events = told(part("The code "), part("is 1234."), final("The code is [redacted]."))
+    events = map_events(part("The code "), part("is 1234."), final("The code is [redacted]."))
     assert list_types(events) == ["text_delta", "text_delta", "step_reset", "done"]
     assert apply_text_events(events) == events[-1].text == "The code is [redacted]."
 
 
 @pytest.mark.parametrize("branch", [None, "left"])
-def test_a_final_event_without_a_word_takes_its_partials_back(branch: str | None) -> None:
-    events = told(part("The code is 1234.", branch=branch), final("", branch=branch))
+def test_an_empty_final_event_retracts_its_partials(branch: str | None) -> None:
+    events = map_events(part("The code is 1234.", branch=branch), final("", branch=branch))
     assert list_types(events) == ["text_delta", "step_reset", "done"]
     assert apply_text_events(events) == events[-1].text == ""
 
 
 def test_a_final_event_that_says_more_than_its_partials_adds_the_rest() -> None:
-    assert [event.text for event in told(part("Hello"), final("Hello you"))] == ["Hello", " you", "Hello you"]
+    assert [event.text for event in map_events(part("Hello"), final("Hello you"))] == ["Hello", " you", "Hello you"]
 
 
 def test_the_texts_of_steps_are_joined_by_a_blank_line() -> None:
-    events = told(part("One."), final("One."), final("   "), part("Two."), final("Two."))
+    events = map_events(part("One."), final("One."), final("   "), part("Two."), final("Two."))
     assert [event.text for event in events] == ["One.", "\n\nTwo.", "One.\n\nTwo."]
 
 
 @pytest.mark.parametrize("key", ["author", "branch"])
 def test_a_final_event_replaces_the_partials_of_its_own_author_and_branch(key: str) -> None:
     x, y = {key: "x"}, {key: "y"}
-    events = told(part("a", **x), part("b", **y), part("A", **x), final("b", **y), final("aA", **x))
+    events = map_events(part("a", **x), part("b", **y), part("A", **x), final("b", **y), final("aA", **x))
     assert apply_text_events(events) == events[-1].text == "aA\n\nb"
 
 
@@ -77,39 +77,39 @@ lines_of_talk = st.lists(
 
 
 @given(lines_of_talk)
-def test_whoever_follows_the_events_ends_with_the_reply(lines: list[Event]) -> None:
-    events = told(*lines)
+def test_applying_all_events_yields_the_reply(lines: list[Event]) -> None:
+    events = map_events(*lines)
     assert events[-1].type == "done"
     assert apply_text_events(events) == events[-1].text
 
 
-def test_an_answer_that_broke_off_says_so_though_its_model_calls_it_an_error() -> None:
+def test_a_truncated_answer_with_an_error_code_gets_a_note() -> None:
     cut = {"error_code": "MAX_TOKENS", "finish_reason": types.FinishReason.MAX_TOKENS}
-    assert told(final("Once upon").model_copy(update=cut))[-1].text == f"Once upon\n\n{CUT_OFF}"
+    assert map_events(final("Once upon").model_copy(update=cut))[-1].text == f"Once upon\n\n{CUT_OFF}"
 
 
 def test_a_blocked_answer_is_an_error_of_its_own_kind() -> None:
-    [event] = told(Event(author="teller", error_code="SAFETY"))
+    [event] = map_events(Event(author="teller", error_code="SAFETY"))
     assert isinstance(event.error, ContentBlockedError)
 
 
 def test_an_agent_that_has_nothing_to_add_ends_with_what_it_said() -> None:
-    assert told(final("Done."), Event(author="teller", error_code=NO_CONTENT))[-1].text == "Done."
+    assert map_events(final("Done."), Event(author="teller", error_code=NO_CONTENT))[-1].text == "Done."
 
 
-def called(*ids: str, waits: bool = False) -> Event:
+def call_event(*ids: str, waits: bool = False) -> Event:
     parts = [types.Part(function_call=types.FunctionCall(id=id_, name="look", args={})) for id_ in ids]
     waiting = set(ids) if waits else None
     return Event(author="teller", content=types.ModelContent(parts), long_running_tool_ids=waiting)
 
 
-def answered(id_: str) -> Event:
+def response_event(id_: str) -> Event:
     answer = types.FunctionResponse(id=id_, name="look", response={"result": "sky"})
     return Event(author="teller", content=types.Content(role="user", parts=[types.Part(function_response=answer)]))
 
 
 def test_calls_of_an_earlier_attempt_are_mapped_as_past() -> None:
-    stored = [final("First."), called("c1"), answered("c1"), called("c2", "c3")]
+    stored = [final("First."), call_event("c1"), response_event("c1"), call_event("c2", "c3")]
     events = list(EventMapper().replay_events(stored))
     assert [(event.type, event.call_id) for event in events] == [
         ("text_delta", ""),
@@ -120,7 +120,9 @@ def test_calls_of_an_earlier_attempt_are_mapped_as_past() -> None:
 
 
 def test_a_call_that_is_answered_or_may_wait_is_not_open() -> None:
-    assert find_open_calls([called("c1"), answered("c1"), called("c2", waits=True), called("c3")]) == {"c3"}
+    assert find_open_calls(
+        [call_event("c1"), response_event("c1"), call_event("c2", waits=True), call_event("c3")]
+    ) == {"c3"}
 
 
 def code(text: str) -> types.Part:
@@ -131,11 +133,11 @@ def output(text: str) -> types.Part:
     return types.Part.from_code_execution_result(outcome=types.Outcome.OUTCOME_OK, output=text)
 
 
-def test_code_that_was_run_for_a_model_is_told_and_what_came_of_it() -> None:
+def test_executed_code_and_its_output_are_text() -> None:
     ran = types.Content(role="model", parts=[types.Part(text="Let me see."), code("print('```')")])
     gave = types.Content(role="model", parts=[output("```\n")])
     finals = [Event(author="teller", content=content) for content in (ran, gave)]
-    events = told(part("Let me see.\n```tool_code\nprint"), *finals)
+    events = map_events(part("Let me see.\n```tool_code\nprint"), *finals)
     assert events[-1].text == "Let me see.\n````python\nprint('```')\n````\n\n````\n```\n````"
 
 
@@ -149,20 +151,20 @@ def test_code_that_was_run_for_a_model_is_told_and_what_came_of_it() -> None:
         ({}, ""),
     ],
 )
-def test_the_result_of_a_tool_that_wants_no_more_said_about_it_is_the_answer(result: dict[str, str], text: str) -> None:
+def test_the_result_of_a_tool_that_skips_summarization_is_the_answer(result: dict[str, str], text: str) -> None:
     answer = types.Part.from_function_response(name="look", response=result)
     event = Event(author="teller", content=types.Content(role="user", parts=[answer]))
-    assert told(event)[-1].text == ""
+    assert map_events(event)[-1].text == ""
     event.actions.skip_summarization = True
-    assert told(event)[-1].text == text
+    assert map_events(event)[-1].text == text
     event.actions.requested_tool_confirmations = {"c": ToolConfirmation()}
-    assert told(event)[-1].text == ""
+    assert map_events(event)[-1].text == ""
 
 
 def test_a_question_is_no_text_and_no_tool() -> None:
     call = types.FunctionCall(id="c1", name="adk_request_input", args={"message": "What is your name?"})
     asks = types.Part(function_call=call)
-    (done,) = told(Event(author="teller", content=types.Content(role="model", parts=[asks])))
+    (done,) = map_events(Event(author="teller", content=types.Content(role="model", parts=[asks])))
     assert (done.type, done.text) == ("done", "")
     assert [question.arguments for question in done.questions] == [{"message": "What is your name?"}]
 

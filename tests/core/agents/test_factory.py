@@ -1,4 +1,4 @@
-"""The agent as it is configured."""
+"""Agents that are built from settings."""
 
 import pytest
 from google.adk.agents import LlmAgent
@@ -11,8 +11,8 @@ from core.tools.tool import current_time, to_adk_tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 
-async def instructed(converse: Converse, instruction: str) -> str:
-    """What the model is told when this is the instruction."""
+async def get_system_text(converse: Converse, instruction: str) -> str:
+    """Return the system message of an agent with this instruction."""
     provider = ScriptedProvider("ok")
     app = create_app(AgentConfig(instruction=instruction), model=adapter(provider))
     await (await converse(app=app)).reply("Hi")
@@ -21,7 +21,7 @@ async def instructed(converse: Converse, instruction: str) -> str:
     return system.text
 
 
-def test_the_agent_is_what_its_configuration_says() -> None:
+def test_the_agent_has_its_configured_values() -> None:
     config = AgentConfig(name="helper", description="Helps.")
     app = create_app(config, model=adapter(ScriptedProvider()), tools=[to_adk_tool(current_time)])
     agent = app.root_agent
@@ -32,13 +32,13 @@ def test_the_agent_is_what_its_configuration_says() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "user", "_x", "7", "x-y", "x y", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x\n"])
-def test_a_name_that_adk_does_not_take_is_told(name: str) -> None:
+def test_a_name_that_adk_refuses_is_a_settings_error(name: str) -> None:
     with pytest.raises(SettingsError, match=r"^AGENT_NAME="):
         create_app(AgentConfig(name=name), model=adapter(ScriptedProvider()))
 
 
 @pytest.mark.parametrize("name", ["x", "Users", "user_2", "root"])
-def test_any_other_name_will_do(name: str) -> None:
+def test_any_other_name_is_accepted(name: str) -> None:
     assert create_app(AgentConfig(name=name), model=adapter(ScriptedProvider())).name == name
 
 
@@ -59,11 +59,11 @@ async def test_the_instruction_has_the_name_of_the_bot(converse: Converse, bot_n
     "instruction",
     ["Sign as {name}.", 'Answer as {"json": 1}.', "{artifact.file}", "{user:mood?}", "{{x}} {"],
 )
-async def test_braces_in_the_instruction_are_left_alone(converse: Converse, instruction: str) -> None:
-    assert instruction in await instructed(converse, instruction)
+async def test_braces_in_the_instruction_stay(converse: Converse, instruction: str) -> None:
+    assert instruction in await get_system_text(converse, instruction)
 
 
-async def test_what_the_agent_said_goes_back_as_its_own_words(converse: Converse) -> None:
+async def test_earlier_answers_are_sent_as_the_assistants_messages(converse: Converse) -> None:
     provider = ScriptedProvider("Hello!", "Well.")
     conversation = await converse(provider)
     await conversation.reply("Hi")

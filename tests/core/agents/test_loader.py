@@ -1,4 +1,4 @@
-"""Agents that are brought along, in ADK's own layout."""
+"""External agents in ADK's own layout."""
 
 import os
 import sys
@@ -31,8 +31,8 @@ Folder = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a loader and a registry change of the process is put back."""
+def _restored_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo the changes of a loader and a registry to the process."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(LlmAgent, "_default_model", LlmAgent._default_model)
     monkeypatch.setattr(LlmAgent, "_default_live_model", LlmAgent._default_live_model)
@@ -49,7 +49,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def choice() -> ModelRegistry:
+def model_registry() -> ModelRegistry:
     chosen = ModelRegistry("openai/default", ["openai/other"], VendorSettings(openai_api_key="k"))
     register_adapter(chosen.make_adapter, default=chosen.default)
     return chosen
@@ -57,16 +57,16 @@ def choice() -> ModelRegistry:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """A folder of these files."""
+    """Return a function that writes files to a folder."""
 
-    def made(name: str = "brought", **files: str) -> Path:
+    def write_files(name: str = "brought", **files: str) -> Path:
         for file, text in files.items():
             path = tmp_path / name / file.replace("__py", ".py").replace("__yaml", ".yaml").replace("env", ".env")
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
         return tmp_path / name
 
-    return made
+    return write_files
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_each_layout_of_adks_is_loaded_under_the_name_that_adk_gives_it(
     assert [plugin.name for plugin in app.plugins[len(plugins) :]] == (["logging_plugin"] if name == "planning" else [])
 
 
-def test_a_module_or_the_file_itself_will_do_as_well(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_or_a_file_can_be_loaded(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     place = folder("brought_pack", **{"__init____py": "", "agent__py": PLAIN})
     assert load_app(str(place / "agent.py")).name == "brought_pack"
     monkeypatch.syspath_prepend(place.parent)
@@ -120,7 +120,9 @@ def test_a_module_or_the_file_itself_will_do_as_well(folder: Folder, monkeypatch
         ),
     ],
 )
-def test_each_fault_of_it_names_the_setting_and_what_to_do(folder: Folder, files: dict[str, str], fault: str) -> None:
+def test_each_fault_of_an_agent_names_the_setting_and_a_remedy(
+    folder: Folder, files: dict[str, str], fault: str
+) -> None:
     place = str(folder(**files))
     with pytest.raises(SettingsError) as raised:
         load_app(place)
@@ -140,7 +142,7 @@ def test_each_fault_of_it_names_the_setting_and_what_to_do(folder: Folder, files
         ("..", "its folder's name must consist of letters"),
     ],
 )
-def test_a_place_with_no_agent_is_a_fault_of_the_setting(
+def test_a_path_without_an_agent_is_a_settings_error(
     agent: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a-b" / "c").mkdir(parents=True)
@@ -152,7 +154,7 @@ def test_a_place_with_no_agent_is_a_fault_of_the_setting(
 
 
 @pytest.mark.parametrize(("name", "fault"), [("user", "ADK does not take it"), ("core", "another module of the name")])
-def test_a_folder_whose_name_is_taken_is_told(folder: Folder, name: str, fault: str) -> None:
+def test_a_folder_with_a_reserved_or_used_name_is_a_settings_error(folder: Folder, name: str, fault: str) -> None:
     with pytest.raises(SettingsError, match=fault):
         load_app(str(folder(name, agent__py=PLAIN)))
 
@@ -178,21 +180,25 @@ root_agent = LlmAgent(
     assert found["asked"].retry_seconds
 
 
-def test_an_agent_without_a_model_uses_the_default_or_the_chosen_one(folder: Folder, choice: ModelRegistry) -> None:
+def test_an_agent_without_a_model_uses_the_default_or_the_chosen_one(
+    folder: Folder, model_registry: ModelRegistry
+) -> None:
     (agent,) = list_llm_agents(load_app(str(folder(agent__py=PLAIN))))
     model = agent.canonical_model
     assert isinstance(model, ModelAdapter)
     assert agent.canonical_live_model.model == "openai/default"
-    assert (model.model, model.is_fixed, set(model.selectable)) == ("openai/default", False, set(choice.selectable))
+    assert (model.model, model.is_fixed, set(model.selectable)) == (
+        "openai/default",
+        False,
+        set(model_registry.selectable),
+    )
 
 
 def test_a_default_that_nobody_asks_need_not_be_there() -> None:
     assert list(ModelRegistry("gemini-x", [], VendorSettings(), is_required=False).selectable) == []
 
 
-def test_the_env_of_the_folder_counts_where_the_environment_is_silent(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folders_env_file_fills_unset_variables(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     source = f"import os\n{AGENT}root_agent = LlmAgent(name='x', instruction=os.environ['BROUGHT_WORD'])"
     place = folder(agent__py=source, env="BROUGHT_WORD=mine\n")
     assert find_env_file(str(place)) == place / ".env"
@@ -200,7 +206,7 @@ def test_the_env_of_the_folder_counts_where_the_environment_is_silent(
     assert agent.instruction == "mine"
 
 
-async def test_its_sub_agents_callbacks_plugins_and_artifacts_work(folder: Folder, converse: Converse) -> None:
+async def test_sub_agents_callbacks_plugins_and_artifacts_work(folder: Folder, converse: Converse) -> None:
     source = f"""{AGENT}from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.genai import types

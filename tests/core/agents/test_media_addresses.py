@@ -75,7 +75,7 @@ async def run(parts: list[types.Part], plugin: MediaPlugin) -> list[types.Part]:
     return content.parts or []
 
 
-def at(uri: str, kind: str = "image/png") -> types.Part:
+def file_part(uri: str, kind: str = "image/png") -> types.Part:
     return types.Part(file_data=types.FileData(file_uri=uri, mime_type=kind, display_name="a.png"))
 
 
@@ -83,7 +83,7 @@ def at(uri: str, kind: str = "image/png") -> types.Part:
     ("path", "kind"), [("picture", "image/png"), ("picture", "image/jpeg"), ("bytes", "image/png")]
 )
 async def test_the_file_at_an_address_is_a_file_of_the_agent(origin: str, path: str, kind: str) -> None:
-    (part,) = await run([at(f"{origin}/{path}", kind)], MediaPlugin(lambda address: address.is_loopback))
+    (part,) = await run([file_part(f"{origin}/{path}", kind)], MediaPlugin(lambda address: address.is_loopback))
     assert part.inline_data is not None
     assert (part.inline_data.data, part.inline_data.mime_type) == (PNG, "image/png")
     assert part.file_data is None
@@ -92,26 +92,26 @@ async def test_the_file_at_an_address_is_a_file_of_the_agent(origin: str, path: 
 @pytest.mark.parametrize("path", ["page", "gone", "inside"])
 async def test_an_address_without_the_file_stays(origin: str, path: str, caplog: pytest.LogCaptureFixture) -> None:
     plugin = MediaPlugin(lambda address: str(address) == "127.0.0.1")
-    (part,) = await run([at(f"{origin}/{path}")], plugin)
+    (part,) = await run([file_part(f"{origin}/{path}")], plugin)
     assert part.file_data is not None
     assert part.inline_data is None
     assert "address" in caplog.text
 
 
 async def test_a_sentence_replaces_a_file_that_is_too_large(origin: str) -> None:
-    (part,) = await run([at(f"{origin}/huge")], MediaPlugin(lambda address: address.is_loopback))
+    (part,) = await run([file_part(f"{origin}/huge")], MediaPlugin(lambda address: address.is_loopback))
     assert part.text is not None
     assert part.text.strip() == FILE_TOO_LARGE
 
 
 @pytest.mark.parametrize("uri", ["gs://bucket/a.png", "files/abc", "http://127.0.0.1:1/a.png", "http://[::1]/a.png"])
 async def test_only_public_web_addresses_are_fetched(uri: str) -> None:
-    (part,) = await run([at(uri)], MediaPlugin())
+    (part,) = await run([file_part(uri)], MediaPlugin())
     assert part.file_data is not None
     assert part.file_data.file_uri == uri
 
 
 async def test_several_addresses_are_fetched_in_their_places(origin: str) -> None:
-    parts = [types.Part(text="a"), at(f"{origin}/picture"), types.Part(text="b"), at(f"{origin}/gone")]
+    parts = [types.Part(text="a"), file_part(f"{origin}/picture"), types.Part(text="b"), file_part(f"{origin}/gone")]
     found = await run(parts, MediaPlugin(lambda address: address.is_loopback))
     assert [part.inline_data is not None for part in found] == [False, True, False, False]

@@ -1,4 +1,4 @@
-"""What keeps a slip of the model or a fault of a tool from ending the run."""
+"""Plugins keep errors of models and tools from ending the run."""
 
 import asyncio
 import hashlib
@@ -39,14 +39,14 @@ def calls(name: str, **arguments: object) -> list[ProviderEvent]:
     return [ToolCall("c1", name, arguments), Done()]
 
 
-def told(provider: ScriptedProvider) -> dict[str, object]:
-    """What the model was given for its call."""
+def get_tool_result(provider: ScriptedProvider) -> dict[str, object]:
+    """Return the result of the call that the model got."""
     [result] = provider.requests[1].messages[-1].parts
     assert isinstance(result, ToolResult)
     return dict(result.result)
 
 
-async def failing(converse: Converse, error: BaseException) -> tuple[ScriptedProvider, Conversation]:
+async def make_failing_conversation(converse: Converse, error: BaseException) -> tuple[ScriptedProvider, Conversation]:
     """A conversation in which the model calls a tool that fails."""
 
     async def fail(_arguments: object) -> None:
@@ -65,27 +65,27 @@ async def test_a_wrong_name_for_an_agent_is_answered_with_the_right_ones(
     provider = ScriptedProvider(calls("transfer_to_agent", **arguments), "Never mind.")
     conversation = await converse(app=create_team_app(provider, "billing", "research"))
     assert await conversation.reply("Where is my bill?") == "Never mind."
-    assert "Valid agents: billing, research." in str(told(provider)["error"])
+    assert "Valid agents: billing, research." in str(get_tool_result(provider)["error"])
 
 
-async def test_a_right_name_is_not_held_up(converse: Converse) -> None:
+async def test_a_transfer_to_an_existing_agent_is_made(converse: Converse) -> None:
     provider = ScriptedProvider(calls("transfer_to_agent", agent_name="billing"), "It is in the post.")
     conversation = await converse(app=create_team_app(provider, "billing", "research"))
     assert await conversation.reply("Where is my bill?") == "It is in the post."
     assert [row.author for row in await conversation.rows()][-1] == "billing"
 
 
-async def test_a_tool_of_the_same_name_is_no_ones_business(converse: Converse) -> None:
+async def test_a_tool_that_is_named_like_the_transfer_is_not_checked(converse: Converse) -> None:
     provider = ScriptedProvider(calls("transfer_to_agent", agent_name="ghost"), "Done.")
     tool = Tool("transfer_to_agent", "Ours.", lambda arguments: {"went to": arguments["agent_name"]})
     assert await (await converse(provider, tools=[tool])).reply("Go.") == "Done."
-    assert told(provider) == {"went to": "ghost"}
+    assert get_tool_result(provider) == {"went to": "ghost"}
 
 
-async def test_the_model_is_told_what_a_tool_failed_with(converse: Converse) -> None:
-    provider, conversation = await failing(converse, TimeoutError("no answer in 3 s"))
+async def test_the_model_gets_the_error_of_a_tool(converse: Converse) -> None:
+    provider, conversation = await make_failing_conversation(converse, TimeoutError("no answer in 3 s"))
     assert await conversation.reply("Look.") == "I cannot look."
-    assert told(provider) == {"error": "look failed: TimeoutError: no answer in 3 s"}
+    assert get_tool_result(provider) == {"error": "look failed: TimeoutError: no answer in 3 s"}
 
 
 async def test_a_secret_in_the_error_of_a_tool_reaches_neither_model_nor_memory(
@@ -94,28 +94,30 @@ async def test_a_secret_in_the_error_of_a_tool_reaches_neither_model_nor_memory(
     monkeypatch.setattr(secrets, "_known", set())
     secrets.add_secret("hunter2-hunter2")
     error = RuntimeError("Bearer abcdefgh12345678 and hunter2-hunter2 at https://me:pass-word@host/")
-    provider, conversation = await failing(converse, error)
+    provider, conversation = await make_failing_conversation(converse, error)
     await conversation.reply("Look.")
-    seen = f"{told(provider)} {await conversation.rows()}"
+    seen = f"{get_tool_result(provider)} {await conversation.rows()}"
     assert "look failed: RuntimeError" in seen
     for secret in ("abcdefgh12345678", "hunter2", "pass-word"):
         assert secret not in seen
 
 
-async def test_the_error_of_a_tool_is_cut(converse: Converse) -> None:
-    provider, conversation = await failing(converse, RuntimeError("x" * 10_000))
+async def test_the_error_of_a_tool_is_truncated(converse: Converse) -> None:
+    provider, conversation = await make_failing_conversation(converse, RuntimeError("x" * 10_000))
     await conversation.reply("Look.")
-    assert len(str(told(provider)["error"])) == MAX_ERROR_CHARACTERS
+    assert len(str(get_tool_result(provider)["error"])) == MAX_ERROR_CHARACTERS
 
 
-async def test_a_secret_at_the_cut_is_not_cut_into_sight(converse: Converse) -> None:
+async def test_a_secret_at_the_end_of_a_truncated_error_is_redacted(converse: Converse) -> None:
     padding = "x" * (MAX_ERROR_CHARACTERS - len("look failed: RuntimeError:  sk-abc"))
-    provider, conversation = await failing(converse, RuntimeError(f"{padding} sk-abcdefghijklmnopqrstuvwxyz"))
+    provider, conversation = await make_failing_conversation(
+        converse, RuntimeError(f"{padding} sk-abcdefghijklmnopqrstuvwxyz")
+    )
     await conversation.reply("Look.")
-    assert "sk-" not in str(told(provider)["error"])
+    assert "sk-" not in str(get_tool_result(provider)["error"])
 
 
-async def test_a_cancelled_tool_is_no_failed_one(converse: Converse, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cancelled_tool_has_not_failed(converse: Converse, caplog: pytest.LogCaptureFixture) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def wait(_arguments: object) -> None:
@@ -138,18 +140,18 @@ async def test_a_cancelled_tool_is_no_failed_one(converse: Converse, caplog: pyt
     assert "tool wait failed" not in caplog.text
 
 
-async def told_of(converse: Converse, result: object) -> dict[str, object]:
-    """What the model is told of a tool's result; the conversation can go on behind it."""
+async def convert_result(converse: Converse, result: object) -> dict[str, object]:
+    """Return a tool's result as the model gets it, and continue the conversation."""
     provider = ScriptedProvider(calls("look"), "Seen.", "Still here.")
     conversation = await converse(provider, tools=[Tool("look", "Looks.", lambda _arguments: result)])
     assert await conversation.reply("Look.") == "Seen."
     assert await conversation.reply("And now?") == "Still here."
-    return told(provider)
+    return get_tool_result(provider)
 
 
-async def test_a_result_that_no_json_can_hold_is_told_as_what_it_can(converse: Converse) -> None:
+async def test_a_result_that_json_cannot_hold_is_converted(converse: Converse) -> None:
     odd = {"raw": b"\x00\xff", "set": {1}, 3: float("nan"), "text": "nul \0 half \ud83d", "pair": (1.5, None)}
-    said = await told_of(converse, odd)
+    said = await convert_result(converse, odd)
     assert "look_raw.bin" in str(said.pop("raw"))
     assert said == {
         "set": [1],
@@ -159,56 +161,56 @@ async def test_a_result_that_no_json_can_hold_is_told_as_what_it_can(converse: C
     }
 
 
-async def test_a_secret_in_a_result_stays_in_the_house(converse: Converse) -> None:
+async def test_a_secret_in_a_result_is_redacted(converse: Converse) -> None:
     secrets.add_secret("correct horse")
-    assert await told_of(converse, ["it is correct horse", {"key": "sk-abcdefghijklmnop"}]) == {
+    assert await convert_result(converse, ["it is correct horse", {"key": "sk-abcdefghijklmnop"}]) == {
         "result": ["it is [redacted]", {"key": "[redacted]"}]
     }
 
 
-async def test_a_text_that_no_model_could_read_is_cut_and_says_so(converse: Converse) -> None:
-    result = await told_of(converse, "x" * (MAX_RESULT_CHARACTERS + 5))
+async def test_a_very_long_result_is_truncated_with_a_note(converse: Converse) -> None:
+    result = await convert_result(converse, "x" * (MAX_RESULT_CHARACTERS + 5))
     assert result == {"result": "x" * MAX_RESULT_CHARACTERS + f"… (cut: it has {MAX_RESULT_CHARACTERS + 5} characters)"}
 
 
-async def test_a_result_of_plain_json_is_told_as_it_is(converse: Converse) -> None:
+async def test_a_result_of_plain_json_does_not_change(converse: Converse) -> None:
     plain = {"a": [1, 2.5, None, True, {"b": "c"}]}
-    assert await told_of(converse, plain) == plain
+    assert await convert_result(converse, plain) == plain
 
 
-# The journal
+# The log of tool calls
 
 
-async def journal(conversation: Conversation) -> list[sa.Row[Any]]:
+async def list_logged_calls(conversation: Conversation) -> list[sa.Row[Any]]:
     async with conversation.database.read() as connection:
         return list((await connection.execute(sa.select(tool_calls).order_by(tool_calls.c.started_at))).all())
 
 
-async def test_a_call_is_in_the_journal_with_what_the_model_was_told(converse: Converse) -> None:
+async def test_a_call_is_logged_with_the_result_that_the_model_gets(converse: Converse) -> None:
     secrets.add_secret("hunter2-hunter2")
     provider = ScriptedProvider(calls("look", at="sea"), "Seen.")
     conversation = await converse(provider, tools=[Tool("look", "Looks.", lambda _arguments: "hunter2-hunter2")])
     async for event in conversation.stream("Look.", run_id="run-1"):
         if event.type == "tool_end":
             break
-    [row] = await journal(conversation)
+    [row] = await list_logged_calls(conversation)
     assert (row.session, row.run, row.id, row.tool, row.state) == (SESSION, "run-1", "c1", "look", "ended")
     assert (row.arguments, row.result) == ({"at": "sea"}, "[redacted]")
     assert row.arguments_hash == hashlib.sha256(b'{"at":"sea"}').hexdigest()
 
 
-async def test_the_error_of_a_tool_is_in_the_journal_as_it_was_told(converse: Converse) -> None:
-    provider, conversation = await failing(converse, TimeoutError("no answer in 3 s"))
+async def test_the_error_of_a_tool_is_logged_as_the_model_gets_it(converse: Converse) -> None:
+    provider, conversation = await make_failing_conversation(converse, TimeoutError("no answer in 3 s"))
     await conversation.reply("Look.")
-    [row] = await journal(conversation)
-    assert (row.state, row.result) == ("ended", told(provider))
+    [row] = await list_logged_calls(conversation)
+    assert (row.state, row.result) == ("ended", get_tool_result(provider))
 
 
-async def test_a_call_has_begun_while_its_tool_is_at_work(converse: Converse) -> None:
+async def test_a_call_is_logged_as_begun_while_its_tool_runs(converse: Converse) -> None:
     seen = []
 
     async def look(_arguments: object) -> None:
-        seen.extend([row.state for row in await journal(conversation)])
+        seen.extend([row.state for row in await list_logged_calls(conversation)])
 
     provider = ScriptedProvider(calls("look"), "Seen.")
     conversation = await converse(provider, tools=[Tool("look", "Looks.", look)])
@@ -217,19 +219,19 @@ async def test_a_call_has_begun_while_its_tool_is_at_work(converse: Converse) ->
 
 
 @pytest.fixture
-def ended(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set as soon as the journal has the end of a call."""
+def call_end(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Return an event that is set once the end of a call is logged."""
     ended, end = asyncio.Event(), ToolCallLog.end
 
-    async def noticed(self: ToolCallLog, *call: Any) -> None:
+    async def end_and_notify(self: ToolCallLog, *call: Any) -> None:
         await end(self, *call)
         ended.set()
 
-    monkeypatch.setattr(ToolCallLog, "end", noticed)
+    monkeypatch.setattr(ToolCallLog, "end", end_and_notify)
     return ended
 
 
-async def test_what_was_cancelled_has_begun_and_not_ended(converse: Converse, ended: asyncio.Event) -> None:
+async def test_a_cancelled_call_has_begun_and_not_ended(converse: Converse, call_end: asyncio.Event) -> None:
     begun = asyncio.Event()
 
     async def wait(_arguments: object) -> None:
@@ -242,18 +244,18 @@ async def test_what_was_cancelled_has_begun_and_not_ended(converse: Converse, en
     listening = asyncio.create_task(conversation.reply("Wait."))
     async with asyncio.timeout(30):
         await begun.wait()
-        await ended.wait()
+        await call_end.wait()
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await listening
-    assert {row.id: row.state for row in await journal(conversation)} == {"c1": "begun", "c2": "ended"}
+    assert {row.id: row.state for row in await list_logged_calls(conversation)} == {"c1": "begun", "c2": "ended"}
     provider.answers = ["Never mind."]
     assert await conversation.reply("Stop.") == "Never mind."
     answered = [part for message in provider.requests[-1].messages for part in message.parts]
     assert {part.id for part in answered if isinstance(part, ToolResult)} == {"c1", "c2"}
 
 
-async def test_what_is_no_call_of_a_tool_is_not_in_the_journal(converse: Converse) -> None:
+async def test_unknown_tools_and_transfers_are_not_logged(converse: Converse) -> None:
     hand_over: Answer = [
         ToolCall("c1", "nothing", {}),
         ToolCall("c2", "transfer_to_agent", {"agent_name": "billing"}),
@@ -267,10 +269,10 @@ async def test_what_is_no_call_of_a_tool_is_not_in_the_journal(converse: Convers
     )
     conversation = await converse(root=root)
     assert await conversation.reply("Where is my bill?") == "It is in the post."
-    assert await journal(conversation) == []
+    assert await list_logged_calls(conversation) == []
 
 
-async def test_what_an_agent_does_as_a_tool_is_one_call(converse: Converse) -> None:
+async def test_an_agent_as_a_tool_is_one_logged_call(converse: Converse) -> None:
     used: list[object] = []
     helper = LlmAgent(
         name="helper",
@@ -280,11 +282,11 @@ async def test_what_an_agent_does_as_a_tool_is_one_call(converse: Converse) -> N
     provider = ScriptedProvider(calls("helper", request="Where is it?"), "There.")
     conversation = await converse(provider, tools=[AgentTool(helper)])
     assert await conversation.reply("Where is it?") == "There."
-    assert [(row.tool, row.result) for row in await journal(conversation)] == [("helper", "It is there.")]
+    assert [(row.tool, row.result) for row in await list_logged_calls(conversation)] == [("helper", "It is there.")]
     assert used == [{}]
 
 
-async def test_a_tool_that_wants_somebody_to_sign_in_is_told_that_nobody_can(converse: Converse) -> None:
+async def test_a_tool_that_requests_a_sign_in_gets_an_error(converse: Converse) -> None:
     def calendar(tool_context: ToolContext) -> str:
         """Reads it."""
         url = "https://idp.example"
@@ -301,10 +303,10 @@ async def test_a_tool_that_wants_somebody_to_sign_in_is_told_that_nobody_can(con
     events = await conversation.events("What is on?", run_id="run-1")
     assert (events[-1].type, events[-1].text) == ("done", "I cannot read it.")
     assert "somebody would have to sign in" in str(provider.requests[-1].messages[-1])
-    assert not any("s3cret" in str(row) for row in [*await conversation.rows(), *await journal(conversation)])
+    assert not any("s3cret" in str(row) for row in [*await conversation.rows(), *await list_logged_calls(conversation)])
 
 
-async def test_a_call_that_cannot_be_written_is_not_made(converse: Converse, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_cannot_be_logged_is_not_made(converse: Converse, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_call: object) -> None:
         raise StoreError("the database cannot be used (SQLITE_FULL)")
 
@@ -317,7 +319,7 @@ async def test_a_call_that_cannot_be_written_is_not_made(converse: Converse, mon
     assert used == []
 
 
-# What a call has done besides
+# Effects of a call beside its result
 
 
 def note(text: str, tool_context: ToolContext) -> str:
@@ -326,12 +328,12 @@ def note(text: str, tool_context: ToolContext) -> str:
     return "noted"
 
 
-Beside = Callable[..., Coroutine[Any, Any, tuple[Conversation, ScriptedProvider]]]
+InterruptedRun = Callable[..., Coroutine[Any, Any, tuple[Conversation, ScriptedProvider]]]
 
 
 @pytest.fixture
-def stuck_beside(converse: Converse, ended: asyncio.Event) -> Beside:
-    """A run that broke off in a step in which the call of one tool had not ended, and that of another had."""
+def interrupted_run(converse: Converse, call_end: asyncio.Event) -> InterruptedRun:
+    """Return a function that interrupts a run in a step with an ended and an open call."""
 
     async def begin(tool: Callable[..., Any], **arguments: str) -> tuple[Conversation, ScriptedProvider]:
         begun = asyncio.Event()
@@ -346,7 +348,7 @@ def stuck_beside(converse: Converse, ended: asyncio.Event) -> Beside:
         running = asyncio.create_task(conversation.events("Go.", run_id="run-1"))
         async with asyncio.timeout(30):
             await begun.wait()
-            await ended.wait()
+            await call_end.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -355,43 +357,43 @@ def stuck_beside(converse: Converse, ended: asyncio.Event) -> Beside:
     return begin
 
 
-async def taken_up(conversation: Conversation) -> str:
+async def resume(conversation: Conversation) -> str:
     async with conversation.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
     return (await conversation.events("Go.", run_id="run-1"))[-1].text
 
 
-async def test_what_a_call_has_changed_of_the_state_is_changed_once(stuck_beside: Beside) -> None:
-    conversation, _ = await stuck_beside(note, text="milk")
+async def test_the_state_change_of_a_call_is_applied_once(interrupted_run: InterruptedRun) -> None:
+    conversation, _ = await interrupted_run(note, text="milk")
     assert (await conversation.session()).state == {}
-    assert await taken_up(conversation) == "Done."
+    assert await resume(conversation) == "Done."
     assert (await conversation.session()).state == {"notes": ["milk"]}
 
 
-async def test_media_in_a_result_are_told_again(stuck_beside: Beside) -> None:
+async def test_media_in_a_result_are_sent_again(interrupted_run: InterruptedRun) -> None:
     def draw() -> types.Part:
         """Draws."""
         return types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
 
-    conversation, provider = await stuck_beside(draw)
-    assert await taken_up(conversation) == "Done."
+    conversation, provider = await interrupted_run(draw)
+    assert await resume(conversation) == "Done."
     results = [part for part in provider.requests[1].messages[-1].parts if isinstance(part, ToolResult)]
     assert [media.data for media in results[1].media] == [b"\x89PNG"]
 
 
-async def test_a_long_text_is_told_as_it_was_cut(stuck_beside: Beside) -> None:
+async def test_a_long_text_is_sent_again_as_it_was_truncated(interrupted_run: InterruptedRun) -> None:
     def read() -> str:
         """Reads."""
         return "x" * (MAX_RESULT_CHARACTERS + 5)
 
-    conversation, provider = await stuck_beside(read)
-    await taken_up(conversation)
+    conversation, provider = await interrupted_run(read)
+    await resume(conversation)
     results = [part for part in provider.requests[1].messages[-1].parts if isinstance(part, ToolResult)]
     assert str(results[1].result["result"]).endswith(f"… (cut: it has {MAX_RESULT_CHARACTERS + 5} characters)")
     assert str(results[1].result["result"]).count("cut") == 1
 
 
-async def test_a_marked_function_runs_again_where_another_is_said_to_be_interrupted(converse: Converse) -> None:
+async def test_an_idempotent_function_runs_again_after_an_interruption(converse: Converse) -> None:
     looked: list[int] = []
 
     @idempotent
@@ -412,5 +414,5 @@ async def test_a_marked_function_runs_again_where_another_is_said_to_be_interrup
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert await taken_up(conversation) == "Done."
-    assert (looked, told(provider)) == ([0, 1], {"result": "seen"})
+    assert await resume(conversation) == "Done."
+    assert (looked, get_tool_result(provider)) == ([0, 1], {"result": "seen"})

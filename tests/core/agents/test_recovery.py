@@ -1,4 +1,4 @@
-"""A run that broke off goes on where it was, whatever kind of agent is at its root."""
+"""An interrupted run resumes where it was, for each kind of root agent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -39,7 +39,7 @@ pytestmark = [
 LATE = 0.02
 
 
-class Used:
+class CountedTool:
     """A tool that counts its calls and ends none that comes after the first `free`."""
 
     def __init__(self, name: str, free: int = 100) -> None:
@@ -60,7 +60,7 @@ def calls(name: str, id_: str, *before: Text) -> list[Any]:
     return [*before, ToolCall(id_, name, {}), Done()]
 
 
-def agent(name: str, provider: ScriptedProvider, *tools: Used) -> LlmAgent:
+def agent(name: str, provider: ScriptedProvider, *tools: CountedTool) -> LlmAgent:
     return LlmAgent(name=name, model=adapter(provider), tools=[used.tool for used in tools])
 
 
@@ -68,8 +68,8 @@ def agent(name: str, provider: ScriptedProvider, *tools: Used) -> LlmAgent:
     ids=["agents first", "store first"],
     params=[(SessionService, "append_event"), (BaseAgent, "_handle_before_agent_callback")],
 )
-def either_first(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored is slower than the agents, or quicker: on what they find, nothing may depend on it."""
+def delayed_store_or_agents(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delay the store or the agents: no result may depend on their order."""
     owner, name = request.param
     do = getattr(owner, name)
 
@@ -80,11 +80,11 @@ def either_first(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(owner, name, do_late)
 
 
-in_either_order = pytest.mark.usefixtures("either_first")
+in_either_order = pytest.mark.usefixtures("delayed_store_or_agents")
 
 
-async def broken_off(talk: Conversation, *stuck: Used) -> None:
-    """A run that ends while tools are at work."""
+async def interrupt_run(talk: Conversation, *stuck: CountedTool) -> None:
+    """Cancel a run while tools run."""
     running = asyncio.create_task(talk.events("go", run_id="run-1"))
     async with asyncio.timeout(30):
         for used in stuck:
@@ -94,7 +94,7 @@ async def broken_off(talk: Conversation, *stuck: Used) -> None:
             await running
 
 
-async def taken_up(talk: Conversation) -> str:
+async def resume(talk: Conversation) -> str:
     async with talk.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
     async with asyncio.timeout(30):
@@ -102,24 +102,24 @@ async def taken_up(talk: Conversation) -> str:
 
 
 @in_either_order
-async def test_a_sequence_goes_on_at_the_agent_that_was_at_work(converse: Converse) -> None:
-    look, pay = Used("look"), Used("pay", free=0)
+async def test_a_sequence_resumes_at_the_interrupted_agent(converse: Converse) -> None:
+    look, pay = CountedTool("look"), CountedTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.")
     two = ScriptedProvider(calls("pay", "c2", Text("Now to pay.")), "Paid?")
     root = SequentialAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)])
     talk = await converse(root=root)
-    await broken_off(talk, pay)
-    assert await taken_up(talk) == "Looked.\n\nNow to pay.\n\nPaid?"
+    await interrupt_run(talk, pay)
+    assert await resume(talk) == "Looked.\n\nNow to pay.\n\nPaid?"
     assert (look.calls, pay.calls) == (1, 1)
     assert (len(one.requests), len(two.requests)) == (2, 2)
-    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(talk) == {"c1": "used 1", "c2": INTERRUPTED}
 
 
-async def test_what_was_said_and_what_is_made_now_is_told_before_it_goes_on(converse: Converse) -> None:
-    look, pay = Used("look"), Used("pay", free=0)
+async def test_a_resumed_run_replays_its_events_before_it_continues(converse: Converse) -> None:
+    look, pay = CountedTool("look"), CountedTool("pay", free=0)
     provider = ScriptedProvider(calls("look", "c1", Text("First I look.")), calls("pay", "c2"), "Paid?")
     talk = await converse(root=agent("root", provider, look, pay))
-    await broken_off(talk, pay)
+    await interrupt_run(talk, pay)
     async with talk.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
     events = await talk.events("go", run_id="run-1")
@@ -137,8 +137,8 @@ async def test_what_was_said_and_what_is_made_now_is_told_before_it_goes_on(conv
 
 
 @in_either_order
-async def test_of_agents_side_by_side_each_goes_on_for_itself(converse: Converse) -> None:
-    look, pay = Used("look", free=1), Used("pay", free=0)
+async def test_each_parallel_agent_resumes_by_itself(converse: Converse) -> None:
+    look, pay = CountedTool("look", free=1), CountedTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), calls("look", "c3"), "Looked.")
     two = ScriptedProvider(calls("pay", "c2"), "Paid?")
     ended = asyncio.Event()
@@ -147,29 +147,29 @@ async def test_of_agents_side_by_side_each_goes_on_for_itself(converse: Converse
     three.after_agent_callback = lambda callback_context: ended.set()
     root = ParallelAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay), three])
     talk = await converse(root=root)
-    await broken_off(talk, look, pay)
-    text = await taken_up(talk)
+    await interrupt_run(talk, look, pay)
+    text = await resume(talk)
     assert sorted(text.split("\n\n")) == ["Hello.", "Looked.", "Paid?"]
     assert (look.calls, pay.calls, len(greeter.requests)) == (2, 1, 1)
-    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
+    assert await get_results(talk) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
 
 
 @in_either_order
-async def test_a_loop_goes_on_in_the_round_in_which_it_was(converse: Converse) -> None:
-    look, pay = Used("look"), Used("pay", free=1)
+async def test_a_loop_resumes_in_its_interrupted_iteration(converse: Converse) -> None:
+    look, pay = CountedTool("look"), CountedTool("pay", free=1)
     one = ScriptedProvider(calls("look", "c1"), "One.", calls("look", "c3"), "Three.")
     two = ScriptedProvider(calls("pay", "c2"), "Two.", calls("pay", "c4"), "Four.")
     root = LoopAgent(name="root", max_iterations=2, sub_agents=[agent("one", one, look), agent("two", two, pay)])
     talk = await converse(root=root)
-    await broken_off(talk, pay)
-    assert await taken_up(talk) == "One.\n\nTwo.\n\nThree.\n\nFour."
+    await interrupt_run(talk, pay)
+    assert await resume(talk) == "One.\n\nTwo.\n\nThree.\n\nFour."
     assert (look.calls, pay.calls) == (2, 2)
-    assert await answers(talk) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED}
+    assert await get_results(talk) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED}
 
 
 @in_either_order
-async def test_a_workflow_goes_on_at_its_node(converse: Converse) -> None:
-    look, pay = Used("look"), Used("pay", free=0)
+async def test_a_workflow_resumes_at_its_interrupted_node(converse: Converse) -> None:
+    look, pay = CountedTool("look"), CountedTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.")
     two = ScriptedProvider(calls("pay", "c2"), "Paid?")
     steps: list[str] = []
@@ -180,17 +180,17 @@ async def test_a_workflow_goes_on_at_its_node(converse: Converse) -> None:
 
     root = Workflow(name="root", edges=[("START", agent("one", one, look), between, agent("two", two, pay))])
     talk = await converse(root=root)
-    await broken_off(talk, pay)
-    assert await taken_up(talk) == "Looked.\n\nPaid?"
+    await interrupt_run(talk, pay)
+    assert await resume(talk) == "Looked.\n\nPaid?"
     assert (look.calls, pay.calls, len(steps)) == (1, 1, 1)
     assert (len(one.requests), len(two.requests)) == (2, 2)
-    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(talk) == {"c1": "used 1", "c2": INTERRUPTED}
     seen = [part for message in two.requests[1].messages for part in message.parts]
     assert seen == [Text("go on"), ToolCall("c2", "pay", {}), ToolResult("c2", "pay", {"error": INTERRUPTED})]
 
 
-class Foreman(BaseAgent):
-    """An agent that has its agents work one after another, and keeps no note of it."""
+class StatelessAgent(BaseAgent):
+    """Agent that runs its sub-agents in order, and stores no progress."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for worker in self.sub_agents:
@@ -199,48 +199,50 @@ class Foreman(BaseAgent):
 
 
 @in_either_order
-async def test_an_agent_that_keeps_no_note_of_its_way_begins_anew_and_its_tools_do_not(converse: Converse) -> None:
-    look, pay = Used("look"), Used("pay", free=0)
+async def test_an_agent_without_stored_progress_restarts_and_its_tools_do_not(converse: Converse) -> None:
+    look, pay = CountedTool("look"), CountedTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.", "Looked, as I said.")
     two = ScriptedProvider(calls("pay", "c2"), "Paid?")
-    talk = await converse(root=Foreman(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)]))
-    await broken_off(talk, pay)
-    assert await taken_up(talk) == "Looked, as I said.\n\nPaid?"
+    talk = await converse(
+        root=StatelessAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)])
+    )
+    await interrupt_run(talk, pay)
+    assert await resume(talk) == "Looked, as I said.\n\nPaid?"
     assert (look.calls, pay.calls) == (1, 1)
-    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(talk) == {"c1": "used 1", "c2": INTERRUPTED}
 
 
 @in_either_order
-async def test_an_agent_that_was_handed_over_to_goes_on(converse: Converse) -> None:
-    pay = Used("pay", free=0)
+async def test_an_agent_resumes_after_a_transfer(converse: Converse) -> None:
+    pay = CountedTool("pay", free=0)
     first = ScriptedProvider(calls("transfer_to_agent", "c1"))
     first.answers = [[ToolCall("c1", "transfer_to_agent", {"agent_name": "till"}), Done()]]
     second = ScriptedProvider(calls("pay", "c2"), "Paid?")
     root = LlmAgent(name="root", model=adapter(first), sub_agents=[agent("till", second, pay)])
     talk = await converse(root=root)
-    await broken_off(talk, pay)
-    assert await taken_up(talk) == "Paid?"
+    await interrupt_run(talk, pay)
+    assert await resume(talk) == "Paid?"
     assert pay.calls == 1
-    assert (await answers(talk))["c2"] == INTERRUPTED
+    assert (await get_results(talk))["c2"] == INTERRUPTED
 
 
-async def test_a_run_that_was_told_of_an_agent_it_had_made_up_goes_on_behind_that(converse: Converse) -> None:
-    pay = Used("pay", free=0)
+async def test_a_run_resumes_after_the_correction_of_an_invented_agent(converse: Converse) -> None:
+    pay = CountedTool("pay", free=0)
     ghost: Answer = [Text("One moment."), Failed(ValueError("Transfer target agent 'ghost' not found."))]
     provider = ScriptedProvider(ghost, calls("pay", "c1", Text("Then I do it.")), "Paid?")
     root = LlmAgent(
         name="root", model=adapter(provider), tools=[pay.tool], sub_agents=[agent("till", ScriptedProvider())]
     )
     talk = await converse(root=root)
-    await broken_off(talk, pay)
-    assert await taken_up(talk) == "Then I do it.\n\nPaid?"
+    await interrupt_run(talk, pay)
+    assert await resume(talk) == "Then I do it.\n\nPaid?"
     assert (pay.calls, len(provider.requests)) == (1, 3)
-    assert await answers(talk) == {"c1": INTERRUPTED}
+    assert await get_results(talk) == {"c1": INTERRUPTED}
     assert [row.role for row in await talk.rows()].count("user") == 2
 
 
-async def answers(talk: Conversation) -> dict[str, Any]:
-    """What each call was answered with; once."""
+async def get_results(talk: Conversation) -> dict[str, Any]:
+    """Return the result of each call; each has one."""
     told: dict[str, Any] = {}
     for event in await talk.history():
         for answer in event.get_function_responses():
@@ -252,8 +254,8 @@ async def answers(talk: Conversation) -> dict[str, Any]:
 # Calls that were made at once
 
 
-class State(Enum):
-    """How far a call had come when the process died."""
+class CallState(Enum):
+    """State of a call when the process died."""
 
     NOT_BEGUN = "not begun"
     BEGUN = "begun"
@@ -262,23 +264,23 @@ class State(Enum):
 
 
 @dataclass
-class Made:
-    """A call as it stands in the history, and how often its tool runs after that."""
+class StoredCall:
+    """A stored call, and the count of later runs of its tool."""
 
     id: str
-    state: State
+    state: CallState
     is_idempotent: bool
     runs: int = 0
 
     @property
     def runs_now(self) -> bool:
-        return self.state is State.NOT_BEGUN or (self.state is State.BEGUN and self.is_idempotent)
+        return self.state is CallState.NOT_BEGUN or (self.state is CallState.BEGUN and self.is_idempotent)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def response(self) -> dict[str, Any]:
         if self.runs_now:
             return {"result": f"new {self.id}"}
-        return {"error": INTERRUPTED} if self.state is State.BEGUN else {"result": f"old {self.id}"}
+        return {"error": INTERRUPTED} if self.state is CallState.BEGUN else {"result": f"old {self.id}"}
 
     @property
     def tool(self) -> BaseTool:
@@ -289,7 +291,7 @@ class Made:
         return f"new {self.id}"
 
 
-steps = st.lists(st.tuples(st.sampled_from(State), st.booleans()), min_size=1, max_size=5)
+steps = st.lists(st.tuples(st.sampled_from(CallState), st.booleans()), min_size=1, max_size=5)
 
 
 @pytest.fixture
@@ -300,34 +302,34 @@ async def idle(converse: Converse) -> Conversation:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
 @given(step=steps, is_answered_in_full=st.booleans())
-async def test_no_call_is_made_twice_however_far_each_of_a_step_had_come(
-    idle: Conversation, step: list[tuple[State, bool]], is_answered_in_full: bool
+async def test_no_call_is_made_twice_in_any_state_of_a_step(
+    idle: Conversation, step: list[tuple[CallState, bool]], is_answered_in_full: bool
 ) -> None:
     if is_answered_in_full:
-        step = [(State.ANSWERED, is_idempotent) for _, is_idempotent in step]
-    made = [Made(f"c{i}", state, is_idempotent) for i, (state, is_idempotent) in enumerate(step)]
+        step = [(CallState.ANSWERED, is_idempotent) for _, is_idempotent in step]
+    made = [StoredCall(f"c{i}", state, is_idempotent) for i, (state, is_idempotent) in enumerate(step)]
     provider, root = ScriptedProvider("Done."), idle.runtime.app.root_agent
     assert isinstance(root, LlmAgent)
     root.model, root.tools = adapter(provider), [call.tool for call in made]
     await reset_session(idle.sessions, SESSION)
-    await store(idle, made)
-    assert await taken_up(idle) == "Done."
+    await store_run(idle, made)
+    assert await resume(idle) == "Done."
     assert [call.runs for call in made] == [int(call.runs_now) for call in made]
     results = [part for message in provider.requests[0].messages for part in message.parts]
     told = {part.id: dict(part.result) for part in results if isinstance(part, ToolResult)}
-    assert told == {call.id: call.told for call in made}
-    assert (await answers(idle)).keys() == told.keys()
+    assert told == {call.id: call.response for call in made}
+    assert (await get_results(idle)).keys() == told.keys()
 
 
-async def store(talk: Conversation, made: Sequence[Made]) -> None:
-    """What there is of a run that broke off in a step of these calls."""
+async def store_run(talk: Conversation, made: Sequence[StoredCall]) -> None:
+    """Store a run that was interrupted in a step with these calls."""
     session = await talk.session()
     assert isinstance(session, StoredSession)
     calls = [types.Part(function_call=types.FunctionCall(id=call.id, name=call.id, args={})) for call in made]
     answered = [
-        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.id, response=call.told))
+        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.id, response=call.response))
         for call in made
-        if call.state is State.ANSWERED
+        if call.state is CallState.ANSWERED
     ]
     for content, who in (
         (types.UserContent("go"), "user"),
@@ -341,7 +343,7 @@ async def store(talk: Conversation, made: Sequence[Made]) -> None:
         row = ToolInvocation(
             session=SESSION, generation=session.generation, run="run-1", id=call.id, tool=call.id, arguments={}
         )
-        if call.state is not State.NOT_BEGUN:
+        if call.state is not CallState.NOT_BEGUN:
             assert await journal.begin(row) is None
-        if call.state in (State.ENDED, State.ANSWERED):
+        if call.state in (CallState.ENDED, CallState.ANSWERED):
             await journal.end(row, f"old {call.id}", EventActions())

@@ -1,4 +1,4 @@
-"""A run that broke off around a call that waits: for a person's word, or for an answer that comes later."""
+"""An interrupted run with a call that waits for an approval or a later result."""
 
 import asyncio
 from contextlib import aclosing, suppress
@@ -25,8 +25,8 @@ from tests.fixtures.conversation import SESSION, USER, Answer, Conversation, Con
 PAY: Answer = [ToolCall("c1", "pay", {}), Done()]
 
 
-class Till:
-    """Pays, and is stuck as often as it is told to."""
+class PaymentTool:
+    """Tool that counts its payments; while `sticks` is set, none ends."""
 
     def __init__(self) -> None:
         self.paid = 0
@@ -41,7 +41,7 @@ class Till:
             await asyncio.Event().wait()
         return "paid"
 
-    async def pay_if_told(self, tool_context: ToolContext) -> dict[str, Any]:
+    async def pay_if_confirmed(self, tool_context: ToolContext) -> dict[str, Any]:
         """Pays."""
         self.paid += 1
         if tool_context.tool_confirmation is None:
@@ -51,14 +51,14 @@ class Till:
         return {"status": "paid" if tool_context.tool_confirmation.confirmed else "not paid"}
 
 
-def till_of(provider: ScriptedProvider, tool: FunctionTool) -> LlmAgent:
+def create_agent(provider: ScriptedProvider, tool: FunctionTool) -> LlmAgent:
     tool.name = "pay"
     return LlmAgent(name="root", model=adapter(provider), tools=[tool])
 
 
-async def decided(talk: Conversation, *, confirmed: bool = True) -> None:
-    """The person who was asked decides."""
-    [question] = await questions(talk)
+async def decide(talk: Conversation, *, confirmed: bool = True) -> None:
+    """Decide on the open question."""
+    [question] = await list_questions(talk)
     answer = types.FunctionResponse(id=question.id, name=question.name, response={"confirmed": confirmed})
     content = types.Content(role="user", parts=[types.Part(function_response=answer)])
     runner = Runner(app=talk.runtime.app, session_service=talk.sessions)
@@ -67,80 +67,80 @@ async def decided(talk: Conversation, *, confirmed: bool = True) -> None:
             pass
 
 
-async def questions(talk: Conversation) -> list[types.FunctionCall]:
+async def list_questions(talk: Conversation) -> list[types.FunctionCall]:
     calls = [call for event in await talk.history() for call in event.get_function_calls()]
     return [call for call in calls if call.name == "adk_request_confirmation"]
 
 
-async def taken_up(talk: Conversation) -> str:
+async def resume(talk: Conversation) -> str:
     async with talk.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
     async with asyncio.timeout(30):
         return (await talk.events("go", run_id="run-1"))[-1].text
 
 
-async def told(talk: Conversation) -> list[Any]:
+async def list_results(talk: Conversation) -> list[Any]:
     answers = [answer for event in await talk.history() for answer in event.get_function_responses()]
     return [next(iter((answer.response or {}).values())) for answer in answers if answer.name == "pay"]
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
-async def test_a_call_that_a_person_has_allowed_is_made(converse: Converse, dynamic: bool) -> None:
-    till = Till()
-    tool = FunctionTool(till.pay_if_told) if dynamic else FunctionTool(till.pay, require_confirmation=True)
+async def test_an_approved_call_is_made(converse: Converse, dynamic: bool) -> None:
+    till = PaymentTool()
+    tool = FunctionTool(till.pay_if_confirmed) if dynamic else FunctionTool(till.pay, require_confirmation=True)
     provider = ScriptedProvider(PAY, "Paid.")
-    talk = await converse(root=till_of(provider, tool))
+    talk = await converse(root=create_agent(provider, tool))
     await talk.events("go", run_id="run-1")
     assert till.paid == int(dynamic)
-    await decided(talk)
+    await decide(talk)
     assert till.paid == 1 + int(dynamic)
-    assert (await told(talk))[-1] == "paid"
+    assert (await list_results(talk))[-1] == "paid"
 
 
-async def test_a_tool_that_cannot_say_whether_to_ask_has_failed(converse: Converse) -> None:
-    def whether() -> bool:
+async def test_a_tool_whose_confirmation_check_fails_has_failed(converse: Converse) -> None:
+    def fail_to_decide() -> bool:
         raise ValueError("who knows")
 
-    till = Till()
+    till = PaymentTool()
     talk = await converse(
-        root=till_of(ScriptedProvider(PAY, "Hm."), FunctionTool(till.pay, require_confirmation=whether))
+        root=create_agent(ScriptedProvider(PAY, "Hm."), FunctionTool(till.pay, require_confirmation=fail_to_decide))
     )
     assert (await talk.events("go", run_id="run-1"))[-1].text == "Hm."
-    assert (till.paid, await told(talk)) == (0, ["pay failed: ValueError: who knows"])
+    assert (till.paid, await list_results(talk)) == (0, ["pay failed: ValueError: who knows"])
 
 
-async def test_an_allowed_call_that_was_interrupted_is_not_made_again(converse: Converse) -> None:
-    till = Till()
+async def test_an_interrupted_approved_call_is_not_repeated(converse: Converse) -> None:
+    till = PaymentTool()
     till.sticks = True
     provider = ScriptedProvider(PAY, "Paid?")
-    talk = await converse(root=till_of(provider, FunctionTool(till.pay, require_confirmation=True)))
+    talk = await converse(root=create_agent(provider, FunctionTool(till.pay, require_confirmation=True)))
     await talk.events("go", run_id="run-1")
-    running = asyncio.create_task(decided(talk))
+    running = asyncio.create_task(decide(talk))
     async with asyncio.timeout(30):
         await till.begun.wait()
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    assert await taken_up(talk) == "Paid?"
+    assert await resume(talk) == "Paid?"
     assert till.paid == 1
-    assert (await told(talk))[-1] == INTERRUPTED
+    assert (await list_results(talk))[-1] == INTERRUPTED
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
-async def test_half_a_question_is_asked_whole(converse: Converse, dynamic: bool) -> None:
-    till = Till()
-    tool = FunctionTool(till.pay_if_told) if dynamic else FunctionTool(till.pay, require_confirmation=True)
+async def test_an_unstored_confirmation_is_requested_again_once(converse: Converse, dynamic: bool) -> None:
+    till = PaymentTool()
+    tool = FunctionTool(till.pay_if_confirmed) if dynamic else FunctionTool(till.pay, require_confirmation=True)
     provider = ScriptedProvider(PAY, "Paid.")
-    talk = await converse(root=till_of(provider, tool))
+    talk = await converse(root=create_agent(provider, tool))
     await talk.events("go", run_id="run-1")
     newest = sa.select(sa.func.max(messages.c.id)).scalar_subquery()
     async with talk.database.write() as connection:
         await connection.execute(sa.delete(messages).where(messages.c.id == newest))
-    await taken_up(talk)
-    assert len(await questions(talk)) == 1
+    await resume(talk)
+    assert len(await list_questions(talk)) == 1
     assert till.paid == int(dynamic)
-    await decided(talk)
-    assert (await told(talk))[-1] == "paid"
+    await decide(talk)
+    assert (await list_results(talk))[-1] == "paid"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_a_long_running_call_is_made_once(
         raise AssertionError
 
     provider = ScriptedProvider("Done.")
-    talk = await converse(root=till_of(provider, LongRunningFunctionTool(pay)))
+    talk = await converse(root=create_agent(provider, LongRunningFunctionTool(pay)))
     session = await talk.session()
     calls = [types.Part(function_call=types.FunctionCall(id=id_, name="pay", args={})) for id_ in ("c1", "c2")]
     for content, author, long in (
@@ -179,15 +179,15 @@ async def test_a_long_running_call_is_made_once(
         if state != "begun":
             result = None if state == "pending" else "ticket" if id_ == "c1" else "looked"
             await journal.end(call, result, EventActions())
-    assert await taken_up(talk) == "Done."
-    assert await told(talk) == answered
+    assert await resume(talk) == "Done."
+    assert await list_results(talk) == answered
     step = ["assistant"] if states else []  # of which nothing was begun is not kept
     assert [row.role for row in await talk.rows()] == ["user", *step, *["tool"] * bool(answered), "assistant"]
 
 
-async def test_what_a_stored_half_of_a_step_has_changed_is_not_changed_again(converse: Converse) -> None:
+async def test_the_state_change_of_a_partly_stored_step_is_applied_once(converse: Converse) -> None:
     provider = ScriptedProvider("Done.")
-    talk = await converse(root=till_of(provider, FunctionTool(Till().pay)))
+    talk = await converse(root=create_agent(provider, FunctionTool(PaymentTool().pay)))
     session = await talk.session()
     calls = [types.Part(function_call=types.FunctionCall(id=id_, name="pay", args={})) for id_ in ("c1", "c2")]
     answer = types.FunctionResponse(id="c1", name="pay", response={"result": "paid"})
@@ -206,6 +206,6 @@ async def test_what_a_stored_half_of_a_step_has_changed_is_not_changed_again(con
     await journal.begin(second)
     later = Event(author="root", invocation_id="elsewhere", actions=EventActions(state_delta={"user:paid": 2}))
     await talk.sessions.append_event(session, later)
-    assert await taken_up(talk) == "Done."
-    assert await told(talk) == ["paid", INTERRUPTED]
+    assert await resume(talk) == "Done."
+    assert await list_results(talk) == ["paid", INTERRUPTED]
     assert (await talk.session()).state == {"user:paid": 2}

@@ -65,7 +65,7 @@ def call(name: str = "add", id_: str = "call_1", **args: Any) -> types.FunctionC
     return types.FunctionCall(id=id_, name=name, args=args)
 
 
-def runner_of(service: SessionService, model: Script, *tools: Any) -> Runner:
+def create_runner(service: SessionService, model: Script, *tools: Any) -> Runner:
     agent = LlmAgent(name="bot", model=model, tools=list(tools))
     return Runner(app=App(name="app", root_agent=agent), session_service=service)
 
@@ -83,7 +83,7 @@ async def ask(runner: Runner, content: str | types.Part, **more: Any) -> list[Ev
         return [event async for event in events]
 
 
-async def history(service: SessionService) -> list[Event]:
+async def list_history(service: SessionService) -> list[Event]:
     session = await service.get_session(app_name="app", user_id="place", session_id="s")
     assert session is not None
     return session.events
@@ -96,9 +96,9 @@ async def session(service: SessionService) -> None:
 
 async def test_two_turns_with_a_tool_leave_the_history_that_was_seen(service: SessionService) -> None:
     model = Script(lines=[call(a=1, b=2), "It is three.", "You are welcome."])
-    runner = runner_of(service, model, add)
+    runner = create_runner(service, model, add)
     seen = [event for text in ("1 + 2?", "Thanks!") for event in await ask(runner, text)]
-    events = await history(service)
+    events = await list_history(service)
     assert [event for event in events if event.author != "user"] == [event for event in seen if not event.partial]
     assert [text for text in list_texts(events) if text] == ["1 + 2?", "It is three.", "Thanks!", "You are welcome."]
     assert list_call_ids(events) == ["call_1"]
@@ -118,23 +118,23 @@ async def test_a_reset_in_the_middle_of_a_run_ends_it_and_nothing_is_stored(
         await reset_session(service, "s")
         return {"done": True}
 
-    runner = runner_of(service, Script(lines=[call("slow"), "never said"]), slow)
+    runner = create_runner(service, Script(lines=[call("slow"), "never said"]), slow)
     with pytest.raises(SessionResetError):
         await ask(runner, "go")
     async with database.read() as connection:
         assert (await connection.execute(sa.select(messages))).all() == []
-    runner = runner_of(service, Script(lines=["Hello."]), slow)
+    runner = create_runner(service, Script(lines=["Hello."]), slow)
     await ask(runner, "anew")
-    assert list_texts(await history(service)) == ["anew", "Hello."]
+    assert list_texts(await list_history(service)) == ["anew", "Hello."]
 
 
-async def test_a_run_that_failed_is_taken_up_without_a_second_question(service: SessionService) -> None:
-    runner = runner_of(service, Script(lines=[call(a=1, b=2)]), add)
+async def test_a_failed_run_resumes_without_repeating_the_question(service: SessionService) -> None:
+    runner = create_runner(service, Script(lines=[call(a=1, b=2)]), add)
     with pytest.raises(IndexError):
         await ask(runner, "1 + 2?", invocation_id="turn-1")
     model = Script(lines=["It is three."])
-    await ask(runner_of(service, model, add), "1 + 2?", invocation_id="turn-1")
-    events = await history(service)
+    await ask(create_runner(service, model, add), "1 + 2?", invocation_id="turn-1")
+    events = await list_history(service)
     assert [text for text in list_texts(events) if text] == ["1 + 2?", "It is three."]
     assert list_call_ids(events) == ["call_1"]
     assert not any(event.error_message for event in events)
@@ -142,25 +142,25 @@ async def test_a_run_that_failed_is_taken_up_without_a_second_question(service: 
 
 async def test_a_confirmation_is_decided_many_messages_later(service: SessionService) -> None:
     guarded = FunctionTool(add, require_confirmation=True)
-    await ask(runner_of(service, Script(lines=[call(a=1, b=2)]), guarded), "1 + 2?")
+    await ask(create_runner(service, Script(lines=[call(a=1, b=2)]), guarded), "1 + 2?")
     (asked,) = [
         call
-        for event in await history(service)
+        for event in await list_history(service)
         for call in event.get_function_calls()
         if call.name == "adk_request_confirmation"
     ]
-    chat = runner_of(service, Script(lines=["ok"] * 25), guarded)
+    chat = create_runner(service, Script(lines=["ok"] * 25), guarded)
     for n in range(25):
         await ask(chat, f"by the way {n}")
     decision = types.FunctionResponse(id=asked.id, name=asked.name, response={"confirmed": True})
     events = await ask(
-        runner_of(service, Script(lines=["It is three."]), guarded), types.Part(function_response=decision)
+        create_runner(service, Script(lines=["It is three."]), guarded), types.Part(function_response=decision)
     )
     assert [answer.response for event in events for answer in event.get_function_responses()] == [{"sum": 3}]
-    assert list_texts(await history(service))[-1] == "It is three."
+    assert list_texts(await list_history(service))[-1] == "It is three."
 
 
-async def test_a_session_that_is_not_there_is_adks_error(service: SessionService) -> None:
+async def test_a_missing_session_is_adks_error(service: SessionService) -> None:
     await service.delete_session(app_name="app", user_id="place", session_id="s")
     with pytest.raises(SessionNotFoundError):
-        await ask(runner_of(service, Script(lines=["hi"])), "hi")
+        await ask(create_runner(service, Script(lines=["hi"])), "hi")

@@ -1,4 +1,4 @@
-"""What a run of the agent tells, and how it ends."""
+"""Stream events of an agent's run, and its ends."""
 
 import asyncio
 import threading
@@ -48,12 +48,12 @@ def calls(name: str, id_: str = "c1", **arguments: object) -> ToolCall:
     return ToolCall(id_, name, arguments)
 
 
-def says(answer: object) -> Tool:
+def make_tool(answer: object) -> Tool:
     return Tool("look", "Looks.", lambda _arguments: answer)
 
 
 @pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated")
-async def test_agents_side_by_side_have_a_text_each(converse: Converse) -> None:
+async def test_parallel_agents_have_a_text_each(converse: Converse) -> None:
     of_ada, of_bob = asyncio.Event(), asyncio.Event()
     ada = ScriptedProvider([Text("Ada "), of_ada, Text("speaks."), Done()])
     bob = ScriptedProvider([of_bob, Text("Bob speaks."), Done()])
@@ -91,7 +91,7 @@ async def test_a_long_run_is_stored_step_by_step_and_each_text_once(converse: Co
         return [*(Text(f"{name}{number} ") for number in range(deltas)), *more, Done(usage=Usage(10, 2, 1, 4))]
 
     provider = ScriptedProvider(step("a", 70, calls("look", "c1")), step("b", 70, calls("look", "c2")), step("c", 60))
-    conversation = await converse(provider, tools=[says({"seen": True})])
+    conversation = await converse(provider, tools=[make_tool({"seen": True})])
     events = await conversation.events("Go.")
     assert list_types(events).count("text_delta") == 200
     rows = await conversation.rows()
@@ -124,7 +124,7 @@ async def test_a_failed_tool_is_an_error_of_its_call_and_the_run_goes_on(convers
 
 async def test_a_tool_that_does_not_exist_is_an_error_of_its_call(converse: Converse) -> None:
     provider = ScriptedProvider([calls("fly"), Done()], "I cannot fly.")
-    events = await (await converse(provider, tools=[says("sky")])).events("Fly!")
+    events = await (await converse(provider, tools=[make_tool("sky")])).events("Fly!")
     assert [(event.tool, event.call_id) for event in events if event.type == "error"] == [("fly", "c1")]
     assert events[-1].text == "I cannot fly."
 
@@ -148,7 +148,7 @@ async def test_the_speaker_is_told_to_tools_and_never_stored(converse: Converse)
     assert (await conversation.session()).state == {}
 
 
-async def test_a_tool_that_is_a_plain_function_does_not_hold_up_the_loop(converse: Converse) -> None:
+async def test_a_synchronous_tool_does_not_block_the_event_loop(converse: Converse) -> None:
     threads: list[threading.Thread] = []
 
     def look() -> str:
@@ -171,7 +171,7 @@ async def test_a_run_that_fails_ends_in_one_error(converse: Converse) -> None:
     assert (events[-1].error, events[-1].call_id) == (error, "")
 
 
-async def test_a_session_that_is_not_there_is_an_error_of_the_run(converse: Converse) -> None:
+async def test_a_missing_session_is_an_error_of_the_run(converse: Converse) -> None:
     runtime = (await converse(ScriptedProvider())).runtime
     async with aclosing(runtime.stream(RunRequest(user_id=USER, session_id="nowhere", text="Hi"))) as told:
         [event] = [event async for event in told]
@@ -182,7 +182,7 @@ async def test_a_session_that_is_not_there_is_an_error_of_the_run(converse: Conv
 async def test_a_model_that_calls_tools_without_end_is_ended(converse: Converse) -> None:
     endless: list[list[ProviderEvent]] = [[calls("look", f"c{number}"), Done()] for number in range(5)]
     provider = ScriptedProvider(*endless)
-    conversation = await converse(provider, tools=[says("sky")])
+    conversation = await converse(provider, tools=[make_tool("sky")])
     conversation.runtime.max_llm_calls = 3
     events = await conversation.events("Look.")
     assert isinstance(events[-1].error, StepLimitError)
@@ -191,17 +191,17 @@ async def test_a_model_that_calls_tools_without_end_is_ended(converse: Converse)
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "OTHER"])
 @pytest.mark.parametrize("before", [[], [[Text("Let me look."), calls("look"), Done()]]], ids=["at once", "at last"])
-async def test_an_answer_that_broke_off_before_its_first_word_is_an_error(
+async def test_an_answer_cut_off_before_its_first_word_is_an_error(
     converse: Converse, before: Sequence[Sequence[ProviderEvent]], finish: str
 ) -> None:
     provider = ScriptedProvider(*before, [Thought("Hm."), Done(types.FinishReason(finish))])
-    events = await (await converse(provider, tools=[says("sky")])).events("Hi")
+    events = await (await converse(provider, tools=[make_tool("sky")])).events("Hi")
     assert list_types(events).count("error") == 1
     assert isinstance(events[-1].error, ProviderError)
     assert finish in str(events[-1].error)
 
 
-async def test_a_blank_answer_that_broke_off_is_an_error(converse: Converse) -> None:
+async def test_a_blank_answer_that_was_cut_off_is_an_error(converse: Converse) -> None:
     provider = ScriptedProvider([Text(" \n"), Done(types.FinishReason.MAX_TOKENS)])
     [*_, event] = await (await converse(provider)).events("Hi")
     assert "MAX_TOKENS" in str(event.error)
@@ -211,7 +211,7 @@ async def test_a_blank_answer_that_broke_off_is_an_error(converse: Converse) -> 
 @pytest.mark.parametrize(
     ("finish", "sentence"), [(types.FinishReason.MAX_TOKENS, CUT_OFF), (types.FinishReason.SAFETY, WITHHELD)]
 )
-async def test_an_answer_that_broke_off_in_the_middle_is_the_reply_and_says_so(
+async def test_an_answer_cut_off_in_the_middle_is_the_reply_with_a_note(
     converse: Converse, finish: types.FinishReason, sentence: str, streaming: bool
 ) -> None:
     conversation = await converse(ScriptedProvider([Text("Once "), Text("upon"), Done(finish)]))
@@ -221,9 +221,9 @@ async def test_an_answer_that_broke_off_in_the_middle_is_the_reply_and_says_so(
     assert [row.content for row in await conversation.rows()] == ["A story!", "Once upon"]
 
 
-async def test_a_step_that_broke_off_behind_its_calls_is_not_the_end(converse: Converse) -> None:
+async def test_a_step_cut_off_after_its_calls_does_not_end_the_run(converse: Converse) -> None:
     provider = ScriptedProvider([Text("Wait"), calls("look"), Done(types.FinishReason.MAX_TOKENS)], "Sky.")
-    assert await (await converse(provider, tools=[says("sky")])).reply("Look.") == "Wait\n\nSky."
+    assert await (await converse(provider, tools=[make_tool("sky")])).reply("Look.") == "Wait\n\nSky."
 
 
 async def test_a_blocked_answer_is_an_error_of_its_own_kind(converse: Converse) -> None:
@@ -246,7 +246,7 @@ async def test_closing_early_cancels_the_model(converse: Converse) -> None:
     assert [row.role for row in await conversation.rows()] == ["user"]
 
 
-async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> None:
+async def test_cancelling_the_reader_cancels_the_model(converse: Converse) -> None:
     provider = ScriptedProvider([asyncio.Event(), Done()])
     conversation = await converse(provider)
     listening = asyncio.create_task(conversation.reply("A story!"))
@@ -258,29 +258,29 @@ async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> N
         await provider.stream_closed.wait()
 
 
-# Calls of the model that are tried again
+# Retries of model calls
 
 
-async def persistent(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
+async def converse_with_retries(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
     model = ModelAdapter(model="scripted", provider=CoalescingProvider(provider), retry_seconds=(0, 0))
     return await converse(app=create_app(AgentConfig(), model=model, tools=[to_adk_tool(tool) for tool in tools]))
 
 
-def busy() -> Failed:
+def rate_limit_failure() -> Failed:
     return Failed(ProviderRateLimitError("busy", retry_after=0.01))
 
 
-def overloaded() -> Failed:
+def overload_failure() -> Failed:
     return Failed(ProviderUnavailableError("overloaded"))
 
 
-def silent() -> Failed:
+def stall_failure() -> Failed:
     return Failed(ProviderStreamError("silent"))
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-@pytest.mark.parametrize("broken", [busy, overloaded, silent])
-async def test_a_step_that_broke_off_starts_over_and_its_text_is_there_once(
+@pytest.mark.parametrize("broken", [rate_limit_failure, overload_failure, stall_failure])
+async def test_a_broken_step_restarts_and_its_text_appears_once(
     converse: Converse, broken: Callable[[], Failed], streaming: bool
 ) -> None:
     looked: list[object] = []
@@ -292,7 +292,7 @@ async def test_a_step_that_broke_off_starts_over_and_its_text_is_there_once(
         [broken()],
         [Text("The sky "), Text("is blue."), Done(usage=usage)],
     )
-    conversation = await persistent(converse, provider, look)
+    conversation = await converse_with_retries(converse, provider, look)
     events = await conversation.events("Look.", streaming=streaming)
     assert apply_text_events(events) == events[-1].text == "Let me look.\n\nThe sky is blue."
     assert [event.text for event in events if event.type == "step_reset"] == ["Let me look."] * streaming
@@ -309,27 +309,27 @@ async def test_a_step_that_broke_off_starts_over_and_its_text_is_there_once(
 
 
 async def test_a_new_attempt_may_have_nothing_to_say(converse: Converse) -> None:
-    conversation = await persistent(converse, ScriptedProvider([Text("Hel"), overloaded()], [Done()]))
+    conversation = await converse_with_retries(converse, ScriptedProvider([Text("Hel"), overload_failure()], [Done()]))
     events = await conversation.events("Hi")
     assert list_types(events) == ["text_delta", "step_reset", "done"]
     assert apply_text_events(events) == events[-1].text == ""
 
 
-async def test_a_step_that_never_comes_right_ends_in_the_last_error_below_what_was_said(converse: Converse) -> None:
-    last = silent()
-    provider = ScriptedProvider([Text("Hel"), busy()], [overloaded()], [last], "never asked for")
-    conversation = await persistent(converse, provider)
+async def test_a_step_that_keeps_failing_ends_in_its_last_error_after_the_text(converse: Converse) -> None:
+    last = stall_failure()
+    provider = ScriptedProvider([Text("Hel"), rate_limit_failure()], [overload_failure()], [last], "never asked for")
+    conversation = await converse_with_retries(converse, provider)
     events = await conversation.events("Hi")
     assert list_types(events) == ["text_delta", "error"]
     assert events[-1].error is last.error
     assert not any("Hel" in str(row) for row in await conversation.rows())
 
 
-async def test_closing_in_a_wait_ends_it(converse: Converse) -> None:
+async def test_closing_a_run_during_a_wait_ends_it(converse: Converse) -> None:
     provider = ScriptedProvider(
         [Text("Hel"), Failed(ProviderRateLimitError("busy", retry_after=30))], "never asked for"
     )
-    conversation = await persistent(converse, provider)
+    conversation = await converse_with_retries(converse, provider)
     async with asyncio.timeout(20):
         async with aclosing(conversation.stream("Hi")) as events:
             assert (await anext(events)).text == "Hel"
@@ -337,15 +337,15 @@ async def test_closing_in_a_wait_ends_it(converse: Converse) -> None:
     assert len(provider.requests) == 1
 
 
-# Agents that a model made up
+# Invented agents
 
 
-def hands_over_to(name: str, *before: ProviderEvent, id_: str = "c1") -> list[ProviderEvent]:
+def transfer_events(name: str, *before: ProviderEvent, id_: str = "c1") -> list[ProviderEvent]:
     return [*before, calls("transfer_to_agent", id_, agent_name=name), Done()]
 
 
 async def test_an_invented_agent_is_corrected_within_the_turn(converse: Converse) -> None:
-    provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("billing", id_="c2"), "It is in the post.")
+    provider = ScriptedProvider(transfer_events("ghost"), transfer_events("billing", id_="c2"), "It is in the post.")
     conversation = await converse(app=create_team_app(provider, "billing", "research"))
     events = await conversation.events("Where is my bill?")
     assert events[-1].text == "It is in the post."
@@ -369,8 +369,8 @@ async def test_an_invented_agent_is_known_by_each_of_adks_words(converse: Conver
     assert 'Agent "ghost" does not exist. Valid agents: billing.' in provider.requests[1].messages[-1].text
 
 
-async def test_what_was_said_before_an_invented_agent_is_taken_back(converse: Converse) -> None:
-    provider = ScriptedProvider(hands_over_to("ghost", Text("One moment.")), "Here I am.")
+async def test_text_before_an_invented_agent_is_retracted(converse: Converse) -> None:
+    provider = ScriptedProvider(transfer_events("ghost", Text("One moment.")), "Here I am.")
     events = await (await converse(app=create_team_app(provider, "billing", has_guard=False))).events("Hi")
     assert "error" not in list_types(events)
     assert apply_text_events(events) == events[-1].text == "Here I am."
@@ -378,21 +378,21 @@ async def test_what_was_said_before_an_invented_agent_is_taken_back(converse: Co
 
 async def test_the_error_of_the_retry_is_caused_by_the_first(converse: Converse) -> None:
     busy = ProviderRateLimitError("busy")
-    provider = ScriptedProvider(hands_over_to("ghost"), [Failed(busy)])
+    provider = ScriptedProvider(transfer_events("ghost"), [Failed(busy)])
     events = await (await converse(app=create_team_app(provider, "billing", has_guard=False))).events("Hi")
     assert list_types(events).count("error") == 1
     assert events[-1].error is busy
     assert "'ghost' not found" in str(busy.__cause__)
 
 
-async def test_the_speaker_stays_who_he_was_in_the_retry(converse: Converse) -> None:
+async def test_the_retry_has_the_same_speaker(converse: Converse) -> None:
     asked: list[str] = []
 
     def instruction(context: object) -> str:
         asked.append(str(getattr(context, "state")["temp:speaker"]))  # noqa: B009 - the type is ADK's own affair
         return "Help."
 
-    provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
+    provider = ScriptedProvider(transfer_events("ghost"), "Here I am.")
     app = create_team_app(provider, "billing", has_guard=False)
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.instruction = instruction
@@ -401,7 +401,7 @@ async def test_the_speaker_stays_who_he_was_in_the_retry(converse: Converse) -> 
 
 
 async def test_the_agents_of_agents_are_named_too(converse: Converse) -> None:
-    provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
+    provider = ScriptedProvider(transfer_events("ghost"), "Here I am.")
     app = create_team_app(provider, "billing", "research", has_guard=False)
     assert isinstance(app.root_agent, LlmAgent)
     refunds = LlmAgent(name="refunds", model=adapter(provider))
@@ -411,7 +411,7 @@ async def test_the_agents_of_agents_are_named_too(converse: Converse) -> None:
     assert "Valid agents: billing, refunds, research." in provider.requests[1].messages[-1].text
 
 
-async def test_warming_up_leaves_nothing_behind() -> None:
+async def test_warming_up_leaves_no_tasks() -> None:
     before = asyncio.all_tasks()
     await warm_up()
     assert asyncio.all_tasks() == before
