@@ -29,7 +29,7 @@ def print_report(report: TurnReport) -> None:
         "tokens": ", ".join(f"{name} {count:,}" for name, count in report.usage.items() if count),
         "cost": _format_cost(report),
         "reruns": ", ".join(report.reruns),
-        **_receipt(report),
+        **_run_facts(report),
     }
     tables.print_table(f"Turn {report.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
     if report.calls:
@@ -47,9 +47,9 @@ def print_report(report: TurnReport) -> None:
         ]
         numbers = columns[2:8]
         tables.print_table("Models", columns, [_call_row(call) for call in report.calls], right_aligned=numbers)
-    if report.receipt is not None and report.receipt.tool_calls:
+    if report.run_record is not None and report.run_record.tool_calls:
         columns = ["tool", "result", "took", "arguments", "error"]
-        tables.print_table("Tools", columns, [_tool_row(use) for use in report.receipt.tool_calls])
+        tables.print_table("Tools", columns, [_tool_row(use) for use in report.run_record.tool_calls])
     if approvals := [*report.led_by, *report.approvals]:
         tables.print_table(
             "Decisions", ["tool", "decision", "by", "at"], [_approval_row(approval) for approval in approvals]
@@ -87,25 +87,25 @@ def to_json(report: TurnReport) -> dict[str, Any]:
     return {**fields, "dollars": format_exact_dollars(fields.pop("cost"))}
 
 
-def _receipt(report: TurnReport) -> dict[str, object]:
-    receipt = report.receipt
-    if receipt is None:
-        return {"receipt": "none is kept" if report.finished_at is not None else "it has not ended"}
+def _run_facts(report: TurnReport) -> dict[str, object]:
+    record = report.run_record
+    if record is None:
+        return {"run record": "not stored" if report.finished_at is not None else "the turn has not ended"}
     return {
-        "first text": tables.format_duration(receipt.first_text_seconds),
-        "run": tables.format_duration(receipt.seconds),
-        "history": _format_history(report, receipt),
-        "context": _format_context(receipt),
+        "first text": tables.format_duration(record.first_text_seconds),
+        "run": tables.format_duration(record.seconds),
+        "history": _format_history(report, record),
+        "context": _format_context(record),
         "files": "; ".join(
             f"{file.name}{f': not read, {file.omission_reason}' if file.omission_reason else ''}"
-            for file in receipt.files
+            for file in record.files
         ),
-        "tools not listed": receipt.omitted_tool_calls,
+        "tools not listed": record.omitted_tool_calls,
     }
 
 
-def _format_history(report: TurnReport, receipt: RunRecord) -> str:
-    if (history := receipt.history) is None:
+def _format_history(report: TurnReport, record: RunRecord) -> str:
+    if (history := record.history) is None:
         return ""
     bounds = {"tokens": "there is no room in the budget", "turns": f"only the newest {history.turns} turns are sent"}
     cut = f"; {report.left_out:,} older messages left out: {bounds[history.limit]}" if history.limit else ""
@@ -118,8 +118,8 @@ def _format_cost(report: TurnReport) -> str:
     return "; ".join([*told, *([f"no price is known for {report.unpriced:,} tokens"] if report.unpriced else [])])
 
 
-def _format_context(receipt: RunRecord) -> str:
-    others = receipt.context
+def _format_context(record: RunRecord) -> str:
+    others = record.context
     if not (others.messages or others.omitted_messages):
         return ""
     return f"{others.messages} messages, {others.tokens:,} tokens; {others.omitted_messages} left out"

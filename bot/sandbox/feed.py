@@ -250,7 +250,7 @@ def _turn_json(report: TurnReport) -> Json:
         "tokens": report.tokens,
         "cost": None if report.known_cost is None else report.known_cost / UNITS_PER_DOLLAR,
         "error": report.error or "",
-        "others": None if report.receipt is None else asdict(report.receipt.context),
+        "others": None if report.run_record is None else asdict(report.run_record.context),
         "at": report.created_at,
         "seconds": None if report.took is None else round(report.took, 3),
     }

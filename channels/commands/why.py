@@ -67,13 +67,13 @@ def render_report_text(report: TurnReport, say: MessageCatalog) -> str:
 def _lines(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     yield from _outcome(report, say)
     yield from _models(report, say)
-    if report.receipt is not None:
-        yield from _tools(report.receipt, say)
+    if report.run_record is not None:
+        yield from _tools(report.run_record, say)
     for approval in [*report.led_by, *report.approvals][:MAX_APPROVALS]:
         yield _approval(approval, say)
-    if report.receipt is not None:
-        yield from _inputs(report, report.receipt, say)
-        yield _time(report, report.receipt, say)
+    if report.run_record is not None:
+        yield from _inputs(report, report.run_record, say)
+        yield _time(report, report.run_record, say)
     if report.waited > _MIN_WAIT_SECONDS:
         yield say(words.WHY_WAITED, waited=f"{report.waited:.1f}")
 
@@ -86,7 +86,7 @@ def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
             yield say(words.WHY_FAILED)
         case "cancelled":
             yield say(words.WHY_STOPPED)
-    if report.receipt is None and report.finished_at is not None:
+    if report.run_record is None and report.finished_at is not None:
         yield say(words.WHY_NOT_STORED)
     kinds = {
         "retry": words.WHY_RETRY,
@@ -138,10 +138,10 @@ def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
             yield say(words.WHY_TOKENS, read=f"{report.usage.get('input', 0):,}", written=f"{written:,}")
 
 
-def _tools(receipt: RunRecord, say: MessageCatalog) -> Iterator[str]:
-    for use in receipt.tool_calls[:MAX_TOOLS]:
+def _tools(record: RunRecord, say: MessageCatalog) -> Iterator[str]:
+    for use in record.tool_calls[:MAX_TOOLS]:
         yield _tool(use, say)
-    more = len(receipt.tool_calls) + receipt.omitted_tool_calls - MAX_TOOLS
+    more = len(record.tool_calls) + record.omitted_tool_calls - MAX_TOOLS
     if more > 0:
         yield say(words.WHY_MORE_TOOLS, count=more)
 
@@ -166,37 +166,37 @@ def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
     return f"`{tool}`: {_inert(decision_text(approval.verdict, approval.decider, approval.decided_at, say))}"
 
 
-def _inputs(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> Iterator[str]:
+def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Iterator[str]:
     """Yield lines on what the model read: history, context messages, files, sources."""
-    if (history := receipt.history) is not None and history.messages:
+    if (history := record.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
         if history.summarized_id:
             yield say(words.WHY_SUMMARY)
         if report.left_out:
             cut = words.WHY_CUT_TURNS if history.limit == "turns" else words.WHY_CUT_TOKENS
             yield say(cut, count=f"{report.left_out:,}", budget=f"{history.budget:,}", turns=history.turns)
-    if receipt.context.messages:
-        yield say(words.WHY_CONTEXT, count=receipt.context.messages, tokens=f"{receipt.context.tokens:,}")
-    if receipt.context.omitted_messages:
-        yield say(words.WHY_CONTEXT_CUT, count=receipt.context.omitted_messages)
-    for file in receipt.files[:MAX_FILES]:
+    if record.context.messages:
+        yield say(words.WHY_CONTEXT, count=record.context.messages, tokens=f"{record.context.tokens:,}")
+    if record.context.omitted_messages:
+        yield say(words.WHY_CONTEXT_CUT, count=record.context.omitted_messages)
+    for file in record.files[:MAX_FILES]:
         name = _code(file.name, MAX_NAME)
         yield (
             say(words.WHY_FILE_SKIPPED, name=name, why=_inert(plain_line(file.omission_reason)))
             if file.omission_reason
             else say(words.WHY_FILE, name=name)
         )
-    if receipt.sources:
-        more = [f"+{len(receipt.sources) - MAX_SOURCES}"] if len(receipt.sources) > MAX_SOURCES else []
-        links = [f"`{_code(url, MAX_ARGUMENTS)}`" for url in receipt.sources[:MAX_SOURCES]]
+    if record.sources:
+        more = [f"+{len(record.sources) - MAX_SOURCES}"] if len(record.sources) > MAX_SOURCES else []
+        links = [f"`{_code(url, MAX_ARGUMENTS)}`" for url in record.sources[:MAX_SOURCES]]
         yield say(words.SOURCES, links=" · ".join([*links, *more]))
 
 
-def _time(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> str:
-    took = f"{report.took if report.took is not None else receipt.seconds:.1f}"
-    if receipt.first_text_seconds is None:
+def _time(report: TurnReport, record: RunRecord, say: MessageCatalog) -> str:
+    took = f"{report.took if report.took is not None else record.seconds:.1f}"
+    if record.first_text_seconds is None:
         return say(words.WHY_TOTAL_TIME, all=took)
-    return say(words.WHY_TIME, first=f"{receipt.first_text_seconds:.1f}", all=took)
+    return say(words.WHY_TIME, first=f"{record.first_text_seconds:.1f}", all=took)
 
 
 def _code(text: str, most: int = MAX_ARGUMENTS) -> str:

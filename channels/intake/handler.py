@@ -130,7 +130,7 @@ class MessageHandler:
         decision = self._services.access_policy.check(actor, location)
         if decision is AccessDecision.ALLOWED:
             return None
-        return decision.message if must_reply or await self._should_notify(actor, "door") else ""
+        return decision.message if must_reply or await self._should_notify(actor, "access") else ""
 
     async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimited | None:
         """Return the user or place limit that refuses a message; None if there is none.
@@ -201,7 +201,7 @@ class MessageHandler:
         if decision is AccessDecision.ALLOWED:
             return True
         is_new_mention = message.is_mention and not message.is_free_channel and not message.is_late
-        if message.deny_privately or (is_new_mention and await self._should_notify(inbound.who, "door")):
+        if message.deny_privately or (is_new_mention and await self._should_notify(inbound.who, "access")):
             self.run_in_background(self._deny_privately(message, lambda say: say(decision.message)), name="refusal")
         return False
 

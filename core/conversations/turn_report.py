@@ -95,7 +95,7 @@ class TurnReport:
     calls: tuple[ModelCall, ...]
     cost: int
     unpriced: int
-    receipt: RunRecord | None
+    run_record: RunRecord | None
     left_out: int | None
     approvals: tuple[ApprovalRecord, ...]
     led_by: tuple[ApprovalRecord, ...]
@@ -285,7 +285,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
             calls=tuple(calls),
             cost=cost if row.cost is None else row.cost,
             unpriced=unpriced,
-            receipt=RunRecord.from_json(row.run_record),
+            run_record=RunRecord.from_json(row.run_record),
             left_out=None,
             approvals=_approvals(decisions.get(row.id, ())),
             led_by=_approvals(decisions.get(row.parent, ())) if row.kind == "decision" else (),
@@ -318,7 +318,7 @@ def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
 
 async def _count_left_out(connection: AsyncConnection, report: TurnReport) -> int:
     """Return how many older messages with text the model did not get."""
-    history = report.receipt.history if report.receipt is not None else None
+    history = report.run_record.history if report.run_record is not None else None
     if history is None or not history.limit:
         return 0
     said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")

@@ -230,9 +230,9 @@ workers = sa.Table(
     sa.Column("no_shards_until", sa.Double),
 )
 
-#: Denials that a user was told of: until `expires_at` the user is not told again. `kind`: no access (`door`), too many
-#: messages (`rate`) or too many commands (`command`). `user_key`: the platform's name, a colon, and the platform's id
-#: of the user.
+#: Denials that a user was told of: until `expires_at` the user is not told again. `kind`: `access`, `rate` (too many
+#: messages) or `command` (too many commands). `user_key`: the platform's name, a colon, and the platform's id of the
+#: user.
 denial_notices = sa.Table(
     "denial_notices",
     metadata,

@@ -25,7 +25,7 @@ UNIT_SECONDS: Mapping[str, float] = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 _RATE_PATTERN = re.compile(r"(?P<count>[1-9]\d{0,5})\s*/\s*(?P<unit>[mhd])")
 
 #: Reason for a denial: no access, too many messages, or too many commands.
-DenialKind = Literal["door", "rate", "command"]
+DenialKind = Literal["access", "rate", "command"]
 
 #: Least time between two notices about missing access.
 NOTICE_INTERVAL_SECONDS = 3600.0

@@ -173,7 +173,7 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         ("sessions", ""): SessionOverview,
         ("why", ""): TurnReport,
         ("why", "calls"): ModelCall,
-        ("why", "receipt"): RunRecord,
+        ("why", "run_record"): RunRecord,
         ("why", "tool_calls"): ToolCallRecord,
         ("status", ""): Overview,
         ("retry", ""): RequestResult,

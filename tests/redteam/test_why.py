@@ -128,7 +128,7 @@ def test_markup_in_names_of_users_files_and_tools_stays_text() -> None:
         files=(FileRecord("`a`\n# b", "<@U1> **no** [x](y)"),),
     )
     told_ = render_report_text(
-        account(receipt=names, approvals=(ApprovalRecord("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)),
+        account(run_record=names, approvals=(ApprovalRecord("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)),
         words.ENGLISH,
     )
     assert len(told_) <= MAX_REPORT_SIZE
@@ -140,8 +140,10 @@ def test_markup_in_names_of_users_files_and_tools_stays_text() -> None:
 @pytest.mark.parametrize("attack", ["\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202egnp.exe", "[red]x[/red]", "a\rb"])
 def test_tool_arguments_cannot_control_the_operators_terminal(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
     use = ToolCallRecord("1", f"tool{attack}", attack, outcome="failed", error=attack)
-    accounts.print_report(account(receipt=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}"))
-    tables.print_json(account(receipt=RunRecord(tool_calls=(use,))))
+    accounts.print_report(
+        account(run_record=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}")
+    )
+    tables.print_json(account(run_record=RunRecord(tool_calls=(use,))))
     said = capsys.readouterr().out
     assert not set("\x1b\x9b\x07\r\u202e") & set(said)
     if "red" in attack:

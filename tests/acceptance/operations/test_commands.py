@@ -64,7 +64,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     code, said = await operator.run("status")
     assert (code, said.splitlines()[-1]) == (0, "No problems.")
     account = await operator.run_json(f"why {turn['id'][:7]}")
-    assert (account["id"], account["receipt"]["history"]["messages"]) == (turn["id"], 0)
+    assert (account["id"], account["run_record"]["history"]["messages"]) == (turn["id"], 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", account["created_at"])
     assert turn["session"] in (await operator.run("turns"))[1]
     assert turn["session"] in (await operator.run("sessions"))[1]

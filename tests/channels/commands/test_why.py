@@ -216,7 +216,7 @@ def account(**more: Any) -> TurnReport:
         "calls": (),
         "cost": 0,
         "unpriced": 0,
-        "receipt": RunRecord(),
+        "run_record": RunRecord(),
         "left_out": 0,
         "approvals": (),
         "led_by": (),
@@ -230,13 +230,13 @@ def account(**more: Any) -> TurnReport:
 
 
 def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
-    receipt = RunRecord(
+    record = RunRecord(
         history=HistoryWindow(messages=12, tokens=3400, budget=32_000, limit="tokens", newest_id=90),
         context=ContextRecord(messages=3, tokens=120, omitted_messages=2),
         files=(FileRecord("a.pdf"), FileRecord("b.zip", "I cannot read files of its kind")),
     )
     told = render_report_text(
-        account(receipt=receipt, left_out=40, kind="retry", attempt=2, messages=2), words.ENGLISH
+        account(run_record=record, left_out=40, kind="retry", attempt=2, messages=2), words.ENGLISH
     ).splitlines()
     assert told[1:] == [
         f"- {words.WHY_RETRY}",
@@ -281,9 +281,9 @@ def test_the_turn_report_counts_the_tokens_of_the_prompt_cache() -> None:
 
 
 def test_the_turn_report_names_missing_prices_and_summaries() -> None:
-    receipt = RunRecord(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
+    record = RunRecord(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
-    told = render_report_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
+    told = render_report_text(account(run_record=record, calls=calls, unpriced=19), words.ENGLISH).splitlines()
     assert told[1:6] == [
         "- Model: `m`; calls: 1; tokens: 9 input, 2 output",
         "- Summarized by `n`; calls: 1; tokens: 7 input, 1 output",
@@ -309,7 +309,7 @@ def test_the_turn_report_is_short() -> None:
     tools = tuple(ToolCallRecord(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
     told = render_report_text(
         account(
-            receipt=RunRecord(tool_calls=tools, omitted_tool_calls=7),
+            run_record=RunRecord(tool_calls=tools, omitted_tool_calls=7),
             approvals=(ApprovalRecord("r" * 99, None, "", None),) * 9,
         ),
         words.messages_for("ko"),
@@ -323,4 +323,4 @@ def test_the_turn_report_is_short() -> None:
 def test_the_turn_report_is_in_the_language_of_the_author(state: Any) -> None:
     sentences = {"running": words.WHY_RUNNING, "failed": words.WHY_FAILED, "cancelled": words.WHY_STOPPED}
     korean = words.messages_for("ko")
-    assert korean(sentences[state]) in render_report_text(account(state=state, receipt=None), korean)
+    assert korean(sentences[state]) in render_report_text(account(state=state, run_record=None), korean)

@@ -117,7 +117,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
     reports = TurnReports(database, Prices())
     running = await reports.get(turn.id)
     assert running is not None
-    assert (running.state, running.receipt, running.took) == ("running", None, None)
+    assert (running.state, running.run_record, running.took) == ("running", None, None)
 
     await turns.save_answer(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
     asked = {
@@ -135,8 +135,8 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
     assert account is not None
     assert (account.authors, account.messages) == ({"ada": "", "grace": ""}, 2)
     assert account.usage == {"input": 3, "output": 4}
-    assert account.receipt is not None
-    assert account.receipt.history is not None
+    assert account.run_record is not None
+    assert account.run_record.history is not None
     assert account.left_out == 1  # of the two that were there then
     assert [(one.tool, one.verdict, one.decider) for one in account.approvals] == [("pay", "approved", "Ada")]
     assert (account.reruns, account.is_reset, account.app) == ((), False, "app")
@@ -193,8 +193,8 @@ async def test_a_failed_turn_keeps_its_run_record_and_a_reset_one_does_not(
         await turns.end(turn, state, error="x", run_record={"seconds": 2.5})
         account = await reports.get(turn.id)
         assert account is not None
-        assert account.receipt is not None
-        assert account.receipt.seconds == 2.5
+        assert account.run_record is not None
+        assert account.run_record.seconds == 2.5
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await turns.save_answer(turn, "the answer", {}, {"seconds": 1.0})

@@ -243,7 +243,7 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around, is_counted=False)
     await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
-        told = {"user_key": "slack:U0ZOFIA", "kind": "door", "expires_at": 1.0}
+        told = {"user_key": "slack:U0ZOFIA", "kind": "access", "expires_at": 1.0}
         await connection.execute(sa.insert(metadata.tables["denial_notices"]).values(told))
         reserved = UsageMeter("t")
         reserved.author, reserved.author_name = "slack:U0ZOFIA", "Zofia"

@@ -105,9 +105,9 @@ async def test_counting_a_places_messages_uses_an_index(database: Database) -> N
 
 async def test_one_worker_notifies_a_person_once_per_period(database: Database) -> None:
     workers = [DenialNotices(database) for _ in range(3)]
-    told = await asyncio.gather(*(worker.claim_notice("slack:U1", "door") for worker in workers for _ in range(3)))
+    told = await asyncio.gather(*(worker.claim_notice("slack:U1", "access") for worker in workers for _ in range(3)))
     assert sorted(told) == [False] * 8 + [True]
-    assert await workers[0].claim_notice("slack:U2", "door")
+    assert await workers[0].claim_notice("slack:U2", "access")
     assert await workers[0].claim_notice("slack:U1", "rate", until=time.time() - 1)
     assert await workers[1].claim_notice("slack:U1", "rate", until=time.time() + 60)
     assert not await workers[2].claim_notice("slack:U1", "rate")
