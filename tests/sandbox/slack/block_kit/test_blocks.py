@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.slack.api.block_kit import check_blocks, check_view
+from sandbox.slack.block_kit.blocks import check_blocks, check_view
 from sandbox.slack.api.requests import SlackError
 
 PLAIN = {"type": "plain_text", "text": "Go"}

@@ -52,6 +52,21 @@ def integer(low: int | None = None, high: int | None = None) -> Check:
     return check
 
 
+def number(value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        yield _error("must provide a number", path)
+
+
+def nullable(check_value: Check) -> Check:
+    """Return a check for null, or a value that passes `check_value`."""
+
+    def check(value: Any, path: str) -> Iterator[str]:
+        if value is not None:
+            yield from check_value(value, path)
+
+    return check
+
+
 def items(check_item: Check, low: int = 0, high: int | None = None) -> Check:
     """Return a check for an array of `low` to `high` items that pass `check_item`."""
 

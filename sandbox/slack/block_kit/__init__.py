@@ -1,0 +1,1 @@
+"""Block Kit: checks of blocks, elements and views by Slack's published limits."""
