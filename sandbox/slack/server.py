@@ -29,16 +29,9 @@ from sandbox.slack.interactions.delivery import SlackInteractions
 from sandbox.slack.manifest_check import check_manifest
 from sandbox.slack.router import SlackRouter
 from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog, Subscription
+from sandbox.slack.state.messages import SlackConversation, SlackMessage
 from sandbox.slack.state.payloads import SlackPayloads
-from sandbox.slack.state.workspace import (
-    SlackConversation,
-    SlackMessage,
-    UserGroup,
-    Workspace,
-    WorkspaceChange,
-    WorkspaceUser,
-    create_id,
-)
+from sandbox.slack.state.workspace import UserGroup, Workspace, WorkspaceChange, WorkspaceUser, create_id
 from sandbox.slack.user_actions import SlackUserActions
 
 T = TypeVar("T")

@@ -13,17 +13,10 @@ from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
 from sandbox.slack.interactions.entry import InputValue
 from sandbox.slack.state.markup import SlackContent
+from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackFile, SlackMessage
 from sandbox.slack.state.payloads import SlackPayloads
 from sandbox.slack.state.views import SlackView
-from sandbox.slack.state.workspace import (
-    BROADCAST_SUBTYPE,
-    SlackConversation,
-    SlackFile,
-    SlackMessage,
-    Workspace,
-    WorkspaceUser,
-    create_id,
-)
+from sandbox.slack.state.workspace import Workspace, WorkspaceUser, create_id
 
 
 class SlackUserActions:

@@ -75,7 +75,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.discord.api.faults import DiscordFaults
 from sandbox.slack import SlackSandbox
 from sandbox.slack.api.faults import SlackFaults
-from sandbox.slack.state.workspace import SlackMessage
+from sandbox.slack.state.messages import SlackMessage
 from tests.channels.i18n.catalogue import sentences
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from typing import Any
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.content import parse_thread_ts
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.workspace import SlackConversation
+from sandbox.slack.state.messages import SlackConversation
 
 #: The event of Slack's own stop button.
 STOPPED_EVENT = "agent_session_stopped"

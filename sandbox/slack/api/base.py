@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.messages import SlackConversation, SlackMessage
 from sandbox.slack.state.payloads import SlackPayloads
-from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace, WorkspaceUser
+from sandbox.slack.state.workspace import Workspace, WorkspaceUser
 
 #: Scopes of the app before `install`.
 SCOPES = frozenset(

@@ -14,7 +14,8 @@ from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.block_kit.blocks import check_blocks
 from sandbox.slack.state.inputs import with_ids
 from sandbox.slack.state.markup import SlackContent
-from sandbox.slack.state.workspace import SlackConversation, Workspace
+from sandbox.slack.state.messages import SlackConversation
+from sandbox.slack.state.workspace import Workspace
 
 #: The scope for another name and picture.
 AUTHOR_SCOPE = "chat:write.customize"

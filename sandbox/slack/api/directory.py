@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import MAX_PAGE_SIZE
 from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.messages import SlackMessage
 from sandbox.slack.state.payloads import TEAM_DOMAIN
-from sandbox.slack.state.workspace import SlackMessage
 
 T = TypeVar("T")
 

@@ -15,7 +15,8 @@ from sandbox.slack.api.faults import SlackFaults
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.activity_log import SlackActivityLog
 from sandbox.slack.state.markup import SlackContent
-from sandbox.slack.state.workspace import SlackFile, SlackMessage, create_id
+from sandbox.slack.state.messages import SlackFile, SlackMessage
+from sandbox.slack.state.workspace import create_id
 
 #: Method names of uploads and downloads in call records and faults.
 UPLOAD, DOWNLOAD = "upload", "download"

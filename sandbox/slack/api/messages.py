@@ -8,7 +8,7 @@ from sandbox.slack.api.content import parse_author, parse_content, parse_metadat
 from sandbox.slack.api.limits import MAX_UPDATE_CHARS
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import SlackContent
-from sandbox.slack.state.workspace import BROADCAST_SUBTYPE, SlackConversation, SlackMessage
+from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackMessage
 
 
 class MessageMethods:

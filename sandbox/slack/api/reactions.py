@@ -4,7 +4,7 @@ from typing import Any
 
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.workspace import SlackMessage
+from sandbox.slack.state.messages import SlackMessage
 
 
 class ReactionMethods:

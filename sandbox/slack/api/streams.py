@@ -22,7 +22,7 @@ from sandbox.slack.api.limits import (
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.block_kit.blocks import check_blocks
 from sandbox.slack.state.markup import SlackContent, TaskCard
-from sandbox.slack.state.workspace import NativeStream, SlackConversation, SlackMessage
+from sandbox.slack.state.messages import NativeStream, SlackConversation, SlackMessage
 
 _TASK_STATUSES = {"pending", "in_progress", "complete", "error"}
 _TASK_DISPLAY_MODES = {"", "timeline", "plan"}

@@ -6,16 +6,9 @@ from typing import Any
 
 from sandbox.slack.catalog import EVENT_SCOPES
 from sandbox.slack.state.markup import has_mention
+from sandbox.slack.state.messages import SlackConversation, SlackFile, SlackMessage
 from sandbox.slack.state.payloads import SlackPayloads
-from sandbox.slack.state.workspace import (
-    SlackConversation,
-    SlackFile,
-    SlackMessage,
-    Workspace,
-    WorkspaceChange,
-    WorkspaceUser,
-    create_id,
-)
+from sandbox.slack.state.workspace import Workspace, WorkspaceChange, WorkspaceUser, create_id
 
 #: Events that the sandbox sends.
 EVENTS = frozenset(

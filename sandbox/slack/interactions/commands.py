@@ -16,8 +16,9 @@ from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.http_mode import EnvelopeSender
 from sandbox.slack.events.socket_mode import ACK_TIMEOUT_SECONDS
 from sandbox.slack.state.markup import SlackContent
+from sandbox.slack.state.messages import SlackConversation, SlackMessage
 from sandbox.slack.state.payloads import TEAM_DOMAIN
-from sandbox.slack.state.workspace import SLACKBOT, SlackConversation, SlackMessage, Workspace, WorkspaceUser
+from sandbox.slack.state.workspace import SLACKBOT, Workspace, WorkspaceUser
 
 #: A `response_url` accepts this many posts within half an hour.
 MAX_RESPONSES = 5

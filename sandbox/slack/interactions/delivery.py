@@ -17,9 +17,10 @@ from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.entry import REQUIRED, InputValue, parse_input
 from sandbox.slack.state.controls import create_action, find_controls
 from sandbox.slack.state.inputs import INPUT_FIELDS, InputState, Json, find_elements
+from sandbox.slack.state.messages import SlackConversation, SlackMessage
 from sandbox.slack.state.payloads import TEAM_DOMAIN, SlackPayloads
 from sandbox.slack.state.views import SlackView
-from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace, WorkspaceUser
+from sandbox.slack.state.workspace import Workspace, WorkspaceUser
 
 
 class SlackInteractions:

@@ -8,15 +8,8 @@ from urllib.parse import quote
 
 from sandbox.slack.state.inputs import with_ids
 from sandbox.slack.state.markup import create_block_id, to_rich_text
-from sandbox.slack.state.workspace import (
-    BROADCAST_SUBTYPE,
-    SlackConversation,
-    SlackFile,
-    SlackMessage,
-    UserGroup,
-    Workspace,
-    WorkspaceUser,
-)
+from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackFile, SlackMessage
+from sandbox.slack.state.workspace import UserGroup, Workspace, WorkspaceUser
 
 TEAM_DOMAIN = "sandbox"
 
