@@ -22,15 +22,18 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import run_in_background
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.models.messages import convert_messages
 from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall, ToolResult
 from core.secret_redaction import redact_secrets
+from core.sessions.resume import INPUT_CALL
 from core.store.database import Database
-from core.store.schema import inbox, messages, sessions, tool_calls, turns
+from core.store.schema import human_requests, inbox, messages, sessions, tool_calls, turns
 from core.store.turn_states import ACTIVE_STATES
+from core.tools.human_requests import Verdict
 from core.usage.prices import UNITS_PER_DOLLAR, Prices
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,15 @@ ACTIVE_POLL_SECONDS, IDLE_POLL_SECONDS = 0.15, 1.0
 
 #: Most turns in the feed, most messages that were cut from a prompt, and most characters of one part.
 MAX_TURNS, MAX_CUT_MESSAGES, MAX_PART_CHARS = 30, 100, 20_000
+
+#: Decisions on requests to people, as the title of a turn shows them.
+_DECISIONS: Mapping[Verdict, str] = {
+    "approved": "Approved",
+    "always": "Always approved",
+    "denied": "Denied",
+    "answered": "Answered",
+    "expired": "Expired",
+}
 
 Json = dict[str, Any]
 
@@ -144,18 +156,14 @@ class InspectorFeed(BasePlugin):
         """Queue changed turns and tool calls, and return whether a turn is active."""
         reports = list(reversed(await self._reports.list(limit=MAX_TURNS)))
         these = turns.c.id.in_([report.id for report in reports])
-        said = sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin)
         run = sa.func.coalesce(turns.c.run, turns.c.origin)
         called = sa.select(tool_calls, turns.c.id.label("turn_id")).join(turns, tool_calls.c.run == run)
         async with self._database.read() as connection:
-            questions: dict[str, list[str]] = {}
-            for turn, inbound in await connection.execute(said.where(these).order_by(inbox.c.sent_at)):
-                questions.setdefault(turn, []).append(str((inbound or {}).get("text", "")))
+            titles = await _load_titles(connection, these)
             oldest_first = called.where(these).order_by(turns.c.created_at, tool_calls.c.started_at)
             calls = {(call.run, call.id): call for call in await connection.execute(oldest_first)}
         for report in reports:
-            question = redact_secrets("\n".join(questions.get(report.id, ())))
-            self._queue_update("turn", _turn_json(report) | ({"question": question} if question else {}))
+            self._queue_update("turn", _turn_json(report) | {"question": redact_secrets(titles.get(report.id, ""))})
         for call in calls.values():
             self._queue_update("tool", _tool_json(call, call.turn_id))
         return any(report.state in ACTIVE_STATES for report in reports)
@@ -254,6 +262,31 @@ def _turn_json(report: TurnReport) -> Json:
         "at": report.created_at,
         "seconds": None if report.took is None else round(report.took, 3),
     }
+
+
+async def _load_titles(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> dict[str, str]:
+    """Return the titles of turns: their messages, or the decisions that started them.
+
+    Args:
+        where: the condition that selects the turns.
+    """
+    said = sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin).where(where)
+    texts: dict[str, list[str]] = {}
+    for turn, inbound in await connection.execute(said.order_by(inbox.c.sent_at)):
+        if text := (inbound or {}).get("text"):
+            texts.setdefault(turn, []).append(str(text))
+    first, c = turns.alias(), human_requests.c
+    decided = sa.select(turns.c.id, c.decision, c.tool, c.arguments).join(first, first.c.id == turns.c.origin)
+    decided = decided.join(human_requests, (c.turn == first.c.parent) & c.decision.is_not(None)).where(where)
+    subjects: dict[str, dict[str, list[str]]] = {}
+    for turn, decision, tool, arguments in await connection.execute(decided.order_by(c.requested_at, c.id)):
+        asked = arguments.get("message") if tool == INPUT_CALL else None
+        subjects.setdefault(turn, {}).setdefault(_DECISIONS[decision], []).append(str(asked or tool))
+    decisions = {
+        turn: "; ".join(f"{label}: {', '.join(names)}" for label, names in groups.items())
+        for turn, groups in subjects.items()
+    }
+    return decisions | {turn: "\n".join(lines) for turn, lines in texts.items()}
 
 
 def _tool_json(call: sa.Row[Any], turn: str) -> Json:

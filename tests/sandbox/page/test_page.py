@@ -173,6 +173,7 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
     await page.click("#tab-turns")
     decided = page.locator(".inspector .turn", has_text="decision")
     await decided.locator("summary").first.click()
+    await expect(decided.locator(".question")).to_have_text("Approved: refund")
     tool = decided.locator(".tool-call", has_text="refund")
     await expect(tool.locator("pre").first).to_have_text('{"amount": 120}')
     await expect(tool.locator("pre").last).to_contain_text("refunded")

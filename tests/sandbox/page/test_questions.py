@@ -153,6 +153,12 @@ async def test_questions_are_answered_and_files_are_shown(page: Page, address: s
     await submit.click()
     await expect(form).to_have_count(0)
 
+    if on == "discord":
+        await expect(page.locator("#discord .ephemeral")).to_have_count(0)
+    titles = page.locator(".inspector .turn", has_text=on).locator(".question")
+    await expect(titles).to_have_text(
+        ["Answered: Your order?", "Answered: Which coffee?", "Answered: Milk?", "coffee, please"]
+    )
     messages = page.locator(f"#{on} .messages")
     await expect(messages).to_contain_text("Ordered: 2 M ['Milk', 'Ice'].")
     picture = messages.get_by_role("img", name="image-1.png")
