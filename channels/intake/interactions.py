@@ -119,6 +119,10 @@ class InteractionHandler(ABC):
         """Show the author, and nobody else, why the interaction is not processed."""
         await self.answer(interaction, CommandResult(text))
 
+    async def close_form(self, interaction: Interaction) -> None:
+        """Remove the private message from which the author opened the submitted form; by default there is none."""
+        del interaction
+
     @abstractmethod
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
         """Post a question that a user asked by an interaction, so that others see it too.
@@ -305,6 +309,8 @@ class InteractionHandler(ABC):
             button = Button(f"form:{result.page}:{result.question_id}", label)
             buttons = (button,) if result.question_id else ()
             await self.answer(interaction, CommandResult(result.text, buttons=buttons))
+        else:
+            await self.close_form(interaction)
 
     async def _run_command(self, interaction: Interaction) -> None:
         command = await self.find_session(interaction)

@@ -69,15 +69,16 @@ def question_buttons(
     choice = question.form.choice
     if choice is None:
         return [create_button("form", question.id, say, detail="0")]
-    options = [
-        Button(f"option:{i}:{question.id}", option_label(choice, i, say)[:MAX_OPTION_LABEL])
-        for i in range(len(choice.options))
-    ]
+    labels = [option_label(choice, i, say) for i in range(len(choice.options))]
+    if _list_long_options(question):  # beginnings of long labels can be equal
+        labels = [f"{i}. {label}" for i, label in enumerate(labels, 1)]
+    options = [Button(f"option:{i}:{question.id}", label[:MAX_OPTION_LABEL]) for i, label in enumerate(labels)]
     if len(options) <= MAX_OPTION_BUTTONS:
         return options
     pages = [options[i : i + max_options] for i in range(0, len(options), max_options)]
     page = min(max(page, 0), len(pages) - 1)
-    menu = Button(f"menu:{question.id}", say(words.CHOOSE), options=tuple(pages[page]))
+    label = say(words.CHOOSE) if len(pages) == 1 else f"{say(words.CHOOSE)} ({page + 1}/{len(pages)})"
+    menu = Button(f"menu:{question.id}", label, options=tuple(pages[page]))
     turns = [create_button("page", question.id, say, detail=str(page + 1))] if page + 1 < len(pages) else []
     back = [Button(f"page:{page - 1}:{question.id}", say(words.PREVIOUS_OPTIONS))] if page else []
     return [menu, *back, *turns]

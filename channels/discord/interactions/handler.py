@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import discord
 
+from channels.base import Priority
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandContext, CommandName, CommandResult
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import NO_MENTIONS, DiscordApi
@@ -257,7 +258,8 @@ class DiscordInteractionHandler(InteractionHandler):
             sent_at=snowflake_time(interaction.id),
             is_private=kind != "question" or is_aside,
         )
-        return Interaction(kind, context, values, surface, user.display_name)
+        is_private = interaction.message is not None and interaction.message.flags.ephemeral
+        return Interaction(kind, context, values, {**surface, "is_of_private_message": is_private}, user.display_name)
 
     async def _identify(self, interaction: discord.Interaction, parsed: Interaction) -> Interaction | str:
         """Return the interaction with its author's roles and its location.
@@ -282,10 +284,15 @@ class DiscordInteractionHandler(InteractionHandler):
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
         """Respond to the interaction; see `InteractionHandler.answer`.
 
-        If Discord refuses that for a command, the result is posted in the channel, without what is private.
+        The result of a form replaces the private message from which it was opened. If Discord refuses the response to a
+        command, the result is posted in the channel, without what is private.
         """
         token = self._get_token(interaction.surface)
         if interaction.kind in ("press", "answer"):
+            if interaction.kind == "answer" and interaction.surface.get("is_of_private_message"):
+                with suppress(RefusedError):  # the user has dismissed the message
+                    await token.edit_message(ORIGINAL, result.text, result.buttons, priority=Priority.FINAL)
+                    return
             await token.send_ephemeral(result.text, result.buttons)
             return
         try:
@@ -302,6 +309,11 @@ class DiscordInteractionHandler(InteractionHandler):
                 words.messages_for(context.locale)(PRIVATE_COMMANDS[name]) if name in PRIVATE_COMMANDS else result.text
             )  # everyone can read it
             await self._get_surface({**context.address, "side_name": context.event_key}).post_message(text, result.file)
+
+    async def close_form(self, interaction: Interaction) -> None:
+        if interaction.surface.get("is_of_private_message"):
+            with suppress(RefusedError):  # the user has dismissed the message
+                await self._get_token(interaction.surface).delete_message(ORIGINAL)
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
         token = self._get_token(interaction.surface)

@@ -64,7 +64,7 @@ class InteractionToken:
         return await self._send("follow-up", "", content, priority, has_slot=has_slot)
 
     async def edit_message(
-        self, message: str, text: str, controls: Sequence[Button], *, priority: Priority, has_slot: bool
+        self, message: str, text: str, controls: Sequence[Button], *, priority: Priority, has_slot: bool = False
     ) -> SentMessage | None:
         """Replace the text and the buttons of the response or of a follow-up message.
 

@@ -11,7 +11,7 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from tests.channels.platforms import run_conversation, run_sandbox, texts, wait_for_texts
-from tests.channels.replies.test_questions import ASKING, ask, rows, wait_for_button
+from tests.channels.replies.test_questions import ASKING, ask, choose, rows, wait_for_button
 
 
 def workflow(schemas: Mapping[str, Any], **request: Any) -> dict[str, Any]:
@@ -101,25 +101,62 @@ async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) ->
     ):
 
         async def submit_page(message: Any, label: str, **entries: str) -> Any:
-            """Open and submit a page, and return the newest private message."""
-            count = len(talk.private_messages())
+            """Open and submit a page, and return the private message that follows."""
+            before = talk.private_messages()
             await discord.click_button("ada", message, message.buttons[label])
             (modal,) = await discord.wait_for(lambda: discord.modals("ada"))
             await discord.submit_modal(modal, {id_: entries.get(id_, ENTRIES[id_]) for id_ in modal.inputs})
-            await discord.wait_for(lambda: len(talk.private_messages()) > count or "Ordered." in texts(talk))
-            return next(m for m in reversed(discord.messages("general")) if m.ephemeral_to)
+            await discord.wait_for(lambda: talk.private_messages() != before)
+            return next((m for m in discord.messages("general") if m.ephemeral_to), None)
 
         await talk.say("shirts")
         message, label = await wait_for_button(talk, words.ANSWER), words.ANSWER
         for done in range(1, 8):
             message = await submit_page(message, label)
             assert message.text == words.FORM_CONTINUES.format(done=done, count=8)
+            assert len(talk.private_messages()) == 1
             label = words.CONTINUE_FORM
         message = await submit_page(message, label, **{"field-38": "many"})
         assert f"Field 38: {words.ENTRY_NOT_INTEGER}" in message.text
-        await submit_page(message, words.CORRECT_ANSWER)
+        assert await submit_page(message, words.CORRECT_ANSWER) is None
         await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
         assert [row.answer for row in await rows(talk)] == [ANSWER]
+
+
+async def test_a_form_continues_after_its_private_message_is_dismissed(tmp_path: Path) -> None:
+    async with (
+        run_sandbox("discord") as discord,
+        run_conversation(discord, tmp_path, ask("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+    ):
+
+        def find_private() -> Any:
+            return next((m for m in discord.messages("general") if m.ephemeral_to), None)
+
+        await talk.say("shirts")
+        question = await wait_for_button(talk, words.ANSWER)
+        await discord.click_button("ada", question, question.buttons[words.ANSWER])
+        (modal,) = await discord.wait_for(lambda: discord.modals("ada"))
+        await discord.submit_modal(modal, {id_: ENTRIES[id_] for id_ in modal.inputs})
+        message = await discord.wait_for(find_private)
+        await discord.click_button("ada", message, message.buttons[words.CONTINUE_FORM])
+        (modal,) = await discord.wait_for(lambda: discord.modals("ada"))
+        await discord.delete_messages([message])
+        await discord.submit_modal(modal, {id_: ENTRIES[id_] for id_ in modal.inputs})
+        message = await discord.wait_for(find_private)
+        assert message.text == words.FORM_CONTINUES.format(done=2, count=8)
+
+
+async def test_long_options_are_numbered_buttons(sandbox: Any, tmp_path: Path) -> None:
+    options = [f"{'A long offer'.ljust(80, '.')} {i}" for i in range(3)]
+    async with run_conversation(sandbox, tmp_path, choose(*options), "Done.", core=ASKING) as talk:
+        await talk.say("an offer")
+        await talk.sandbox.wait_for(lambda: any("2. A long" in text for text in texts(talk)))
+        question = talk.replies()[-1]
+        labels = list(question.buttons)
+        assert [label[:10] for label in labels] == ["1. A long ", "2. A long ", "3. A long "]
+        await talk.press(labels[1])
+        await wait_for_texts(talk, lambda found: found[-1] == "Done.")
+        assert [row.answer for row in await rows(talk)] == [options[1]]
 
 
 async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Path) -> None:
