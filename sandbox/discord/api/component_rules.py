@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from sandbox.discord.api.requests import create_form_error
+from sandbox.discord.state.components import list_media
 from sandbox.discord.state.messages import iterate_components
 
 IS_COMPONENTS_V2 = 1 << 15
@@ -50,11 +51,10 @@ def check_components(components: Sequence[Component], flags: int, file_names: Co
             _check_row(path, component["components"])
         elif component["type"] == _BUTTON:
             _check_button(path, component)
-    for url in _list_media_urls(everything):
-        name = url.removeprefix("attachment://")
-        if name != url and name not in file_names:
-            message = f"Reference to attachment '{name}' was not found."
-            raise create_form_error("components", "UNFURLED_MEDIA_ITEM_REFERENCED_ATTACHMENT_NOT_FOUND", message)
+        else:
+            _check_menu(path, component)
+        for field, holder in list_media(dict(component)):
+            _check_media(f"{path}.{field}", holder[field.split(".")[-2]]["url"], file_names)
 
 
 def check_legacy_fields(fields: Mapping[str, Any]) -> None:
@@ -117,7 +117,20 @@ def _check_button(path: str, button: Component) -> None:
         raise create_form_error(f"{path}.label", "BASE_TYPE_REQUIRED", "A label or emoji is required")
 
 
-def _list_media_urls(components: Sequence[Component]) -> list[str]:
-    media = [part[name] for part in components for name in ("file", "media") if name in part]
-    media += [item["media"] for part in components for item in part.get("items", ())]
-    return [item["url"] for item in media]
+def _check_menu(path: str, menu: Component) -> None:
+    """Check that the preselected users, roles or channels of a menu are as many as can be selected."""
+    defaults, least, most = menu.get("default_values"), menu.get("min_values", 1), menu.get("max_values", 1)
+    if defaults and not least <= len(defaults) <= most:
+        message = f"Must be between {least} and {most} in length."
+        raise create_form_error(f"{path}.default_values", "BASE_TYPE_BAD_LENGTH", message)
+
+
+def _check_media(path: str, url: str, file_names: Container[str]) -> None:
+    """Check that a referenced file is in the message; a file component takes nothing else."""
+    name = url.removeprefix("attachment://")
+    if name == url and path.endswith("file.url"):
+        message = "Scheme is not supported. Scheme must be one of ('attachment',)."
+        raise create_form_error(path, "URL_TYPE_INVALID_SCHEME", message)
+    if name != url and name not in file_names:
+        message = f'The referenced attachment ("{url}") was not found'
+        raise create_form_error(path, "UNFURLED_MEDIA_ITEM_REFERENCED_ATTACHMENT_NOT_FOUND", message)

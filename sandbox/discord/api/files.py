@@ -11,6 +11,14 @@ from sandbox.discord.state.messages import DiscordAttachment
 from sandbox.discord.state.snowflakes import create_id
 
 
+def clean_file_name(name: str) -> str:
+    """Return the name that Discord gives to a file, also in `attachment://` addresses.
+
+    Discord: spaces become underscores (discord-api-docs #4292), leading dots and underscores are removed (#7754).
+    """
+    return name.replace(" ", "_").lstrip("._") or name
+
+
 def create_attachment(name: str, data: bytes) -> DiscordAttachment:
     """Return a new attachment; its content type is guessed from its name."""
     return DiscordAttachment(create_id(), name, data, guess_type(name)[0])

@@ -17,7 +17,9 @@ from sandbox.discord.api.component_rules import (
     check_embed,
     check_legacy_fields,
 )
+from sandbox.discord.api.files import clean_file_name
 from sandbox.discord.api.requests import EMPTY_MESSAGE, REQUEST_TOO_LARGE, DiscordError, RequestBody, create_form_error
+from sandbox.discord.state.components import list_media
 from sandbox.discord.state.messages import DiscordAttachment, DiscordContent, DiscordPoll, iterate_components
 from sandbox.discord.state.snowflakes import create_id
 
@@ -119,8 +121,16 @@ def _parse_components(form: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise create_form_error(
             "components", "COMPONENT_CUSTOM_ID_DUPLICATED", "Component custom id cannot be duplicated"
         )
+    ids = [component["id"] for component in iterate_components(components) if component.get("id")]
+    if len(set(ids)) < len(ids):
+        raise create_form_error("components", "COMPONENT_ID_DUPLICATED", "Component id cannot be duplicated")
     if any(len(name) > 100 for name in names):
         raise create_form_error("components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+    for component in iterate_components(components):
+        for path, holder in list_media(component):
+            media = holder[path.split(".")[-2]]
+            if media["url"].startswith("attachment://"):
+                media["url"] = f"attachment://{clean_file_name(media['url'].removeprefix('attachment://'))}"
     return components
 
 
@@ -159,8 +169,7 @@ def _parse_attachments(
             raise DiscordError(413, REQUEST_TOO_LARGE, "Request entity too large")
         field_match = _FILE_FIELD.fullmatch(upload.field)
         entry = entries_by_id.get(field_match[1], {}) if field_match else {}
-        # Discord: spaces of a file name become underscores (discord-api-docs #4292).
-        name = (entry.get("filename") or upload.name).replace(" ", "_")
+        name = clean_file_name(entry.get("filename") or upload.name)
         # Clients send application/octet-stream or nothing for many files; Discord reports the type by name.
         kind = guess_type(name)[0] or upload.content_type
         new.append(DiscordAttachment(create_id(), name, upload.data, kind, entry.get("description")))

@@ -34,6 +34,7 @@ from sandbox.discord.interactions.modals import (
     create_selection,
     create_submission,
 )
+from sandbox.discord.state.components import assign_component_ids
 from sandbox.discord.state.messages import (
     CHAT_COMMAND,
     DEFAULT,
@@ -142,12 +143,14 @@ class DiscordInteractions:
         Raises:
             ValueError: the message has no such button, or it is disabled.
         """
-        buttons = iterate_components(message.content.components)
+        buttons = iterate_components(assign_component_ids(message.content.components))
         button = next((button for button in buttons if button.get("custom_id") == custom_id), None)
         if button is None or button["type"] != BUTTON or button.get("disabled"):
             raise ValueError(f"there is no button {custom_id} or it is disabled")
         interaction = DiscordInteraction(create_id(), COMPONENT, user, message.channel, component_message=message)
-        return await self._deliver(interaction, {"custom_id": custom_id, "component_type": button["type"]})
+        return await self._deliver(
+            interaction, {"custom_id": custom_id, "component_type": button["type"], "id": button["id"]}
+        )
 
     async def select_values(
         self, user: DiscordUser, message: DiscordMessage, custom_id: str, values: Sequence[str]

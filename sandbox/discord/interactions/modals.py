@@ -108,12 +108,13 @@ def create_selection(
     Raises:
         ValueError: the menu does not exist, is disabled, or does not accept the values.
     """
-    select = next((part for part in iterate_components(components) if part.get("custom_id") == custom_id), None)
+    parts = iterate_components(assign_component_ids(components))
+    select = next((part for part in parts if part.get("custom_id") == custom_id), None)
     if select is None or select["type"] not in SELECTS or select.get("disabled"):
         raise ValueError(f"there is no menu {custom_id} or it is disabled")
     # Discord: `required` has no effect in messages.
     selected = _parse_list({**select, "required": select.get("min_values", 1) > 0}, values, guild)
-    data: Json = {"custom_id": custom_id, "component_type": select["type"], "values": selected}
+    data: Json = {"custom_id": custom_id, "component_type": select["type"], "id": select["id"], "values": selected}
     return data | (create_resolved(selected, guild, payloads) if select["type"] != STRING_SELECT else {})
 
 

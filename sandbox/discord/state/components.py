@@ -4,15 +4,20 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
+from zlib import crc32
 
 from sandbox.discord.state.guild import Guild
-from sandbox.discord.state.messages import DiscordMessage
+from sandbox.discord.state.messages import DiscordMessage, iterate_components
 
 Json = dict[str, Any]
 
-#: Values that Discord adds to selects, separators and containers.
+FILE = 13
+_MEDIA_DEFAULTS: Json = {"description": None, "spoiler": False}
+#: Values that Discord adds to selects, thumbnails, files, separators and containers.
 _DEFAULTS: Mapping[int, Json] = {
     **{kind: {"min_values": 1, "max_values": 1} for kind in (3, 5, 6, 7, 8)},
+    11: _MEDIA_DEFAULTS,
+    FILE: {"spoiler": False},
     14: {"spacing": 1, "divider": True},
     17: {"accent_color": None, "spoiler": False},
 }
@@ -43,17 +48,57 @@ def create_extra_fields(message: DiscordMessage, guild: Guild) -> Json:
     return about
 
 
+def create_components(components: Sequence[Mapping[str, Any]], attachments: Sequence[Json]) -> list[Json]:
+    """Return the components of a message as Discord returns them: with ids, default values and resolved media.
+
+    Args:
+        attachments: the JSON of the message's files.
+    """
+    shown, files = assign_component_ids(components), {file["filename"]: file for file in attachments}
+    for component in iterate_components(shown):
+        if component["type"] == FILE:
+            file = files[component["file"]["url"].removeprefix("attachment://")]
+            component |= {"name": file["filename"], "size": file["size"]}
+        for path, holder in list_media(component):
+            name = path.split(".")[-2]
+            holder[name] = _create_media(holder[name]["url"], files)
+    return shown
+
+
 def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Return components as Discord returns them: with a numeric id each, and with default values."""
-    numbers = count(1)
+    """Return components as Discord returns them: with a numeric id each, and with default values.
+
+    Discord: docs.discord.com/developers/components/reference, "Anatomy of a Component". An id of 0 is none, and the
+    given ids are not given again.
+    """
+    given_ids = {component.get("id") for component in iterate_components(components)}
+    numbers = (number for number in count(1) if number not in given_ids)
 
     def one(component: Mapping[str, Any]) -> Json:
-        about: Json = {"id": next(numbers), **component}
+        about: Json = {**component, "id": component.get("id") or next(numbers)}
         if "components" in about:
             about["components"] = [one(inner) for inner in about["components"]]
+        if "items" in about:
+            about["items"] = [_MEDIA_DEFAULTS | item for item in about["items"]]
         for name in ("accessory", "component"):
             if name in about:
                 about[name] = one(about[name])
         return about | {name: value for name, value in _DEFAULTS.get(about["type"], {}).items() if name not in about}
 
     return [one(component) for component in components]
+
+
+def list_media(component: Json) -> list[tuple[str, Json]]:
+    """Return the media of one component: the path of its address, and the object with the media."""
+    holders = {"": component} | {f"items.{number}.": item for number, item in enumerate(component.get("items", ()))}
+    return [(f"{path}{name}.url", item) for path, item in holders.items() for name in ("media", "file") if name in item]
+
+
+def _create_media(url: str, files: Mapping[str, Json]) -> Json:
+    """Return an unfurled media item: of a file of the message, or of another address."""
+    about: Json = {"width": None, "height": None, "content_type": None}
+    if not url.startswith("attachment://"):
+        return about | {"id": str(crc32(url.encode())), "url": url, "proxy_url": url}
+    file = files[url.removeprefix("attachment://")]
+    about |= {name: file[name] for name in ("id", "url", "proxy_url", "content_type") if name in file}
+    return about | {"attachment_id": file["id"]}

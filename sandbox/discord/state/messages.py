@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from sandbox.discord.state.mentions import MessageMentions
 
+_Component = TypeVar("_Component", bound=Mapping[str, Any])
 ChangeKind = Literal["posted", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
 ChannelKind = Literal["text", "forum", "thread", "dm", "group"]
 #: Gateway events that are not about one message; their names are Discord's.
@@ -189,7 +190,7 @@ class MessageOrigin:
     modal_opener: "MessageOrigin | None" = None
 
 
-def iterate_components(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def iterate_components(components: Sequence[_Component]) -> Iterator[_Component]:
     """Yield components and their nested components, also accessories."""
     for component in components:
         yield component

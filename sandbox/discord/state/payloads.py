@@ -9,7 +9,7 @@ from time import time
 from typing import Any
 from urllib.parse import quote
 
-from sandbox.discord.state.components import assign_component_ids, create_extra_fields
+from sandbox.discord.state.components import create_components, create_extra_fields
 from sandbox.discord.state.guild import Guild
 from sandbox.discord.state.integrations import Invite, Webhook
 from sandbox.discord.state.messages import (
@@ -376,6 +376,7 @@ class DiscordPayloads:
             with_reference: include the message that it replies to.
         """
         message_content = message.content
+        files = [self.attachment(message.channel, file) for file in message_content.attachments] if content else []
         payload: Json = {
             "id": message.id,
             "type": message.type,
@@ -385,11 +386,9 @@ class DiscordPayloads:
             "mentions": [self.user(self._guild.users[user]) for user in message.mentions.users],
             "mention_roles": list(message.mentions.roles),
             "mention_everyone": bool(message.mentions.everyone),
-            "attachments": [self.attachment(message.channel, file) for file in message_content.attachments]
-            if content
-            else [],
+            "attachments": files,
             "embeds": [{"type": "rich", **embed} for embed in message_content.embeds] if content else [],
-            "components": assign_component_ids(message_content.components) if content else [],
+            "components": create_components(message_content.components, files) if content else [],
             "timestamp": format_timestamp(message.posted_at),
             "edited_timestamp": format_timestamp(message.edited_at),
             "flags": message.flags,

@@ -1,5 +1,6 @@
 """Wrong components, embeds and files of messages, refused with 50035."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from sandbox.discord import DiscordSandbox
 from tests.sandbox.discord.conftest import call_route
+from tests.sandbox.discord.shapes import SHAPES, find_request_errors, find_response_errors
 
 Json = dict[str, Any]
 V2 = 1 << 15
@@ -21,6 +23,7 @@ def create_row(*components: Json) -> Json:
     return {"type": 1, "components": list(components)}
 
 
+PICTURE = "https://a.example/a.png"
 TEXT: Json = {"type": 10, "content": "text"}
 MENU: Json = {"type": 3, "custom_id": "m", "options": [{"label": "a", "value": "a"}]}
 
@@ -54,7 +57,21 @@ async def post_message(server: DiscordSandbox, body: Json) -> tuple[int, Any]:
         ({"components": [TEXT], "content": "x", "flags": V2}, "content"),
         ({"components": [TEXT | {"content": "x" * 2001}] * 2, "flags": V2}, "components"),
         ({"components": [TEXT] * 41, "flags": V2}, "components"),
-        ({"components": [{"type": 13, "file": {"url": "attachment://a.txt"}}], "flags": V2}, "components"),
+        ({"components": [{"type": 13, "file": {"url": "attachment://a.txt"}}], "flags": V2}, "components.0.file.url"),
+        ({"components": [{"type": 13, "file": {"url": PICTURE}}], "flags": V2}, "components.0.file.url"),
+        (
+            {"components": [{"type": 12, "items": [{"media": {"url": "attachment://a.png"}}]}], "flags": V2},
+            "components.0.items.0.media.url",
+        ),
+        ({"components": [TEXT | {"id": 7}] * 2, "flags": V2}, "components"),
+        (
+            {
+                "components": [
+                    create_row({"type": 5, "custom_id": "u", "default_values": [{"id": "1", "type": "user"}] * 2})
+                ]
+            },
+            "components.0.components.0.default_values",
+        ),
         ({"embeds": [{"title": "t", "color": 0x1000000}]}, "embeds.0.color"),
         ({"embeds": [{"title": "t", "fields": [{"name": "n", "value": "v"}] * 26}]}, "embeds.0.fields"),
         ({"embeds": [{"footer": {"text": "x" * 2049}}]}, "embeds.0.footer.text"),
@@ -85,11 +102,50 @@ async def test_components_v2_return_with_ids_and_default_values(server: DiscordS
     section, separator, menu_row = shown["components"]
     assert (separator["spacing"], separator["divider"]) == (1, True)
     assert (menu_row["components"][0]["min_values"], menu_row["components"][0]["max_values"]) == (1, 1)
-    ids = [shown["id"], section["id"], section["components"][0]["id"], section["accessory"]["id"], separator["id"]]
-    assert len(set(ids)) == len(ids)
+    parts = [shown, section, section["components"][0], section["accessory"], separator, menu_row]
+    assert [part["id"] for part in (*parts, menu_row["components"][0])] == list(range(1, 8))
     path = f"/channels/{message['channel_id']}/messages/{message['id']}"
     status, reply = await call_route(server, "PATCH", path, {"content": "text", "flags": 0})
     assert (status, reply["code"]) == (400, 50035)
+
+
+async def test_given_component_ids_are_not_given_again(server: DiscordSandbox) -> None:
+    parts = [TEXT, TEXT | {"id": 2}, TEXT | {"id": 0}, create_row(create_button(id=1))]
+    _, message = await post_message(server, {"components": parts, "flags": V2})
+    *texts, row = message["components"]
+    assert [part["id"] for part in (*texts, row, *row["components"])] == [3, 2, 4, 5, 1]
+
+
+async def test_media_of_components_v2_are_resolved(server: DiscordSandbox) -> None:
+    named = {"url": "attachment://_a_b.txt"}
+    components = [
+        {"type": 9, "components": [TEXT], "accessory": {"type": 11, "media": {"url": PICTURE}}},
+        {"type": 12, "items": [{"media": named}, {"media": {"url": PICTURE}, "spoiler": True}]},
+        {"type": 13, "file": named},
+    ]
+    message = await upload_file(server, {"components": components, "flags": V2}, "_a b.txt")
+    section, gallery, file = message["components"]
+    (attachment,) = message["attachments"]
+    assert attachment["filename"] == file["name"] == "a_b.txt"
+    assert (file["size"], file["spoiler"], file["file"]["attachment_id"]) == (4, False, attachment["id"])
+    assert file["file"]["url"] == gallery["items"][0]["media"]["url"] == attachment["url"]
+    assert [(item["description"], item["spoiler"]) for item in gallery["items"]] == [(None, False), (None, True)]
+    thumbnail = section["accessory"]
+    assert (thumbnail["description"], thumbnail["spoiler"], thumbnail["media"]["url"]) == (None, False, PICTURE)
+    if SHAPES:
+        assert [*find_request_errors(server.calls[-1]), *find_response_errors(server.calls[-1])] == []
+
+
+async def upload_file(server: DiscordSandbox, body: Json, name: str) -> Json:
+    form = aiohttp.FormData(quote_fields=False)
+    form.add_field("payload_json", json.dumps(body), content_type="application/json")
+    form.add_field("files[0]", b"data", filename=name)
+    headers = {"Authorization": f"Bot {server.bot_token}"}
+    url = f"{server.api_url}/channels/{server.channels['general'].id}/messages"
+    async with aiohttp.ClientSession(headers=headers) as session, session.post(url, data=form) as response:
+        message: Json = await response.json()
+        assert response.status == 200, message
+        return message
 
 
 async def test_an_edit_sets_and_removes_the_flag_that_hides_embeds(server: DiscordSandbox) -> None:
@@ -103,13 +159,8 @@ async def test_an_edit_sets_and_removes_the_flag_that_hides_embeds(server: Disco
 
 
 async def test_spaces_in_a_file_name_become_underscores(server: DiscordSandbox) -> None:
-    form = aiohttp.FormData(quote_fields=False)
-    form.add_field("payload_json", '{"content": "x"}', content_type="application/json")
-    form.add_field("files[0]", b"data", filename="a b.txt")
-    headers = {"Authorization": f"Bot {server.bot_token}"}
-    url = f"{server.api_url}/channels/{server.channels['general'].id}/messages"
-    async with aiohttp.ClientSession(headers=headers) as session, session.post(url, data=form) as response:
-        assert [file["filename"] for file in (await response.json())["attachments"]] == ["a_b.txt"]
+    message = await upload_file(server, {"content": "x"}, "a b.txt")
+    assert [file["filename"] for file in message["attachments"]] == ["a_b.txt"]
 
 
 async def test_a_thread_is_private_by_default_and_its_owner_renames_it(server: DiscordSandbox) -> None:
