@@ -19,7 +19,7 @@ from tests.conftest import run_fork_server
 from tests.processes.fork_server import ForkServer
 
 #: Number of cases per database: with one crash, and with two.
-SINGLE_CRASHES, DOUBLE_CRASHES = 25, 5
+SINGLE_CRASHES, DOUBLE_CRASHES = 10, 2
 SEED = 5
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on an overloaded machine
