@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from core.concurrency import retry
-from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
+from tests.channels.discord.conftest import clean_discord_library
 from tests.channels.platforms import PLATFORMS, run_sandbox
 from tests.fixtures.retry_waits import limited_wait
 
-__all__ = ["nothing_stays_and_nobody_waits"]
+__all__ = ["clean_discord_library"]
 
 
 @pytest.fixture(autouse=True)

@@ -122,7 +122,7 @@ class DiscordTalk:
         self.place = place
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> DiscordMessage:
-        return await self.bot.collect_events(user, self.place, text, files=files)
+        return await self.bot.mention_bot(user, self.place, text, files=files)
 
     def count_downloads(self) -> int:
         return len(self.sandbox.downloads)
@@ -170,7 +170,7 @@ async def wait_for_answer(talk: Talk, *wanted: str) -> None:
 
 @asynccontextmanager
 async def run_sandbox(platform: str) -> AsyncIterator[Any]:
-    made: Any = SlackSandbox if platform == "slack" else discord_tests.discord_of
+    made: Any = SlackSandbox if platform == "slack" else discord_tests.run_discord
     async with made(rate_limits=False) as sandbox:
         yield sandbox
 
@@ -179,8 +179,8 @@ async def run_sandbox(platform: str) -> AsyncIterator[Any]:
 async def run_conversation(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Talk]:
     """Run a bot with short retry pauses on the sandbox, and begin a conversation."""
     is_slack = isinstance(sandbox, SlackSandbox)
-    running: Any = slack_tests.running if is_slack else discord_tests.running
-    async with running(sandbox, folder, *script, **more) as bot:
+    run_bot: Any = slack_tests.run_bot if is_slack else discord_tests.run_bot
+    async with run_bot(sandbox, folder, *script, **more) as bot:
         shorten_pauses(bot)
         yield SlackTalk(bot, "general") if is_slack else DiscordTalk(bot, sandbox.channels["general"])
 

@@ -13,40 +13,40 @@ OUTSIDER = Actor("slack", "U9", workspaces=("T9",), is_external=True)
 ROBOT = Actor("slack", "bot:B1", workspaces=("T1",))
 
 
-def ada(*roles: str) -> Actor:
+def create_ada(*roles: str) -> Actor:
     return Actor("slack", "U1", roles=roles, workspaces=("T1",))
 
 
-def rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> AccessRules:
+def create_rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> AccessRules:
     return replace(AccessRules(frozenset(allow), frozenset(block)), **more)
 
 
 @pytest.mark.parametrize(
     ("rule", "visitor", "spot", "expected"),
     [
-        (rules(), ada(), HERE, "ALLOWED"),
-        (rules(), OUTSIDER, HERE, "USER_DENIED"),
-        (rules(), ROBOT, HERE, "BOT_DENIED"),
-        (rules(allows_external=True), OUTSIDER, HERE, "ALLOWED"),
-        (rules(allows_bots=True), ROBOT, HERE, "ALLOWED"),
-        (rules(block=("user:B1",), allows_bots=True), ROBOT, HERE, "USER_DENIED"),
-        (rules("user:U1"), ada(), HERE, "ALLOWED"),
-        (rules("user:U1"), GRACE, HERE, "USER_DENIED"),
-        (rules("user:U2", "role:S1"), ada("S1"), HERE, "ALLOWED"),
-        (rules("role:S1"), ada("S2"), HERE, "USER_DENIED"),
-        (rules("user:U1", block=("role:S1",)), ada("S1"), HERE, "USER_DENIED"),
-        (rules("channel:C1"), ada(), HERE, "ALLOWED"),
-        (rules("channel:cat"), ada(), HERE, "ALLOWED"),
-        (rules("channel:C2"), ada(), HERE, "PLACE_DENIED"),
-        (rules("channel:C1", block=("channel:cat",)), ada(), HERE, "PLACE_DENIED"),
-        (rules("channel:C1"), ada(), ALONE, "PLACE_DENIED"),
-        (rules("channel:C1", DIRECT_MESSAGES), ada(), ALONE, "ALLOWED"),
-        (rules(block=(DIRECT_MESSAGES,)), ada(), ALONE, "PLACE_DENIED"),
-        (rules("channel:C1", "user:U1"), GRACE, HERE, "USER_DENIED"),
-        (rules("workspace:T2"), ada(), HERE, "PLACE_DENIED"),
-        (rules("workspace:T1", "workspace:T9"), OUTSIDER, HERE, "ALLOWED"),
-        (rules("workspace:T1", "workspace:T9", block=("user:U9",)), OUTSIDER, HERE, "USER_DENIED"),
-        (rules(block=("workspace:T9",), allows_external=True), OUTSIDER, HERE, "USER_DENIED"),
+        (create_rules(), create_ada(), HERE, "ALLOWED"),
+        (create_rules(), OUTSIDER, HERE, "USER_DENIED"),
+        (create_rules(), ROBOT, HERE, "BOT_DENIED"),
+        (create_rules(allows_external=True), OUTSIDER, HERE, "ALLOWED"),
+        (create_rules(allows_bots=True), ROBOT, HERE, "ALLOWED"),
+        (create_rules(block=("user:B1",), allows_bots=True), ROBOT, HERE, "USER_DENIED"),
+        (create_rules("user:U1"), create_ada(), HERE, "ALLOWED"),
+        (create_rules("user:U1"), GRACE, HERE, "USER_DENIED"),
+        (create_rules("user:U2", "role:S1"), create_ada("S1"), HERE, "ALLOWED"),
+        (create_rules("role:S1"), create_ada("S2"), HERE, "USER_DENIED"),
+        (create_rules("user:U1", block=("role:S1",)), create_ada("S1"), HERE, "USER_DENIED"),
+        (create_rules("channel:C1"), create_ada(), HERE, "ALLOWED"),
+        (create_rules("channel:cat"), create_ada(), HERE, "ALLOWED"),
+        (create_rules("channel:C2"), create_ada(), HERE, "PLACE_DENIED"),
+        (create_rules("channel:C1", block=("channel:cat",)), create_ada(), HERE, "PLACE_DENIED"),
+        (create_rules("channel:C1"), create_ada(), ALONE, "PLACE_DENIED"),
+        (create_rules("channel:C1", DIRECT_MESSAGES), create_ada(), ALONE, "ALLOWED"),
+        (create_rules(block=(DIRECT_MESSAGES,)), create_ada(), ALONE, "PLACE_DENIED"),
+        (create_rules("channel:C1", "user:U1"), GRACE, HERE, "USER_DENIED"),
+        (create_rules("workspace:T2"), create_ada(), HERE, "PLACE_DENIED"),
+        (create_rules("workspace:T1", "workspace:T9"), OUTSIDER, HERE, "ALLOWED"),
+        (create_rules("workspace:T1", "workspace:T9", block=("user:U9",)), OUTSIDER, HERE, "USER_DENIED"),
+        (create_rules(block=("workspace:T9",), allows_external=True), OUTSIDER, HERE, "USER_DENIED"),
     ],
 )
 def test_block_beats_allow_and_an_empty_allow_list_is_open(
@@ -54,7 +54,7 @@ def test_block_beats_allow_and_an_empty_allow_list_is_open(
 ) -> None:
     assert AccessPolicy({"slack": rule}).check(visitor, spot) is AccessDecision[expected]
     assert (
-        AccessPolicy({"discord": rules("user:1")}).check(ada(), spot) is AccessDecision.ALLOWED
+        AccessPolicy({"discord": create_rules("user:1")}).check(create_ada(), spot) is AccessDecision.ALLOWED
     )  # another platform's rules
 
 
@@ -68,7 +68,7 @@ def test_block_beats_allow_and_an_empty_allow_list_is_open(
     ],
 )
 def test_with_allowed_servers_dms_need_a_member_of_one(visitor: Actor, spot: Location, expected: str) -> None:
-    assert AccessPolicy({"discord": rules("guild:7")}).check(visitor, spot) is AccessDecision[expected]
+    assert AccessPolicy({"discord": create_rules("guild:7")}).check(visitor, spot) is AccessDecision[expected]
 
 
 def test_the_served_servers_do_not_restrict_dms() -> None:
@@ -83,10 +83,11 @@ def test_the_served_servers_do_not_restrict_dms() -> None:
 
 @pytest.mark.parametrize("admin", ["U1", "S1"])
 def test_admins_need_no_allow_rule_and_may_be_blocked(admin: str) -> None:
-    open_to_grace = AccessPolicy({"slack": rules("user:U2", "channel:C1")}, {admin})
-    assert open_to_grace.is_admin(ada("S1"))
-    assert open_to_grace.check(ada("S1"), HERE) is AccessDecision.ALLOWED
-    assert open_to_grace.check(ada("S1"), Location("T1", "C2")) is AccessDecision.PLACE_DENIED
+    open_to_grace = AccessPolicy({"slack": create_rules("user:U2", "channel:C1")}, {admin})
+    assert open_to_grace.is_admin(create_ada("S1"))
+    assert open_to_grace.check(create_ada("S1"), HERE) is AccessDecision.ALLOWED
+    assert open_to_grace.check(create_ada("S1"), Location("T1", "C2")) is AccessDecision.PLACE_DENIED
     assert (
-        AccessPolicy({"slack": rules(block=("user:U1",))}, {admin}).check(ada("S1"), HERE) is AccessDecision.USER_DENIED
+        AccessPolicy({"slack": create_rules(block=("user:U1",))}, {admin}).check(create_ada("S1"), HERE)
+        is AccessDecision.USER_DENIED
     )

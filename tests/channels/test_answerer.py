@@ -24,7 +24,7 @@ from core.turns.turn import CancelReason, Turn
 from core.workers.lease import Lease
 from sandbox.models import DropConnection, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.conftest import Bot, run_bot
 from tests.channels.wiring import wait_until
 from tests.fixtures.inbox_messages import inbound
 
@@ -42,15 +42,15 @@ async def ask(bot: Bot, text: str = "hello") -> Any:
 
 
 @asynccontextmanager
-async def in_the_middle(slack: SlackSandbox, folder: Path, said: str, *then: str) -> AsyncIterator[tuple[Bot, Any]]:
+async def run_half_answer(slack: SlackSandbox, folder: Path, said: str, *then: str) -> AsyncIterator[tuple[Bot, Any]]:
     """Begin an answer that stops halfway, and set the model's next answer."""
-    async with running(slack, folder, [Say(said), Pause(60)], *then) as bot:
+    async with run_bot(slack, folder, [Say(said), Pause(60)], *then) as bot:
         question = await ask(bot)
-        await bot.shows(question, lambda texts: said in texts)
+        await bot.wait_for_texts(question, lambda texts: said in texts)
         yield bot, question
 
 
-async def outcome(bot: Bot) -> Any:
+async def get_outcome(bot: Bot) -> Any:
     (row,) = await bot.wait_for_turns(1)
     (message,) = await bot.inbox_rows()
     assert message.turn == row.id
@@ -58,31 +58,31 @@ async def outcome(bot: Bot) -> Any:
 
 
 async def test_an_answer_is_stored_and_shown(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, Say("It is forty-two.", pieces=4)) as bot:
+    async with run_bot(slack, tmp_path, Say("It is forty-two.", pieces=4)) as bot:
         question = await ask(bot)
-        await bot.shows(question, lambda texts: texts == ["hello", "It is forty-two."])
-        row = await outcome(bot)
+        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "It is forty-two."])
+        row = await get_outcome(bot)
         assert (row.state, row.text, row.error) == ("done", "It is forty-two.", None)
         assert row.usage["output"] == 5
-        assert row.chunks == [bot.thread(question)[1].ts]
+        assert row.chunks == [bot.list_thread(question)[1].ts]
 
 
 async def test_a_long_answer_takes_several_messages(slack: SlackSandbox, tmp_path: Path) -> None:
     text = "A sentence of some words. " * 300
-    async with running(slack, tmp_path, text) as bot:
+    async with run_bot(slack, tmp_path, text) as bot:
         question = await ask(bot)
-        row = await outcome(bot)
+        row = await get_outcome(bot)
         assert row.state == "done"
         assert len(row.chunks) == 3
-        assert " ".join(bot.texts(question)[1:]) == text.strip()
+        assert " ".join(bot.list_texts(question)[1:]) == text.strip()
 
 
 @pytest.mark.parametrize("nothing", ["", "  \n"])
 async def test_an_empty_answer_is_named_as_empty(slack: SlackSandbox, tmp_path: Path, nothing: str) -> None:
-    async with running(slack, tmp_path, nothing) as bot:
+    async with run_bot(slack, tmp_path, nothing) as bot:
         question = await ask(bot)
-        row = await outcome(bot)
-        assert bot.texts(question)[1:] == [words.NO_ANSWER]
+        row = await get_outcome(bot)
+        assert bot.list_texts(question)[1:] == [words.NO_ANSWER]
         assert row.state == "done"
 
 
@@ -98,10 +98,10 @@ async def test_a_model_error_ends_in_one_sentence_with_the_turn_id(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Fail, sentence: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with running(slack, tmp_path, failure) as bot:
+    async with run_bot(slack, tmp_path, failure) as bot:
         question = await ask(bot)
-        row = await outcome(bot)
-        (apology,) = bot.texts(question)[1:]
+        row = await get_outcome(bot)
+        (apology,) = bot.list_texts(question)[1:]
         assert sentence in apology
         assert row.id in apology
         logged = "".join(r.getMessage() for r in caplog.records if r.name.startswith(("channels", "core")))
@@ -113,10 +113,10 @@ async def test_a_model_error_ends_in_one_sentence_with_the_turn_id(
 
 
 async def test_an_interrupted_model_keeps_its_text_with_an_apology_below(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), DropConnection()]) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), DropConnection()]) as bot:
         question = await ask(bot)
-        row = await outcome(bot)
-        (text,) = bot.texts(question)[1:]
+        row = await get_outcome(bot)
+        (text,) = bot.list_texts(question)[1:]
         assert text.startswith("Once upon a time\n\n⚠️ ")
         assert row.id in text
 
@@ -124,50 +124,50 @@ async def test_an_interrupted_model_keeps_its_text_with_an_apology_below(slack: 
 async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(slack, tmp_path, "never said") as bot:
+    async with run_bot(slack, tmp_path, "never said") as bot:
 
-        async def broken(message: Any) -> Any:
+        async def raise_value_error(message: Any) -> Any:
             raise ValueError(SECRET)
 
-        monkeypatch.setattr(bot.channel, "read_message", broken)
+        monkeypatch.setattr(bot.channel, "read_message", raise_value_error)
         question = await ask(bot)
-        row = await outcome(bot)
-        assert bot.texts(question)[1:] == [words.ENGLISH.format_error_with_id("Something went wrong.", row.id)]
+        row = await get_outcome(bot)
+        assert bot.list_texts(question)[1:] == [words.ENGLISH.format_error_with_id("Something went wrong.", row.id)]
         assert row.error == "ValueError"
         assert "ValueError" in caplog.text
         assert SECRET not in caplog.text
 
 
 async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Well"), Stall()], time_limit=1.5) as bot:
+    async with run_bot(slack, tmp_path, [Say("Well"), Stall()], time_limit=1.5) as bot:
         question = await ask(bot)
-        row = await outcome(bot)
-        assert bot.texts(question)[1:] == ["Well\n\n" + words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)]
+        row = await get_outcome(bot)
+        assert bot.list_texts(question)[1:] == ["Well\n\n" + words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)]
         assert (row.state, row.error) == ("failed", "time limit")
         await bot.model.wait_for_disconnects()
 
 
 async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSandbox, tmp_path: Path) -> None:
     two = [Say("Once"), Pause(0.5), Say(" upon a time.")]
-    async with running(slack, tmp_path, two, "That was one.") as bot:
+    async with run_bot(slack, tmp_path, two, "That was one.") as bot:
         question = await ask(bot, "two")
-        await bot.shows(question, lambda texts: "Once" in texts[-1])
+        await bot.wait_for_texts(question, lambda texts: "Once" in texts[-1])
         (row,) = await bot.inbox_rows()
         said = InboxMessage.from_json(row.message)
         await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
-        await bot.shows(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
+        await bot.wait_for_texts(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
         assert [turn.state for turn in await bot.wait_for_turns(2)] == ["done", "done"]
         asked = [message["content"] for message in bot.model.requests[-1]["messages"]]
         assert asked[-3:] == ["two", "Once upon a time.", "one"]
 
 
 async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
+    async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
         (message,) = await bot.inbox_rows()
         await bot.inbox.reset_session(inbound("reset", session=message.session))
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text, row.error) == ("cancelled", None, "reset")
-        assert bot.texts(question)[1].count("Stopped") == 1
+        assert bot.list_texts(question)[1].count("Stopped") == 1
         session = await bot.answerer._runtime.sessions.get_session(
             app_name="parley", user_id=message.place, session_id=message.session
         )
@@ -176,7 +176,7 @@ async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(slack:
 
 
 async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("the answer"), Pause(60)], "anew") as bot:
+    async with run_bot(slack, tmp_path, [Say("the answer"), Pause(60)], "anew") as bot:
         slack.faults.delay("chat.update", 0.3)
         question = await ask(bot)
         await slack.wait_for(lambda: any(call.method == "chat.update" for call in slack.calls))
@@ -185,22 +185,22 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
         await slack.post_message("ada", question.channel, "hello again", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: texts[-1] == "anew")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "anew")
 
 
 async def test_a_shutdown_during_an_answer_shows_a_notice_and_keeps_the_turn(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
+    async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
         await bot.channel.stop()
         await bot.worker.stop(0.5)
         (row,) = await bot.turn_rows()
-        assert bot.texts(question)[1:] == [f"Once\n\n{words.RESTARTING}"]
+        assert bot.list_texts(question)[1:] == [f"Once\n\n{words.RESTARTING}"]
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
 
 async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
+    async with run_half_answer(slack, tmp_path, "Once") as (bot, _):
         slack.faults.fail("conversations.replies", 100)
         looks = len(slack.calls)
         await bot.restart_worker()
@@ -215,7 +215,7 @@ async def test_a_shutdown_with_an_unreachable_platform_releases_the_turn_silentl
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apologies, "NOTICE_TIMEOUT", 0.1)
-    async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
+    async with run_half_answer(slack, tmp_path, "Once") as (bot, _):
         slack.faults.fail("chat.update", 100)
         await bot.worker.stop(0.0)
         (row,) = await bot.turn_rows()
@@ -225,45 +225,45 @@ async def test_a_shutdown_with_an_unreachable_platform_releases_the_turn_silentl
 
 async def test_a_shutdown_lets_an_answer_finish_in_time(slack: SlackSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with running(slack, tmp_path, [Say("Once"), Pause(go_on), Say(" upon a time.")]) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(go_on), Say(" upon a time.")]) as bot:
         question = await ask(bot)
-        await bot.shows(question, lambda texts: "Once" in texts)
+        await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         stopping = asyncio.create_task(bot.worker.stop(5))
         go_on.set()
         await stopping
-        assert bot.texts(question)[1:] == ["Once upon a time."]
+        assert bot.list_texts(question)[1:] == ["Once upon a time."]
 
 
 async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_the_reason(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(slack, tmp_path, "the answer", "another") as bot:
+    async with run_bot(slack, tmp_path, "the answer", "another") as bot:
         slack.faults.fail("chat.postMessage", error="channel_not_found")
         question = await ask(bot)
-        row = await outcome(bot)
+        row = await get_outcome(bot)
         assert (row.state, row.error) == ("failed", "RefusedError: chat.postMessage: channel_not_found")
         assert "cannot be shown" in caplog.text
         await slack.post_message("ada", question.channel, "again", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: texts[-1] == "another")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "another")
 
 
 async def test_a_transient_database_error_is_retried(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(slack, tmp_path, "the answer") as bot:
+    async with run_bot(slack, tmp_path, "the answer") as bot:
         write, calls = bot.turns._database.write, count()
 
         @asynccontextmanager
-        async def failing() -> AsyncIterator[AsyncConnection]:
+        async def write_every_other_time() -> AsyncIterator[AsyncConnection]:
             async with write() as connection:
                 if next(calls) % 2:
                     raise StoreError("out of reach")
                 yield connection
 
-        monkeypatch.setattr(bot.turns._database, "write", failing)
+        monkeypatch.setattr(bot.turns._database, "write", write_every_other_time)
         question = await ask(bot)
-        assert (await outcome(bot)).state == "done"
-        assert bot.texts(question)[1:] == ["the answer"]
+        assert (await get_outcome(bot)).state == "done"
+        assert bot.list_texts(question)[1:] == ["the answer"]
 
 
 async def test_a_turn_with_a_lost_lease_is_claimed_again(
@@ -271,17 +271,17 @@ async def test_a_turn_with_a_lost_lease_is_claimed_again(
 ) -> None:
     end = TurnStore.end
 
-    async def failing(*_: Any, **__: Any) -> None:
+    async def raise_store_error(*_: Any, **__: Any) -> None:
         raise StoreError("out of reach")
 
-    async with running(slack, tmp_path, "the answer", "another") as bot:
-        monkeypatch.setattr(TurnStore, "end", failing)
+    async with run_bot(slack, tmp_path, "the answer", "another") as bot:
+        monkeypatch.setattr(TurnStore, "end", raise_store_error)
         question = await ask(bot)
-        await bot.shows(question, lambda texts: texts == ["hello", "the answer"])
+        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "the answer"])
         await asyncio.wait([run.task for run in bot.worker._running.values()])
         monkeypatch.setattr(TurnStore, "end", end)
         await slack.post_message("ada", question.channel, "again", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
+        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
 
 
 @pytest.mark.parametrize("hears", [False, True], ids=["unheard", "and hears of it"])
@@ -291,31 +291,31 @@ async def test_a_message_posted_after_a_lost_lease_is_deleted(
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.02 if hears else 60.0)
     shown = TurnStore.save_message_ids
 
-    async with running(slack, tmp_path, "the answer") as bot:
+    async with run_bot(slack, tmp_path, "the answer") as bot:
 
-        async def change(**values: Any) -> None:
+        async def update_turns(**values: Any) -> None:
             async with bot.database.write() as connection:
                 await connection.execute(sa.update(turns).values(**values))
 
-        async def too_late(self: TurnStore, turn: Turn, chunks: Sequence[str]) -> None:
-            await change(owner="another worker", claim_number=2, attempt=2)
+        async def lose_turn(self: TurnStore, turn: Turn, chunks: Sequence[str]) -> None:
+            await update_turns(owner="another worker", claim_number=2, attempt=2)
             await shown(self, turn, chunks)
 
         async with bot.database.write() as connection:  # another worker that is alive
             await connection.execute(
                 sa.insert(workers).values(id="another worker", lease_expires_at=float("inf"), rate_limit_usage={})
             )
-        monkeypatch.setattr(TurnStore, "save_message_ids", too_late)
+        monkeypatch.setattr(TurnStore, "save_message_ids", lose_turn)
         question = await ask(bot)
         await wait_until(lambda: not bot.worker.running_count)
-        await bot.shows(question, lambda texts: texts == ["hello"])
+        await bot.wait_for_texts(question, lambda texts: texts == ["hello"])
 
 
 async def test_a_reply_of_a_lost_turn_stops_within_a_second(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 60.0)
-    async with running(slack, tmp_path, "the answer") as bot:
+    async with run_bot(slack, tmp_path, "the answer") as bot:
         monkeypatch.setattr(bot.channel._api._caller, "_pauses", (60.0,))
         slack.faults.fail("chat.postMessage")
         question = await ask(bot)
@@ -325,7 +325,7 @@ async def test_a_reply_of_a_lost_turn_stops_within_a_second(
             await connection.execute(sa.update(turns).values(owner="another worker", claim_number=2, attempt=2))
         await wait_until(lambda: not bot.worker.running_count)
         assert calls.CHECK_SECONDS < 1
-        assert bot.texts(question) == ["hello"]
+        assert bot.list_texts(question) == ["hello"]
         (row,) = await bot.turn_rows()
         assert (row.owner, row.state) == ("another worker", "running")
 
@@ -335,14 +335,14 @@ async def test_a_reply_of_a_lost_turn_stops_within_a_second(
 async def test_a_turn_of_a_dead_process_resumes_in_its_message(
     slack: SlackSandbox, tmp_path: Path, is_answered: bool, is_recorded: bool
 ) -> None:
-    async with in_the_middle(slack, tmp_path, "Half an ans", "The model says it anew.") as (bot, question):
+    async with run_half_answer(slack, tmp_path, "Half an ans", "The model says it anew.") as (bot, question):
         changed: dict[str, Any] = {} if is_recorded else {"chunks": []}
         if is_answered:
             changed |= {"state": "answered", "text": "Half an answer is none."}
         await bot.restart_worker(**changed)
-        row = await outcome(bot)
+        row = await get_outcome(bot)
         last = "Half an answer is none." if is_answered else "The model says it anew."
-        assert bot.texts(question)[1:] == [last]
+        assert bot.list_texts(question)[1:] == [last]
         assert (row.state, row.attempt) == ("done", 2)
         if not is_answered:
             said = [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
@@ -350,24 +350,24 @@ async def test_a_turn_of_a_dead_process_resumes_in_its_message(
 
 
 async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+    async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(attempt=3)
-        row = await outcome(bot)
-        assert bot.texts(question)[1:] == [words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, row.id)]
+        row = await get_outcome(bot)
+        assert bot.list_texts(question)[1:] == [words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, row.id)]
         assert (row.state, row.attempt) == ("failed", 4)
 
 
 async def test_an_answer_that_cannot_be_rendered_is_posted_as_a_file(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+    async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(state="answered", text="Half an answer is none.", attempt=3)
-        row = await outcome(bot)
-        assert bot.texts(question)[1] == words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, row.id)
+        row = await get_outcome(bot)
+        assert bot.list_texts(question)[1] == words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, row.id)
         assert (row.state, row.attempt) == ("failed", 4)
         (file,) = [file for message in slack.messages(question.channel) for file in message.files]
         assert (file.name, file.data) == ("answer.md", b"Half an answer is none.")
 
 
-async def unreadable(*_: Any, **__: Any) -> Any:
+async def raise_unreadable(*_: Any, **__: Any) -> Any:
     error = StoreError("a row cannot be read")
     error.retryable = False
     raise error
@@ -376,12 +376,12 @@ async def unreadable(*_: Any, **__: Any) -> Any:
 async def test_an_answer_with_unreadable_files_is_shown_with_one_notice(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
-        monkeypatch.setattr(AgentRuntime, "list_generated_files", unreadable)
+    async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
+        monkeypatch.setattr(AgentRuntime, "list_generated_files", raise_unreadable)
         await bot.restart_worker(state="answered", text="It is drawn.")
-        row = await outcome(bot)
+        row = await get_outcome(bot)
         apology = words.ENGLISH.format_error_with_id(StoreError.public, row.id)
-        assert bot.texts(question)[1:] == [f"It is drawn.\n\n{apology}"]
+        assert bot.list_texts(question)[1:] == [f"It is drawn.\n\n{apology}"]
         assert (row.state, row.attempt) == ("failed", 2)
 
 
@@ -389,10 +389,10 @@ async def test_a_turn_with_unreadable_messages_is_given_up(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.01)
-    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, _):
-        monkeypatch.setattr(TurnStore, "save_message_ids", unreadable)
+    async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, _):
+        monkeypatch.setattr(TurnStore, "save_message_ids", raise_unreadable)
         await bot.restart_worker(state="answered", text="It is drawn.", chunks=[])
-        row = await outcome(bot)
+        row = await get_outcome(bot)
         assert (row.state, row.claim_number, row.attempt) == ("failed", 4, 2)
         assert f"turn {row.id}: the reply cannot be shown" in caplog.text
 
@@ -402,13 +402,13 @@ async def test_a_shutdown_releases_a_turn_after_a_database_error(
 ) -> None:
     failed = asyncio.Event()
 
-    async def away(*_: Any) -> None:
+    async def fail_and_signal(*_: Any) -> None:
         failed.set()
         raise StoreError("it was away for longer than is waited for")
 
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         with monkeypatch.context() as outage:
-            outage.setattr(TurnStore, "save_message_ids", away)
+            outage.setattr(TurnStore, "save_message_ids", fail_and_signal)
             await ask(bot)
             await asyncio.wait_for(failed.wait(), 30)
         await bot.worker.stop(0.1)
@@ -417,32 +417,32 @@ async def test_a_shutdown_releases_a_turn_after_a_database_error(
 
 
 async def test_a_reset_between_two_processes_is_shown(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+    async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(cancel_reason="reset")
-        assert (await outcome(bot)).state == "cancelled"
-        assert bot.texts(question)[1:] == [words.STOPPED_BY_RESET]
+        assert (await get_outcome(bot)).state == "cancelled"
+        assert bot.list_texts(question)[1:] == [words.STOPPED_BY_RESET]
 
 
 async def test_a_stop_through_another_worker_ends_the_answer_with_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with in_the_middle(slack, tmp_path, "Once", "And now?") as (bot, question):
+    async with run_half_answer(slack, tmp_path, "Once", "And now?") as (bot, question):
         (message,) = await bot.inbox_rows()
         async with bot.database.write() as connection:
             await bot.turns.request_cancel(connection, message.session, CancelReason.STOP)
-        row = await outcome(bot)
+        row = await get_outcome(bot)
         assert (row.state, row.error) == ("cancelled", CancelReason.STOP)
-        assert bot.texts(question)[1:] == [f"Once\n\n{words.STOPPED}"]
+        assert bot.list_texts(question)[1:] == [f"Once\n\n{words.STOPPED}"]
         await slack.post_message("ada", question.channel, "go on", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: texts[-1] == "And now?")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "And now?")
 
 
-async def lost(*_: Any, **__: Any) -> None:
+async def crash(*_: Any, **__: Any) -> None:
     raise StoreError("the process died here")
 
 
 async def test_a_turn_of_a_channel_that_is_no_longer_configured_is_ended(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, "never said", connect=False) as bot:
+    async with run_bot(slack, tmp_path, "never said", connect=False) as bot:
         await bot.worker.stop(1)
         await bot.inbox.accept(replace(inbound(), channel="gone"))
         (turn,) = await bot.turns.claim(1)
         await bot.answerer.answer(turn)
-        assert (await outcome(bot)).error == "SurfaceError: the channel gone is not set up"
+        assert (await get_outcome(bot)).error == "SurfaceError: the channel gone is not set up"

@@ -8,7 +8,7 @@ from channels.lookup_cache import LookupCache
 from core.errors import SurfaceError
 
 
-def answers(*values: str) -> Callable[[], Awaitable[str]]:
+def create_fetch(*values: str) -> Callable[[], Awaitable[str]]:
     """Return a fetch function with these values, one per call, that fails afterwards."""
     left = list(values)
 
@@ -22,14 +22,14 @@ def answers(*values: str) -> Callable[[], Awaitable[str]]:
 
 
 async def test_a_value_is_fetched_once_for_concurrent_tasks() -> None:
-    cache, fetch = LookupCache[str, str]("name", 60.0), answers("one", "two")
+    cache, fetch = LookupCache[str, str]("name", 60.0), create_fetch("one", "two")
     assert await asyncio.gather(*(cache.get("a", fetch) for _ in range(3))) == ["one"] * 3
     assert await cache.get("a", fetch) == "one"
     assert await cache.get("b", fetch) == "two"
 
 
 async def test_an_expired_value_is_used_only_while_the_platform_is_unreachable() -> None:
-    cache, fetch = LookupCache[str, str]("name", 0.0), answers("one", "two")
+    cache, fetch = LookupCache[str, str]("name", 0.0), create_fetch("one", "two")
     assert await cache.get_or_last("a", fetch, None) == "one"
     assert [await cache.get_or_last("a", fetch, None) for _ in range(2)] == ["two", "two"]
     assert await cache.get_or_last("b", fetch, None) is None
@@ -52,7 +52,7 @@ async def test_a_full_cache_drops_the_least_recently_used_value(monkeypatch: pyt
     monkeypatch.setattr(lookup_cache, "MAX_ANSWERS", 2)
     cache = LookupCache[str, str]("name", 60.0)
     for key in ("a", "b", "a", "c"):
-        await cache.get(key, answers(key))
-    assert await cache.get("a", answers()) == "a"
+        await cache.get(key, create_fetch(key))
+    assert await cache.get("a", create_fetch()) == "a"
     with pytest.raises(SurfaceError):
-        await cache.get("b", answers())
+        await cache.get("b", create_fetch())

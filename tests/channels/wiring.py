@@ -246,12 +246,14 @@ class WiredBot:
     async def wait_for_messages(self, count: int) -> list[Any]:
         """Wait until `count` messages are accepted and processed, and return them."""
 
-        async def left() -> tuple[list[Any], list[Any]]:
+        async def list_unprocessed() -> tuple[list[Any], list[Any]]:
             over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
             rows = await self.inbox_rows()
             return rows, [row for row in rows if row.outcome is None and row.turn not in over]
 
-        rows, _ = await self.database.wait_until(left, lambda found: len(found[0]) >= count and not found[1])
+        rows, _ = await self.database.wait_until(
+            list_unprocessed, lambda found: len(found[0]) >= count and not found[1]
+        )
         return rows
 
     async def restart_worker(self, **changed: Any) -> None:
@@ -261,7 +263,7 @@ class WiredBot:
             changed: column values of the turn that the new worker finds.
         """
         async with self.worker._claiming:
-            self.turns._update = self.turns.end = _torn  # type: ignore[method-assign]
+            self.turns._update = self.turns.end = _raise_process_gone  # type: ignore[method-assign]
             if running := [run.task for run in self.worker._running.values()]:
                 for task in running:
                     task.cancel()
@@ -278,7 +280,7 @@ class WiredBot:
 
 
 async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
-    """Poll until the predicate holds: for state that the sandbox does not see."""
+    """Poll until the predicate holds, for state outside the sandbox."""
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 (it holds without a word)
             await asyncio.sleep(0.005)
@@ -288,5 +290,5 @@ class _ProcessGoneError(StoreError):
     retryable = False
 
 
-async def _torn(*_: Any, **__: Any) -> None:
+async def _raise_process_gone(*_: Any, **__: Any) -> None:
     raise _ProcessGoneError("the process is gone")

@@ -76,7 +76,7 @@ from sandbox.discord.api.faults import DiscordFaults
 from sandbox.slack import SlackSandbox
 from sandbox.slack.api.faults import SlackFaults
 from sandbox.slack.state.messages import SlackMessage
-from tests.channels.i18n.catalogue import sentences
+from tests.channels.i18n.catalogue import list_sentences
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -329,7 +329,7 @@ def test_the_errors_page_lists_the_texts_for_users() -> None:
 def test_the_errors_page_lists_messages_of_the_catalogue() -> None:
     table = (REFERENCE / "errors.md").read_text().partition("| Event | Message |")[2].partition("\n## ")[0]
     cells = re.findall(r"^\| [^-|][^|]* \| (?:⚠️ )?(.+) \|$", table, re.M)
-    messages = tuple(sentence.strip().removeprefix("⚠️ ") for sentence in sentences())
+    messages = tuple(sentence.strip().removeprefix("⚠️ ") for sentence in list_sentences())
     assert len(cells) > 20
     assert [cell for cell in cells if not cell.startswith(messages)] == []
 

@@ -8,9 +8,9 @@ from channels.slack.manifest import manifest
 from channels.slack.settings import DEFAULT_PROMPTS
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
-from tests.channels.discord.conftest import discord_of, nothing_stays_and_nobody_waits
+from tests.channels.discord.conftest import clean_discord_library, run_discord
 
-__all__ = ["nothing_stays_and_nobody_waits"]
+__all__ = ["clean_discord_library"]
 
 
 @pytest.fixture
@@ -23,5 +23,5 @@ async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[DiscordSandbox]:
-    async with discord_of(rate_limits=False) as sandbox:
+    async with run_discord(rate_limits=False) as sandbox:
         yield sandbox

@@ -14,7 +14,7 @@ from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimited, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
-from tests.channels.discord.conftest import Bot, running
+from tests.channels.discord.conftest import Bot, run_bot
 
 OPEN_DM = "POST /users/@me/channels"
 
@@ -25,12 +25,12 @@ def echo(asked: Any) -> str:
 
 def list_dm_texts(bot: Bot, user: str) -> list[str]:
     """Return the bot's direct messages to a user."""
-    return [message.text for message in bot.own(bot.server.open_dm(user))]
+    return [message.text for message in bot.list_bot_messages(bot.server.open_dm(user))]
 
 
 def list_public_texts(bot: Bot) -> list[str]:
     """Return the bot's messages in both text channels that all users see."""
-    return [m.text for name in ("general", "random") for m in bot.own(name) if m.ephemeral_to is None]
+    return [m.text for name in ("general", "random") for m in bot.list_bot_messages(name) if m.ephemeral_to is None]
 
 
 async def wait_for_text(bot: Bot, message: DiscordMessage, text: str) -> None:
@@ -40,7 +40,7 @@ async def wait_for_text(bot: Bot, message: DiscordMessage, text: str) -> None:
 async def wait_until_processed(bot: Bot) -> None:
     """Wait until all earlier messages are processed: the bot answers a later one of another user."""
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
-    await bot.says(last, "heard: last")
+    await bot.wait_for_replies(last, "heard: last")
     await bot.channel._intake.drain(20)
 
 
@@ -56,15 +56,15 @@ async def find_tables_with(bot: Bot, message: str) -> list[str]:
 async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: DiscordSandbox, tmp_path: Path) -> None:
     role = server.assign_role("grace", "banned")
     rules = AccessRules(block=frozenset({f"role:{role}"}), allow=frozenset({f"guild:{server.guild_id}"}))
-    async with running(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
+    async with run_bot(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
         message = await server.post_message("ada", "general", "this")
         thread = await server.start_thread("ada", message, "a thread")
-        question = await bot.collect_events("ada", thread, "one")
-        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        question = await bot.mention_bot("ada", thread, "one")
+        (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
         public_texts, threads = list_public_texts(bot), len(server.threads("general"))
-        await bot.collect_events("grace", "general", "sesame open")
+        await bot.mention_bot("grace", "general", "sesame open")
         await server.wait_for(lambda: list_dm_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
-        await bot.collect_events("grace", "general", "sesame again")
+        await bot.mention_bot("grace", "general", "sesame again")
         await server.post_message("grace", thread, "sesame there")
         await server.post_message("grace", server.open_dm("grace"), "sesame alone")
         await server.post_message("grace", thread, "sesame reply", reply_to=answer)
@@ -93,9 +93,9 @@ async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     rules = AccessRules(frozenset({f"user:{server.people['linus'].id}"}))
-    async with running(server, tmp_path, echo, rules=rules) as bot:
+    async with run_bot(server, tmp_path, echo, rules=rules) as bot:
         server.faults.fail(OPEN_DM, status=403, code=50007, times=1)
-        message = await bot.collect_events("ada", "general", "hello")
+        message = await bot.mention_bot("ada", "general", "hello")
         await server.wait_for(lambda: list(message.reactions) == ["🚫"])
         for webhook in (False, True):
             await server.post_as_bot(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
@@ -113,7 +113,7 @@ async def test_dms_are_open_to_members_of_allowed_servers_with_their_roles(
     if has_left:
         server.leave_guild("ada")
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
-    async with running(server, tmp_path, echo, rules=rules) as bot:
+    async with run_bot(server, tmp_path, echo, rules=rules) as bot:
         dm = server.open_dm("ada")
         await server.post_message("ada", dm, "hello")
         await server.post_message("grace", server.open_dm("grace"), "hello")
@@ -131,8 +131,8 @@ async def test_by_default_only_members_of_allowed_servers_may_send_dms(
     monkeypatch.setenv("DISCORD_GUILD_IDS", server.guild_id)
     rules = configuration.load_settings().access_policy.get_rules("discord")
     server.leave_guild("ada")
-    async with running(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
-        await bot.says(await server.post_message("grace", server.open_dm("grace"), "hello"), "heard: hello")
+    async with run_bot(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
+        await bot.wait_for_replies(await server.post_message("grace", server.open_dm("grace"), "hello"), "heard: hello")
         await server.post_message("ada", server.open_dm("ada"), "hello")
         await server.wait_for(lambda: list_dm_texts(bot, "ada") == [words.PLACE_NOT_ALLOWED])
         (response,) = await server.run_command(
@@ -146,11 +146,11 @@ async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: Dis
     secret = server.add_channel("secret")
     secret.category_id = "4711"
     rules = AccessRules(frozenset({"channel:4711", DIRECT_MESSAGES}))
-    async with running(server, tmp_path, echo, rules=rules) as bot:
+    async with run_bot(server, tmp_path, echo, rules=rules) as bot:
         thread = await server.start_thread("ada", await server.post_message("ada", secret, "root"), "a thread")
         for place in (secret, thread):
-            await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
-        await bot.collect_events("ada", "general", "one")
+            await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), "heard: Ada Lovelace: one")
+        await bot.mention_bot("ada", "general", "one")
         await server.wait_for(lambda: list_dm_texts(bot, "ada") == [words.PLACE_NOT_ALLOWED])
         (response,) = await server.run_command(
             "ada", server.add_foreign_channel("abroad", "ada"), "ask", question="may I?"
@@ -160,26 +160,26 @@ async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: Dis
 
 async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox, tmp_path: Path) -> None:
     role = server.assign_role("grace", "banned")
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         for user in ("ada", "grace"):
-            await bot.says(
-                await bot.collect_events(user, "general", "one"), f"heard: {server.people[user].display_name}: one"
+            await bot.wait_for_replies(
+                await bot.mention_bot(user, "general", "one"), f"heard: {server.people[user].display_name}: one"
             )
-    await bot.collect_events("grace", "general", "two")
-    question = await bot.collect_events("ada", "general", "two")
-    async with running(server, tmp_path, echo, rules=AccessRules(block=frozenset({f"role:{role}"}))) as bot:
-        await bot.says(question, "heard: Ada Lovelace: two")
+    await bot.mention_bot("grace", "general", "two")
+    question = await bot.mention_bot("ada", "general", "two")
+    async with run_bot(server, tmp_path, echo, rules=AccessRules(block=frozenset({f"role:{role}"}))) as bot:
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
         await wait_until_processed(bot)
         assert len(await bot.inbox_rows()) == 4
         assert list_dm_texts(bot, "grace") == []  # no notice for an old message
 
 
 async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         public = await server.start_thread("ada", await server.post_message("ada", "general", "root"), "public")
         private = await server.start_private_thread("ada", "general", "private")
         for place in (public, private):
-            await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
+            await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), "heard: Ada Lovelace: one")
         general = server.channels["general"].id
         assert [row.place.rpartition(":")[2] for row in await bot.inbox_rows()] == [general, private.id]
         assert [row.session.rpartition(":")[2] for row in await bot.inbox_rows()] == [public.id, private.id]
@@ -187,7 +187,7 @@ async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox,
 
 async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
-    async with running(server, tmp_path, echo, core=core) as bot:
+    async with run_bot(server, tmp_path, echo, core=core) as bot:
         group = server.open_group_dm("us", "ada")
         for n in range(3):
             (response,) = await server.run_command("ada", group, "ask", question=f"question {n}")
@@ -202,7 +202,7 @@ async def test_each_rate_limited_command_gets_a_private_answer(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RateLimited, "minutes", 60)
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
         responses = [await server.run_command("ada", "general", "info") for _ in range(3)]
@@ -215,9 +215,9 @@ async def test_a_press_by_an_unresolved_user_is_denied_privately(server: Discord
     role = server.assign_role("ada", "team")
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     server.set_locale("ada", "ko")
-    async with running(server, tmp_path, echo, rules=rules) as bot:
+    async with run_bot(server, tmp_path, echo, rules=rules) as bot:
         question = await server.post_message("ada", server.open_dm("ada"), "hello")
-        (answer,) = await bot.says(question, "heard: hello")
+        (answer,) = await bot.wait_for_replies(question, "heard: hello")
         await server.wait_for(lambda: words.REGENERATE in answer.buttons)
         bot.channel._interactions._identities._roles._fresh.clear()
         server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)

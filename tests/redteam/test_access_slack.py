@@ -18,7 +18,7 @@ from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimited, UserRateLimiter
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.conftest import Bot, run_bot
 from tests.fixtures.buttons import wait_for_button
 
 
@@ -45,7 +45,7 @@ def list_public_texts(bot: Bot, channel: str = "general") -> list[str]:
 async def wait_until_processed(bot: Bot, n: int = 0) -> None:
     """Wait until all earlier messages are processed: the bot answers a later one of another user."""
     last = await bot.mention_bot("linus", "random", f"last {n}")
-    await bot.shows(last, lambda texts: f"heard: linus: last {n}" in texts)
+    await bot.wait_for_texts(last, lambda texts: f"heard: linus: last {n}" in texts)
     await bot.slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in bot.slack.envelopes))
     await bot.channel._intake.drain(20)
 
@@ -67,10 +67,10 @@ async def find_tables_with(bot: Bot, words_: str) -> list[str]:
 
 async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSandbox, tmp_path: Path) -> None:
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
-    async with running(slack, tmp_path, echo, rules=rules) as bot:
+    async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.shows(question, lambda texts: "heard: ada: one" in texts)
-        (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
+        (answer,) = [m for m in bot.list_thread(question) if m.user == slack.bot_user_id]
         requests, shown = len(bot.model.requests), list_public_texts(bot)
         await bot.mention_bot("grace", "general", "sesame open")
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
@@ -96,7 +96,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
 
 
 async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         message = await slack.post_message("ada", "general", "this")
         await slack.use_shortcut("grace", message, ASK)
         (view,) = await slack.wait_for(lambda: slack.modals("grace"))
@@ -110,7 +110,7 @@ async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_
 
 async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("eve", team_id="T0OUTSIDE")
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         message = await bot.mention_bot("eve", "general", "hello")
         await slack.post_as_bot("robot", "general", f"{bot.mention} hello")
         await slack.use_shortcut("eve", message, ASK)
@@ -119,13 +119,13 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
         assert (list_ephemeral_texts(bot, "eve"), slack.modals("eve")) == ([words.USER_NOT_ALLOWED], [])
         assert list_public_texts(bot) == []
     named = AccessRules(frozenset({"workspace:T0OUTSIDE", f"workspace:{slack.team_id}"}))
-    async with running(slack, tmp_path, echo, rules=named) as bot:
+    async with run_bot(slack, tmp_path, echo, rules=named) as bot:
         for user in ("eve", "ada"):
             question = await bot.mention_bot(user, "general", "again")
-            await bot.shows(question, partial(contains, f"heard: {user}: again"))
-    async with running(slack, tmp_path, echo, external=True) as bot:
+            await bot.wait_for_texts(question, partial(contains, f"heard: {user}: again"))
+    async with run_bot(slack, tmp_path, echo, external=True) as bot:
         question = await bot.mention_bot("eve", "general", "and now")
-        await bot.shows(question, partial(contains, "heard: eve: and now"))
+        await bot.wait_for_texts(question, partial(contains, "heard: eve: and now"))
         sessions = {row.session for row in await bot.turn_rows()}
         assert {session.split(":")[1] for session in sessions} == {slack.team_id}, "it belongs to who has the bot"
 
@@ -134,13 +134,13 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
     group = slack.add_user_group("team", ["ada"]).id
     rules = AccessRules(frozenset({f"role:{group}"}))
     slack.scopes.discard("usergroups:read")
-    async with running(slack, tmp_path, echo, rules=rules) as bot:
+    async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
         await bot.mention_bot("ada", "general", "early")
         await slack.wait_for(lambda: [call for call in slack.calls if call.error == "missing_scope"])
         assert await bot.inbox_rows() == []
         slack.scopes.add("usergroups:read")
         question = await bot.mention_bot("ada", "general", "now")
-        await bot.shows(question, lambda texts: "heard: ada: now" in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: now" in texts)
         await bot.mention_bot("grace", "general", "I too")
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         asked = next(row for row in await bot.inbox_rows() if row.message)
@@ -148,7 +148,7 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
 
 
 async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         bot.services.access_policy._rules = {"slack": AccessRules()}
         bot.worker._limit = 0
         question = await bot.mention_bot("grace", "general", "one")
@@ -160,21 +160,23 @@ async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: S
         }
         bot.worker._limit = 9
         bot.worker.wake()
-        await bot.shows(question, lambda texts: "heard: ada: two" in texts)
-        await bot.shows(lonely, lambda texts: words.ACCESS_REVOKED in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: two" in texts)
+        await bot.wait_for_texts(lonely, lambda texts: words.ACCESS_REVOKED in texts)
         assert sorted(row.state for row in await bot.wait_for_turns(2)) == ["cancelled", "done"]
         assert len(bot.model.requests) == 1
 
 
 async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: SlackSandbox, tmp_path: Path) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(2, 3600))}
-    async with running(slack, tmp_path, echo, core=core) as bot:
+    async with run_bot(slack, tmp_path, echo, core=core) as bot:
         asked = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(5)]
         await wait_until_processed(bot)
         for n in range(2):
-            await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
+            await bot.wait_for_texts(asked[n], partial(contains, f"heard: ada: question {n}"))
         assert list_ephemeral_texts(bot, "ada") == [words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)]
-        await slack.click_button("ada", *await wait_for_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
+        await slack.click_button(
+            "ada", *await wait_for_button(slack, words.REGENERATE, lambda: bot.list_thread(asked[0]))
+        )
         await slack.wait_for(lambda: len(list_ephemeral_texts(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
 
@@ -189,13 +191,13 @@ async def test_long_commands_of_one_user_do_not_delay_others(
         return name
 
     monkeypatch.setattr(handlers, "_quote_name", bounded)
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         commands = [await bot.mention_bot("linus", "general", f"model {'a' * 39_000}") for _ in range(6)]
         question = await bot.mention_bot("grace", "random", "hello")
         async with asyncio.timeout(2):
-            await bot.shows(question, partial(contains, "heard: grace: hello"))
+            await bot.wait_for_texts(question, partial(contains, "heard: grace: hello"))
         for command in commands:
-            await bot.shows(command, lambda texts: len(texts) == 2)
+            await bot.wait_for_texts(command, lambda texts: len(texts) == 2)
         assert read == ["a" * handlers.MAX_ARGUMENT] * 6
 
 
@@ -203,19 +205,19 @@ async def test_rate_limited_commands_are_denied_in_one_sentence(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RateLimited, "minutes", 60)
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
         asked = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]
         theirs = await bot.mention_bot("grace", "general", "help")
         await wait_until_processed(bot)
-        assert sorted(len(bot.thread(one)) for one in asked) == [1, 1, 1, 2, 2]
-        assert len(bot.thread(theirs)) == 2
+        assert sorted(len(bot.list_thread(one)) for one in asked) == [1, 1, 1, 2, 2]
+        assert len(bot.list_thread(theirs)) == 2
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
         assert list_ephemeral_texts(bot, "ada") == [refusal]
         seen = await slack.run_command("ada", "general", "/help")
         await slack.wait_for(lambda: [one.text for one in seen] == [refusal])
         question = await bot.mention_bot("ada", "general", "question")
-        await bot.shows(question, partial(contains, "heard: ada: question"))
+        await bot.wait_for_texts(question, partial(contains, "heard: ada: question"))
 
 
 async def test_access_rules_hold_during_a_database_outage(
@@ -225,7 +227,7 @@ async def test_access_rules_hold_during_a_database_outage(
         raise StoreError("out of reach")
 
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
-    async with running(slack, tmp_path, echo, rules=rules) as bot:
+    async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
         monkeypatch.setattr(type(bot.services.refusals), "claim_notice", away)
         await bot.mention_bot("grace", "general", "hello")
         await wait_until_processed(bot)
@@ -235,10 +237,10 @@ async def test_access_rules_hold_during_a_database_outage(
 async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("mina", locale="ko-KR")
     rules = AccessRules(frozenset({f"role:{slack.add_user_group('team', ['mina']).id}"}))
-    async with running(slack, tmp_path, echo, rules=rules) as bot:
+    async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
         question = await bot.mention_bot("mina", "general", "one")
-        await bot.shows(question, lambda texts: "heard: mina: one" in texts)
-        (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
+        await bot.wait_for_texts(question, lambda texts: "heard: mina: one" in texts)
+        (answer,) = [m for m in bot.list_thread(question) if m.user == slack.bot_user_id]
         groups = bot.channel._directory._groups
         groups._fresh.clear()
         groups._last.clear()
@@ -254,9 +256,9 @@ async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     slack.add_user("mina", locale="ko-KR")
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await slack.post_message("mina", slack.open_dm("mina"), "a story")
-        await bot.shows(question, lambda texts: texts[-1] == "Once")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "Once")
         bot.services.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
         await slack.click_stop("mina", question)
         await slack.wait_for(

@@ -16,7 +16,7 @@ from channels.slack.client.http_mode import PATH
 from core.store.schema import feedback, human_requests, inbox, sessions, turns
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.conftest import Bot, run_bot
 
 Headers = dict[str, str]
 
@@ -72,7 +72,7 @@ async def list_rows(bot: Bot) -> list[Any]:
 async def test_requests_without_a_slack_signature_are_rejected(
     slack: SlackSandbox, tmp_path: Path, signature: str
 ) -> None:
-    async with running(slack, tmp_path, "never said") as bot, aiohttp.ClientSession() as web:
+    async with run_bot(slack, tmp_path, "never said") as bot, aiohttp.ClientSession() as web:
         before = await list_rows(bot)
         for body in create_bodies(slack).values():
             good, old = slack.request_url.sign(body), slack.request_url.sign(body, at=time.time() - 360)
@@ -88,9 +88,9 @@ ACTIONS = ("stop", "retry", "regenerate", "revise", "good", "bad", "approve", "a
 
 
 async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
-        await bot.shows(question, lambda texts: "Once" in texts)
+        await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
         (turn,) = await bot.turn_rows()
         identity = await bot.channel._identities.resolve_interaction(*address_of(bot, "ada"))
@@ -111,9 +111,9 @@ async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path)
 async def test_a_button_of_another_channel_obeys_only_its_author(
     slack: SlackSandbox, tmp_path: Path, action: str
 ) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await bot.mention_bot("ada", "random", "a story")
-        await bot.shows(question, lambda texts: "Once" in texts)
+        await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
         (turn,) = await bot.turn_rows()
         visitor, _location = await bot.channel._identities.resolve_interaction(*address_of(bot, "grace"))
@@ -124,7 +124,7 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
 
 @pytest.mark.parametrize("command", ["reset", "export", "model", "info", "stop"])
 async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
-    async with running(slack, tmp_path, "well") as bot:
+    async with run_bot(slack, tmp_path, "well") as bot:
         dm_message = await slack.post_message("ada", slack.open_dm("ada"), "my secret")
         await bot.wait_for_turns(1)
         before = await list_rows(bot)

@@ -22,9 +22,9 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import CallTool, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import echo
-from tests.channels.discord.conftest import running as discord_running
+from tests.channels.discord.conftest import run_bot as discord_running
 from tests.channels.platforms import PLATFORMS, SlackTalk, run_conversation, run_sandbox, texts, wait_for_texts
-from tests.channels.slack.conftest import running as slack_running
+from tests.channels.slack.conftest import run_bot as slack_running
 from tests.channels.wiring import wait_until
 from tests.redteam.test_access_slack import find_tables_with
 
@@ -87,7 +87,7 @@ async def test_a_forged_option_of_discords_export_command_returns_nothing(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with discord_running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         for form in ("discord:1:2", "../x", "json "):
             with pytest.raises(ValueError, match="is not a choice"):  # neither Discord nor the bot offers this choice
                 await server.run_command("grace", "general", "export", form=form)

@@ -17,8 +17,8 @@ from core.usage.spending_limits import SpendingLimits
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_texts
-from tests.channels.slack.conftest import Bot, running
-from tests.channels.slack.interactions.test_commands import said
+from tests.channels.slack.conftest import Bot, run_bot
+from tests.channels.slack.interactions.test_commands import run_command
 
 #: Limit below the price of one answer of the scripted model ($0.012).
 CENT = to_amount(Decimal("0.01"))
@@ -48,9 +48,9 @@ async def click_retry_repeatedly(bot: Bot) -> None:
     await use_up_limit(bot)
     question = await bot.mention_bot("ada", "general", "the second")
     for count in range(2, 5):
-        await bot.shows(question, lambda texts: "daily spending limit" in texts[-1])
+        await bot.wait_for_texts(question, lambda texts: "daily spending limit" in texts[-1])
         await bot.wait_for_turns(count)
-        (reply,) = [one for one in bot.thread(question) if "daily spending limit" in one.text]
+        (reply,) = [one for one in bot.list_thread(question) if "daily spending limit" in one.text]
         await bot.slack.click_button("ada", reply, reply.buttons[words.RETRY])
     await bot.wait_for_turns(5)
 
@@ -58,7 +58,7 @@ async def click_retry_repeatedly(bot: Bot) -> None:
 async def click_regenerate_after_the_limit(bot: Bot) -> None:
     question = await bot.mention_bot("ada", "general", "the first")
     await bot.wait_for_turns(1)
-    (answer,) = [one for one in bot.thread(question) if words.REGENERATE in one.buttons]
+    (answer,) = [one for one in bot.list_thread(question) if words.REGENERATE in one.buttons]
     await bot.slack.click_button("ada", answer, answer.buttons[words.REGENERATE])
     await bot.wait_for_turns(2)
 
@@ -82,8 +82,8 @@ async def edit_the_question_after_the_limit(bot: Bot) -> None:
     question = await bot.mention_bot("ada", "general", "the first")
     await bot.wait_for_turns(1)
     await bot.slack.edit_message("ada", question, f"{bot.mention} the second")
-    (answer,) = [one for one in bot.thread(question) if words.REGENERATE in one.buttons]
-    await bot.shows(question, lambda _: words.ANSWER_EDITED in answer.buttons)
+    (answer,) = [one for one in bot.list_thread(question) if words.REGENERATE in one.buttons]
+    await bot.wait_for_texts(question, lambda _: words.ANSWER_EDITED in answer.buttons)
     await bot.slack.click_button("ada", answer, answer.buttons[words.ANSWER_EDITED])
     await bot.wait_for_turns(2)
 
@@ -113,7 +113,7 @@ async def test_no_attack_gets_a_model_call_past_the_spending_limit(
     slack: SlackSandbox, tmp_path: Path, attack: Attack
 ) -> None:
     core: dict[str, Any] = {"limits": ATTACKS[attack]}
-    async with running(slack, tmp_path, lambda _: "Well.", core=core) as bot:
+    async with run_bot(slack, tmp_path, lambda _: "Well.", core=core) as bot:
         await attack(bot)
         assert len(bot.model.requests) == 1
         (spent,) = await bot.services.spending.sum_spending(since=FIRST_DAY)
@@ -125,21 +125,21 @@ async def test_no_attack_gets_a_model_call_past_the_spending_limit(
 async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSandbox, tmp_path: Path) -> None:
     """Check that input tokens count: Anthropic reports them before the first text."""
     core = {"limits": SpendingLimits(person=to_amount(Decimal("0.000001"))), "vendor": "anthropic"}
-    async with running(slack, tmp_path, lambda _: [Say("Once upon a time"), Pause(60)], core=core) as bot:
+    async with run_bot(slack, tmp_path, lambda _: [Say("Once upon a time"), Pause(60)], core=core) as bot:
         question = await bot.mention_bot("ada", "general", "tell a story")
-        await bot.shows(question, lambda texts: "Once" in texts[-1])
+        await bot.wait_for_texts(question, lambda texts: "Once" in texts[-1])
         await bot.mention_bot("ada", "general", "stop", thread_ts=question.ts)
         await bot.wait_for_turns(1)
         second = await bot.mention_bot("ada", "general", "tell it again")
-        await bot.shows(second, lambda texts: "daily spending limit" in texts[-1])
+        await bot.wait_for_texts(second, lambda texts: "daily spending limit" in texts[-1])
         assert len(bot.model.requests) == 1
 
 
 async def test_only_admins_see_the_spending_of_others(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, lambda _: "Well.", admins=[slack.people["grace"].id]) as bot:
+    async with run_bot(slack, tmp_path, lambda _: "Well.", admins=[slack.people["grace"].id]) as bot:
         await use_up_limit(bot)
         for argument in ("admin", slack.people["ada"].id, "--by person", f"<@{slack.people['grace'].id}>"):
-            report = (await said(bot, "linus", "random", "/usage", argument)).text
+            report = (await run_command(bot, "linus", "random", "/usage", argument)).text
             assert words.USAGE_ALL not in report
             assert "`ada`" not in report
             assert "$0.0120" not in report
@@ -148,16 +148,16 @@ async def test_only_admins_see_the_spending_of_others(slack: SlackSandbox, tmp_p
 async def test_names_in_a_spending_report_are_plain_text_and_ping_nobody(slack: SlackSandbox, tmp_path: Path) -> None:
     grace = slack.people["grace"].id
     core = {"limits": SpendingLimits(person=CENT), "admins": [slack.people["ada"].id]}
-    async with running(slack, tmp_path, lambda _: "Well.", admins=[grace], core=core) as bot:
+    async with run_bot(slack, tmp_path, lambda _: "Well.", admins=[grace], core=core) as bot:
         await use_up_limit(bot)
         async with bot.database.write() as connection:
             await connection.execute(sa.update(spending).values(name="<!channel> `*@everyone*` <https://a.example|x>"))
-        report = await said(bot, "grace", "random", "/usage")
+        report = await run_command(bot, "grace", "random", "/usage")
         refusal = await bot.mention_bot("ada", "general", "the second")
-        texts = await bot.shows(refusal, lambda texts: "daily spending limit" in texts[-1])
+        texts = await bot.wait_for_texts(refusal, lambda texts: "daily spending limit" in texts[-1])
         for text in (report.text, texts[-1]):
             assert "everyone" in text
-        for message in (report, bot.thread(refusal)[-1]):
+        for message in (report, bot.list_thread(refusal)[-1]):
             assert not message.pings
 
 

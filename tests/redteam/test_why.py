@@ -18,8 +18,8 @@ from core.secret_redaction import add_secret
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
 from sandbox.models import CallTool, ReceivedRequest, Turn
-from tests.channels.commands.test_why import account
-from tests.channels.commands.why_requests import by_command, by_menu
+from tests.channels.commands.test_why import create_report
+from tests.channels.commands.why_requests import run_why_command, use_why_menu
 from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_texts
 
 #: Secret in the settings that no pattern recognizes.
@@ -39,15 +39,15 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
         await wait_for_texts(talk, lambda found: found == ["It is 42."])
         answer = talk.replies()[0]
         denial = words.WHY_NOT_ALLOWED
-        assert await by_command(talk, "grace") == denial
-        assert await by_command(talk, "grace", turn.id) == denial
-        assert await by_menu(talk, answer, "grace") == denial
-        assert await by_menu(talk, question, "grace") == denial
+        assert await run_why_command(talk, "grace") == denial
+        assert await run_why_command(talk, "grace", turn.id) == denial
+        assert await use_why_menu(talk, answer, "grace") == denial
+        assert await use_why_menu(talk, question, "grace") == denial
         # the answer does not reveal that the turn exists
         for forged in ("0000000000", turn.id[:9], "%", f"{turn.id}' OR '1'='1"):
-            assert await by_command(talk, "grace", forged.replace(" ", "_")) == denial
+            assert await run_why_command(talk, "grace", forged.replace(" ", "_")) == denial
         # only the author sees the report
-        assert turn.id in await by_command(talk, "ada", turn.id)
+        assert turn.id in await run_why_command(talk, "ada", turn.id)
         assert [message.text for message in talk.replies()] == ["It is 42."]
 
 
@@ -110,7 +110,7 @@ async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: An
     async with run_conversation(sandbox, tmp_path, call_tool_once, core=tools) as talk:
         await talk.say("look!")
         (turn,) = await talk.bot.wait_for_turns(1)
-        for said in (await by_menu(talk, talk.replies()[0]), await by_command(talk, turn=turn.id)):
+        for said in (await use_why_menu(talk, talk.replies()[0]), await run_why_command(talk, turn=turn.id)):
             assert not LEAKS.search(said)
             assert not re.search(r"<[!@#h]|@(everyone|here)", said)
             (line,) = [line for line in said.splitlines() if "`look`" in line]
@@ -128,7 +128,7 @@ def test_markup_in_names_of_users_files_and_tools_stays_text() -> None:
         files=(FileRecord("`a`\n# b", "<@U1> **no** [x](y)"),),
     )
     told_ = render_report_text(
-        account(run_record=names, approvals=(ApprovalRecord("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)),
+        create_report(run_record=names, approvals=(ApprovalRecord("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)),
         words.ENGLISH,
     )
     assert len(told_) <= MAX_REPORT_SIZE
@@ -141,9 +141,9 @@ def test_markup_in_names_of_users_files_and_tools_stays_text() -> None:
 def test_tool_arguments_cannot_control_the_operators_terminal(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
     use = ToolCallRecord("1", f"tool{attack}", attack, outcome="failed", error=attack)
     accounts.print_report(
-        account(run_record=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}")
+        create_report(run_record=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}")
     )
-    tables.print_json(account(run_record=RunRecord(tool_calls=(use,))))
+    tables.print_json(create_report(run_record=RunRecord(tool_calls=(use,))))
     said = capsys.readouterr().out
     assert not set("\x1b\x9b\x07\r\u202e") & set(said)
     if "red" in attack:

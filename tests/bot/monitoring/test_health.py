@@ -31,12 +31,12 @@ from core.workers import shard_assignment
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord
-from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
+from tests.channels.discord.conftest import clean_discord_library
 from tests.channels.slack import conftest as slack
 from tests.channels.wiring import wait_until
 from tests.fixtures.full_disk import fill_disk
 
-__all__ = ["nothing_stays_and_nobody_waits"]
+__all__ = ["clean_discord_library"]
 
 CONNECTING = "apps.connections.open"
 
@@ -71,7 +71,7 @@ async def watched(database: Database, *channels: Channel, limit: float = 60) -> 
 async def test_the_bot_is_not_ready_until_each_channel_is_connected(tmp_path: Path) -> None:
     async with (
         SlackSandbox(rate_limits=False) as sandbox,
-        slack.running(sandbox, tmp_path, discord.echo) as bot,
+        slack.run_bot(sandbox, tmp_path, discord.echo) as bot,
         watched(bot.database, bot.channel) as found,
     ):
         sandbox.faults.fail(CONNECTING, 100_000)
@@ -81,11 +81,11 @@ async def test_the_bot_is_not_ready_until_each_channel_is_connected(tmp_path: Pa
         sandbox.faults.clear()
         await wait_until(lambda: found.is_ready)
         question = await sandbox.post_message("ada", sandbox.open_dm("ada"), "back?")
-        await bot.shows(question, lambda texts: "heard: back?" in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: back?" in texts)
 
 
 async def test_a_revoked_token_is_reported_and_not_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with SlackSandbox(rate_limits=False) as sandbox, slack.running(sandbox, tmp_path, "never asked") as bot:
+    async with SlackSandbox(rate_limits=False) as sandbox, slack.run_bot(sandbox, tmp_path, "never asked") as bot:
         found = HealthMonitor(silence_seconds=1.0, max_silence_seconds=2.5)
         sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
         with pytest.raises(ConnectionLostError, match=r"slack: no heartbeat for \d s; ending"):
@@ -98,16 +98,16 @@ async def test_a_dead_discord_connection_is_replaced_and_its_messages_are_answer
     tmp_path: Path,
 ) -> None:
     async with (
-        discord.discord_of(speed=400) as server,
-        discord.running(server, tmp_path, discord.echo) as bot,
+        discord.run_discord(speed=400) as server,
+        discord.run_bot(server, tmp_path, discord.echo) as bot,
         watched(bot.database, bot.channel) as found,
     ):
         direct = server.open_dm("ada")
-        await bot.says(await server.post_message("ada", direct, "hello"), "heard: hello")
+        await bot.wait_for_replies(await server.post_message("ada", direct, "hello"), "heard: hello")
         await server.freeze_sockets()
         question = await server.post_message("ada", direct, "are you there?")
         await wait_until(lambda: not found.is_ready)
-        await bot.says(question, "heard: are you there?")
+        await bot.wait_for_replies(question, "heard: are you there?")
         await wait_until(lambda: found.is_ready)
         assert len(server.sessions) >= 2
         assert len(await bot.inbox_rows()) == 2
@@ -142,7 +142,7 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
     monkeypatch.setattr(health, "DATABASE_CHECK_SECONDS", 1.0)
     async with (
         SlackSandbox(rate_limits=False) as sandbox,
-        slack.running(sandbox, disk, discord.echo) as bot,
+        slack.run_bot(sandbox, disk, discord.echo) as bot,
         watched(bot.database, bot.channel) as found,
     ):
         direct = sandbox.open_dm("ada")
@@ -152,8 +152,8 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
             said = await sandbox.post_message("ada", direct, "are you there?")
             await asyncio.sleep(0.5)
             assert not any(envelope.acknowledged_at for envelope in sandbox.envelopes)
-            assert bot.texts(said) == ["are you there?"]
-        await bot.shows(said, lambda texts: texts[1:] == ["heard: are you there?"])
+            assert bot.list_texts(said) == ["are you there?"]
+        await bot.wait_for_texts(said, lambda texts: texts[1:] == ["heard: are you there?"])
         await wait_until(lambda: found.is_ready)
         assert len(await bot.inbox_rows()) == 1
 
@@ -192,7 +192,7 @@ async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
 ) -> None:
     monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT", 0.5)
-    async with DiscordSandbox() as server, discord.running(server, tmp_path, discord.echo, connect=False) as bot:
+    async with DiscordSandbox() as server, discord.run_bot(server, tmp_path, discord.echo, connect=False) as bot:
         async with bot.database.write() as connection:
             await connection.execute(
                 sa.insert(workers).values(id="other", lease_expires_at=float("inf"), rate_limit_usage={})

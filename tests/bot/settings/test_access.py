@@ -12,9 +12,9 @@ from core.identity import Actor, Location
 from core.usage.user_rate_limits import RateLimit
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
-from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
+from tests.channels.discord.conftest import clean_discord_library
 
-__all__ = ["nothing_stays_and_nobody_waits"]
+__all__ = ["clean_discord_library"]
 
 
 def set_all(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, str]) -> None:

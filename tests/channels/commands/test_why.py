@@ -22,7 +22,7 @@ from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
 from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, SendFile, Turn
-from tests.channels.commands.why_requests import by_command, by_menu
+from tests.channels.commands.why_requests import run_why_command, use_why_menu
 from tests.channels.platforms import (
     SlackTalk,
     run_conversation,
@@ -39,7 +39,7 @@ async def forecast(arguments: dict[str, Any]) -> str:
     return "sun"
 
 
-def asks_both(asked: ReceivedRequest) -> Turn:
+def call_forecast_twice(asked: ReceivedRequest) -> Turn:
     """Call the tool for two days, of which one fails, and then answer."""
     calls = [CallTool("forecast", {"day": "monday"}), CallTool("forecast", {"day": "never"})]
     return "Sun on Monday." if any(role == "tool" for role, _ in asked.messages) else calls
@@ -47,13 +47,13 @@ def asks_both(asked: ReceivedRequest) -> Turn:
 
 async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, asks_both, core=tools) as talk:
-        assert await by_command(talk) == words.WHY_NOT_ALLOWED
+    async with run_conversation(sandbox, tmp_path, call_forecast_twice, core=tools) as talk:
+        assert await run_why_command(talk) == words.WHY_NOT_ALLOWED
         question = await talk.say("how is the weather?")
         await wait_for_answer(talk, "Sun on Monday.")
         (turn,) = await talk.bot.wait_for_turns(1)
         answer = talk.replies()[0]
-        told = await by_menu(talk, answer)
+        told = await use_why_menu(talk, answer)
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         took = r"\(\d+\.\d s\)"
         assert re.search(rf'Tool `forecast` {took}: `{{"day": "monday"}}`\n', told)
@@ -62,17 +62,17 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         assert "Time: first text after" in told
         assert "Model: `" in told
         assert re.search(r"\n- Cost: \$\d", told)
-        ways = [await by_command(talk), await by_command(talk, turn=turn.id)]
-        ways += [await by_menu(talk, question)]
+        ways = [await run_why_command(talk), await run_why_command(talk, turn=turn.id)]
+        ways += [await use_why_menu(talk, question)]
         assert ways == [told] * 3
         assert [message.text for message in talk.replies()] == ["Sun on Monday."]
 
         # an admin gets the report, too, on each of these ways
-        assert await by_menu(talk, answer, "grace") == words.WHY_NOT_ALLOWED
+        assert await use_why_menu(talk, answer, "grace") == words.WHY_NOT_ALLOWED
         talk.bot.services.access_policy._admins = frozenset({str(talk.sandbox.people["grace"].id)})
-        assert await by_menu(talk, answer, "grace") == told
-        assert await by_menu(talk, question, "grace") == told
-        assert await by_command(talk, "grace", turn.id) == told
+        assert await use_why_menu(talk, answer, "grace") == told
+        assert await use_why_menu(talk, question, "grace") == told
+        assert await run_why_command(talk, "grace", turn.id) == told
 
         # an earlier turn by its id in any form, and the last turn without an id
         if isinstance(talk, SlackTalk):
@@ -80,13 +80,13 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         await talk.say("how is the weather now?")
         _, later = await talk.bot.wait_for_turns(2)
         for anybody in ("ada", "grace"):
-            assert (await by_command(talk, anybody)).startswith(words.WHY_TITLE.format(id=later.id))
+            assert (await run_why_command(talk, anybody)).startswith(words.WHY_TITLE.format(id=later.id))
         for copied in (f"`{turn.id}`", f"(turn `{turn.id}`)", f"turn {turn.id.upper()}"):
-            assert await by_command(talk, turn=copied) == told
+            assert await run_why_command(talk, turn=copied) == told
         for other in ("0123456789", "turn", "-"):
-            assert await by_command(talk, turn=other) == words.WHY_NOT_ALLOWED
+            assert await run_why_command(talk, turn=other) == words.WHY_NOT_ALLOWED
         talk.bot.services.access_policy._admins = frozenset()
-        assert await by_command(talk, "grace", turn.id) == words.WHY_NOT_ALLOWED
+        assert await run_why_command(talk, "grace", turn.id) == words.WHY_NOT_ALLOWED
 
         # in a message, the command explains its use, and the plain word is a question
         await talk.say("/why")
@@ -101,7 +101,7 @@ async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(sandb
         await talk.say("how is the weather?")
         (turn,) = await talk.bot.wait_for_turns(1)
         assert turn.id in (await wait_for_texts(talk, lambda found: "turn" in found[-1]))[-1]
-        told = await by_command(talk, turn=turn.id)
+        told = await run_why_command(talk, turn=turn.id)
         assert words.WHY_FAILED in told
         assert "Time: " in told
 
@@ -116,10 +116,10 @@ async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(sandbox
         is_slack = isinstance(talk, SlackTalk)
         shown = sandbox.messages("general")
         (message,) = [each for each in shown if (each.files if is_slack else each.content.attachments)]
-        told = await by_menu(talk, message)
+        told = await use_why_menu(talk, message)
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         assert "https://sun.example/today" in told
-        assert await by_menu(talk, message, "grace") == words.WHY_NOT_ALLOWED
+        assert await use_why_menu(talk, message, "grace") == words.WHY_NOT_ALLOWED
 
 
 async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> 
         assert turn.run_record is not None
         await talk.say("reset")
         await wait_for_texts(talk, lambda found: found[-1] == words.RESET_DONE)
-        assert await by_command(talk, turn=turn.id) == words.WHY_NOT_ALLOWED
+        assert await run_why_command(talk, turn=turn.id) == words.WHY_NOT_ALLOWED
         assert [row.run_record for row in await talk.bot.turn_rows()] == [None]
         account = await TurnReports(talk.bot.database, Prices()).get(turn.id)
         assert account is not None
         assert account.is_reset
 
 
-async def inspector_report(database: Database, prices: Prices) -> dict[str, Any]:
+async def get_inspector_report(database: Database, prices: Prices) -> dict[str, Any]:
     """Return the newest turn as the bot sends it to the inspector of the sandbox."""
     received = asyncio.Queue[dict[str, Any]]()
 
@@ -158,7 +158,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
     sandbox: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, asks_both, core=tools) as talk:
+    async with run_conversation(sandbox, tmp_path, call_forecast_twice, core=tools) as talk:
         await talk.say("how is the weather?")
         await wait_for_answer(talk, "Sun on Monday.")
         (turn,) = await talk.bot.wait_for_turns(1)
@@ -167,12 +167,12 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         report = await reports.get(turn.id)
         assert report is not None
         assert (await reports.list(limit=1)) == [replace(report, left_out=None)]
-        chat = await by_menu(talk, talk.replies()[0])
+        chat = await use_why_menu(talk, talk.replies()[0])
         turn_view.print_report(report)
         terminal = capsys.readouterr().out
         turn_view.print_reports([report])
         (line,) = [line for line in capsys.readouterr().out.splitlines() if turn.id in line]
-        inspector = await inspector_report(talk.bot.database, reports.prices)
+        inspector = await get_inspector_report(talk.bot.database, reports.prices)
         status = await talk.bot.services.conversations.get_status(turn.session)
 
         assert report.known_cost
@@ -193,7 +193,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
             assert "failed" in shown
 
 
-def account(**more: Any) -> TurnReport:
+def create_report(**more: Any) -> TurnReport:
     facts: dict[str, Any] = {
         "id": "t1",
         "session": "slack:T1:C1:1.0",
@@ -236,7 +236,7 @@ def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
         files=(FileRecord("a.pdf"), FileRecord("b.zip", "I cannot read files of its kind")),
     )
     told = render_report_text(
-        account(run_record=record, left_out=40, kind="retry", attempt=2, messages=2), words.ENGLISH
+        create_report(run_record=record, left_out=40, kind="retry", attempt=2, messages=2), words.ENGLISH
     ).splitlines()
     assert told[1:] == [
         f"- {words.WHY_RETRY}",
@@ -261,7 +261,7 @@ def test_the_turn_report_lists_models_and_fallbacks() -> None:
     )
     facts: dict[str, Any] = {"calls": calls, "model": "gemini-x", "usage": {"input": 3010}}
     told = render_report_text(
-        account(**facts, cost=5 * UNITS_PER_DOLLAR // 1000, unpriced=11), words.ENGLISH
+        create_report(**facts, cost=5 * UNITS_PER_DOLLAR // 1000, unpriced=11), words.ENGLISH
     ).splitlines()
     assert told[1:4] == [
         "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 input, 25 output",
@@ -275,7 +275,7 @@ def test_the_turn_report_lists_models_and_fallbacks() -> None:
 def test_the_turn_report_counts_the_tokens_of_the_prompt_cache() -> None:
     call = ModelCall("m", input=3000, output=10, cached=2500, cache_write=400)
     told = render_report_text(
-        account(calls=(call,), usage={"input": 3000, "cached": 2500, "cache_write": 400}), words.ENGLISH
+        create_report(calls=(call,), usage={"input": 3000, "cached": 2500, "cache_write": 400}), words.ENGLISH
     )
     assert "- Prompt cache: 2,500 tokens read, 400 written" in told.splitlines()
 
@@ -283,7 +283,7 @@ def test_the_turn_report_counts_the_tokens_of_the_prompt_cache() -> None:
 def test_the_turn_report_names_missing_prices_and_summaries() -> None:
     record = RunRecord(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
-    told = render_report_text(account(run_record=record, calls=calls, unpriced=19), words.ENGLISH).splitlines()
+    told = render_report_text(create_report(run_record=record, calls=calls, unpriced=19), words.ENGLISH).splitlines()
     assert told[1:6] == [
         "- Model: `m`; calls: 1; tokens: 9 input, 2 output",
         "- Summarized by `n`; calls: 1; tokens: 7 input, 1 output",
@@ -299,7 +299,7 @@ def test_the_turn_report_names_the_approver() -> None:
         ApprovalRecord("sell", None, "", None),
         ApprovalRecord("buy", "expired", "", 1),
     )
-    told = render_report_text(account(approvals=rulings), words.ENGLISH)
+    told = render_report_text(create_report(approvals=rulings), words.ENGLISH)
     assert "`pay`: ✅ Approved by Grace, 1970-01-01 00:00 (UTC)." in told
     assert "`sell`: waits for a decision." in told
     assert f"`buy`: {words.EXPIRED}" in told
@@ -308,7 +308,7 @@ def test_the_turn_report_names_the_approver() -> None:
 def test_the_turn_report_is_short() -> None:
     tools = tuple(ToolCallRecord(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
     told = render_report_text(
-        account(
+        create_report(
             run_record=RunRecord(tool_calls=tools, omitted_tool_calls=7),
             approvals=(ApprovalRecord("r" * 99, None, "", None),) * 9,
         ),
@@ -323,4 +323,4 @@ def test_the_turn_report_is_short() -> None:
 def test_the_turn_report_is_in_the_language_of_the_author(state: Any) -> None:
     sentences = {"running": words.WHY_RUNNING, "failed": words.WHY_FAILED, "cancelled": words.WHY_STOPPED}
     korean = words.messages_for("ko")
-    assert korean(sentences[state]) in render_report_text(account(state=state, run_record=None), korean)
+    assert korean(sentences[state]) in render_report_text(create_report(state=state, run_record=None), korean)

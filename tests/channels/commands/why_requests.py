@@ -7,7 +7,7 @@ from channels.slack.interactions.shortcuts import WHY
 from tests.channels.platforms import SlackTalk
 
 
-async def by_command(talk: Any, user: str = "ada", turn: str = "") -> str:
+async def run_why_command(talk: Any, user: str = "ada", turn: str = "") -> str:
     if isinstance(talk, SlackTalk):
         seen = await talk.sandbox.run_command(user, talk.channel, "/why", turn)
         await talk.sandbox.wait_for(lambda: seen)
@@ -19,7 +19,7 @@ async def by_command(talk: Any, user: str = "ada", turn: str = "") -> str:
     return str(seen[0].text)
 
 
-async def by_menu(talk: Any, message: Any, user: str = "ada") -> str:
+async def use_why_menu(talk: Any, message: Any, user: str = "ada") -> str:
     """Use the menu of a message, and return the private answer."""
     if isinstance(talk, SlackTalk):
         before = len(talk.private_messages(user))

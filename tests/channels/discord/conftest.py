@@ -47,7 +47,7 @@ NO_PREVIEWS = 1 << 2
 
 
 @asynccontextmanager
-async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
+async def run_discord(**options: Any) -> AsyncIterator[DiscordSandbox]:
     """Run a sandbox with the permissions of the invite link, and check the bot's requests at the end.
 
     All requests are as Discord specifies, and no message notifies anyone except at the end of a long reply.
@@ -78,29 +78,29 @@ PAUSES = (0.01, 0.01)
 
 @pytest.fixture
 async def server() -> AsyncIterator[DiscordSandbox]:
-    async with discord_of() as sandbox:
+    async with run_discord() as sandbox:
         yield sandbox
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore the global state of discord.py, and start sessions without the pause of 5 s."""
+def clean_discord_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore the globals of discord.py, and skip its 5 s before a session."""
     monkeypatch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
     monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
     monkeypatch.setattr(ExponentialBackoff, "delay", lambda _: 0.02)
     monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.0)
 
 
-def settings_of(server: DiscordSandbox, **more: Any) -> DiscordSettings:
+def create_settings(server: DiscordSandbox, **more: Any) -> DiscordSettings:
     return replace(DiscordSettings(server.bot_token, server.api_url), **more)
 
 
 @pytest.fixture
 async def api(server: DiscordSandbox) -> AsyncIterator[DiscordApi]:
     """Return the API of a client that is logged in and not connected to the gateway."""
-    made = make_client(settings_of(server))
+    made = make_client(create_settings(server))
     api = DiscordApi(made, pauses=PAUSES)
-    await log_in(made, settings_of(server))
+    await log_in(made, create_settings(server))
     yield api
     await made.close()
 
@@ -122,10 +122,10 @@ class Bot(WiredBot):
     def mention(self) -> str:
         return f"<@{self.server.bot_id}>"
 
-    async def collect_events(self, user: str, channel: Place | str, text: str, **more: Any) -> DiscordMessage:
+    async def mention_bot(self, user: str, channel: Place | str, text: str, **more: Any) -> DiscordMessage:
         return await self.server.post_message(user, channel, f"{self.mention} {text}", **more)
 
-    def answers(self, question: DiscordMessage) -> list[DiscordMessage]:
+    def list_replies(self, question: DiscordMessage) -> list[DiscordMessage]:
         """Return the chain of the bot's replies to a message."""
         chain = [question]
         for message in self.server.messages(question.channel):
@@ -133,40 +133,42 @@ class Bot(WiredBot):
                 chain.append(message)
         return chain[1:]
 
-    def texts(self, question: DiscordMessage) -> list[str]:
-        return [answer.text for answer in self.answers(question)]
+    def list_texts(self, question: DiscordMessage) -> list[str]:
+        return [answer.text for answer in self.list_replies(question)]
 
-    async def says(self, question: DiscordMessage, *texts: str) -> list[DiscordMessage]:
+    async def wait_for_replies(self, question: DiscordMessage, *texts: str) -> list[DiscordMessage]:
         """Wait until the replies to a message have these texts, and return them."""
-        await self.server.wait_for(lambda: self.texts(question) == list(texts))
-        return self.answers(question)
+        await self.server.wait_for(lambda: self.list_texts(question) == list(texts))
+        return self.list_replies(question)
 
-    async def shows(self, question: DiscordMessage, predicate: Callable[[str], Any]) -> list[DiscordMessage]:
+    async def wait_for_last_reply(
+        self, question: DiscordMessage, predicate: Callable[[str], Any]
+    ) -> list[DiscordMessage]:
         """Wait until the last reply to a message satisfies the predicate, and return the replies."""
-        await self.server.wait_for(lambda: any(map(predicate, self.texts(question)[-1:])))
-        return self.answers(question)
+        await self.server.wait_for(lambda: any(map(predicate, self.list_texts(question)[-1:])))
+        return self.list_replies(question)
 
-    def own(self, channel: Place | str) -> list[DiscordMessage]:
+    def list_bot_messages(self, channel: Place | str) -> list[DiscordMessage]:
         return [m for m in self.server.messages(channel) if m.author.id == self.server.bot_id]
 
-    def calls(self, route: str) -> list[DiscordCallRecord]:
+    def list_calls(self, route: str) -> list[DiscordCallRecord]:
         return [call for call in self.server.calls if call.route == route]
 
-    async def sessions(self) -> list[str]:
+    async def list_sessions(self) -> list[str]:
         """Return the session of each accepted message."""
         return [row.session for row in await self.inbox_rows()]
 
-    def said_to_model(self) -> list[str]:
+    def list_model_messages(self) -> list[str]:
         """Return the user messages of the newest model request."""
         return [message["content"] for message in self.model.requests[-1]["messages"] if message["role"] == "user"]
 
-    def said_to_bot(self) -> list[str]:
+    def list_questions(self) -> list[str]:
         """Return the user messages of the newest model request without their context."""
-        return [said.rpartition(QUOTE_END)[2].strip() for said in self.said_to_model()]
+        return [said.rpartition(QUOTE_END)[2].strip() for said in self.list_model_messages()]
 
 
 @asynccontextmanager
-async def running(
+async def run_bot(
     server: DiscordSandbox,
     tmp_path: Path,
     *script: Any,
@@ -187,7 +189,7 @@ async def running(
         limits["access_policy"] = AccessPolicy({"discord": replace(rules, guilds=served)}, admins)
         made = await stack.enter_async_context(run_core(tmp_path, *script, **limits, **(core or {})))
         channel = made.channels[DiscordChannel.name] = DiscordChannel(
-            settings_of(server, **settings), made.services, made.watermarks, bounds, made.leadership
+            create_settings(server, **settings), made.services, made.watermarks, bounds, made.leadership
         )
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, made)
@@ -207,9 +209,9 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-async def nothing_was_heard(bot: Bot) -> bool:
-    """Return whether no message so far was accepted: a later message is answered first."""
+async def has_ignored_messages(bot: Bot) -> bool:
+    """Return whether the bot accepts a new message and none before it."""
     before = len(await bot.inbox_rows())
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
-    await bot.says(last, "heard: last")
+    await bot.wait_for_replies(last, "heard: last")
     return len(await bot.inbox_rows()) == before + 1

@@ -22,10 +22,10 @@ from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import (
     PATCH,
     POST,
-    discord_of,
+    create_settings,
     echo,
-    running,
-    settings_of,
+    run_bot,
+    run_discord,
     wait_until,
 )
 from tests.channels.wiring import BACKFILL_LIMITS
@@ -39,66 +39,66 @@ REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 
 async def test_messages_in_quick_succession_are_answered_in_order(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
-        first = await bot.collect_events("ada", "general", "one")
-        await server.wait_for(lambda: bot.texts(first))
-        second = await bot.collect_events("grace", "general", "two")
+    async with run_bot(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        first = await bot.mention_bot("ada", "general", "one")
+        await server.wait_for(lambda: bot.list_texts(first))
+        second = await bot.mention_bot("grace", "general", "two")
         await server.wait_for(lambda: second.reactions.get("👀") == [server.bot_id])
         assert not first.reactions
         go_on.set()
-        await bot.says(first, "one!")
-        await bot.says(second, "two!")
+        await bot.wait_for_replies(first, "one!")
+        await bot.wait_for_replies(second, "two!")
         await server.wait_for(lambda: not second.reactions)
 
 
 async def test_a_message_that_two_connections_receive_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        other = DiscordChannel(settings_of(server), bot.services, bot.watermarks, BACKFILL_LIMITS, bot.leadership)
+    async with run_bot(server, tmp_path, echo) as bot:
+        other = DiscordChannel(create_settings(server), bot.services, bot.watermarks, BACKFILL_LIMITS, bot.leadership)
         await other.start()
         try:
             assert len(server.sessions) == 2
-            await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-            await bot.says(await bot.collect_events("ada", "general", "two"), "heard: Ada Lovelace: two")
+            await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
+            await bot.wait_for_replies(await bot.mention_bot("ada", "general", "two"), "heard: Ada Lovelace: two")
         finally:
             await other.stop()
             await other.aclose()
         assert len(await bot.inbox_rows()) == 2
-        assert len(bot.own("general")) == 2
+        assert len(bot.list_bot_messages("general")) == 2
 
 
 async def test_a_queued_reaction_that_fails_delays_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     server.faults.fail(REACT, status=403, code=50013)
-    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
-        await bot.collect_events("ada", "general", "one")
-        await server.wait_for(lambda: bot.calls(POST))
-        second = await bot.collect_events("grace", "general", "two")
-        await server.wait_for(lambda: bot.calls(REACT))
+    async with run_bot(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        await bot.mention_bot("ada", "general", "one")
+        await server.wait_for(lambda: bot.list_calls(POST))
+        second = await bot.mention_bot("grace", "general", "two")
+        await server.wait_for(lambda: bot.list_calls(REACT))
         go_on.set()
-        await bot.says(second, "two!")
+        await bot.wait_for_replies(second, "two!")
 
 
 async def test_every_reset_is_confirmed(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         for _ in range(2):
-            await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-            assert bot.said_to_model() == ["Ada Lovelace: one"]
+            await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
+            assert bot.list_model_messages() == ["Ada Lovelace: one"]
             await bot.wait_for_turns(1)
-            await bot.says(await bot.collect_events("ada", "general", "Reset!"), words.RESET_DONE)
+            await bot.wait_for_replies(await bot.mention_bot("ada", "general", "Reset!"), words.RESET_DONE)
 
 
 async def test_a_reset_does_not_mark_a_complete_answer_as_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
+    async with run_bot(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
         server.faults.delay(PATCH, 3)
-        first = await bot.collect_events("ada", "general", "tell a story")
+        first = await bot.mention_bot("ada", "general", "tell a story")
         await bot.wait_for_states("answered")
-        await bot.says(await bot.collect_events("ada", "general", "reset"), words.RESET_DONE)
-        await bot.says(first, "Once upon a time it ended.")
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "reset"), words.RESET_DONE)
+        await bot.wait_for_replies(first, "Once upon a time it ended.")
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("done", None)
-        await bot.says(await bot.collect_events("ada", "general", "hello"), "anew!")
-        assert bot.texts(first) == ["Once upon a time it ended."]
-        assert bot.said_to_model() == ["Ada Lovelace: hello"]
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "anew!")
+        assert bot.list_texts(first) == ["Once upon a time it ended."]
+        assert bot.list_model_messages() == ["Ada Lovelace: hello"]
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -106,48 +106,48 @@ async def test_a_reset_between_two_processes_keeps_the_partial_answer(
     server: DiscordSandbox, tmp_path: Path, is_whole: bool
 ) -> None:
     script = [Say("Once upon a time"), Say(" it ended.")] if is_whole else [Say("Once upon a time"), Pause(60)]
-    async with running(server, tmp_path, script, grace=0.1) as bot:
+    async with run_bot(server, tmp_path, script, grace=0.1) as bot:
         if is_whole:
             server.faults.delay(PATCH, 2)
-        question = await bot.collect_events("ada", "general", "tell a story")
+        question = await bot.mention_bot("ada", "general", "tell a story")
         await bot.wait_for_states("answered" if is_whole else "running")
         if not is_whole:
-            await bot.says(question, "Once upon a time")
+            await bot.wait_for_replies(question, "Once upon a time")
         await bot.worker.stop(0.1)
         (row,) = await bot.inbox_rows()
         await bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
-    async with running(server, tmp_path, "anew!") as bot:
+    async with run_bot(server, tmp_path, "anew!") as bot:
         ending = " it ended." if is_whole else f"\n\n{words.STOPPED_BY_RESET}"
-        await bot.says(question, f"Once upon a time{ending}")
+        await bot.wait_for_replies(question, f"Once upon a time{ending}")
         (turn,) = await bot.wait_for_turns(1)
         assert (turn.state, turn.text) == ("done" if is_whole else "cancelled", None)
 
 
 async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
-        first = await bot.collect_events("ada", "general", "tell a story")
-        await bot.says(first, "Once upon a time")
-        second = await bot.collect_events("ada", "general", "and another")
+    async with run_bot(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
+        first = await bot.mention_bot("ada", "general", "tell a story")
+        await bot.wait_for_replies(first, "Once upon a time")
+        second = await bot.mention_bot("ada", "general", "and another")
         await server.wait_for(lambda: second.reactions)
-        reset = await bot.collect_events("ada", "general", "reset")
-        await bot.says(reset, words.RESET_DONE)
-        await bot.says(first, f"Once upon a time\n\n{words.STOPPED_BY_RESET}")
+        reset = await bot.mention_bot("ada", "general", "reset")
+        await bot.wait_for_replies(reset, words.RESET_DONE)
+        await bot.wait_for_replies(first, f"Once upon a time\n\n{words.STOPPED_BY_RESET}")
         await server.wait_for(lambda: not second.reactions)
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
         assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
-        await bot.says(await bot.collect_events("ada", "general", "hello"), "anew!")
-        assert bot.texts(second) == []
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "anew!")
+        assert bot.list_texts(second) == []
 
 
 # A database that fails
 
 
-def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+def fail_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     accept, left = InboxStore.accept, times
 
-    async def failing(self: InboxStore, inbound: Any) -> AcceptResult | RateLimited:
+    async def fail_at_first(self: InboxStore, inbound: Any) -> AcceptResult | RateLimited:
         nonlocal left
         left -= 1
         if left >= 0:
@@ -156,37 +156,37 @@ def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
     monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.01))
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.01))
-    monkeypatch.setattr(InboxStore, "accept", failing)
+    monkeypatch.setattr(InboxStore, "accept", fail_at_first)
 
 
 async def test_a_message_is_answered_once_when_the_database_recovers(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing_inbox(monkeypatch, 20)
-    async with running(server, tmp_path, echo) as bot:
+    fail_inbox(monkeypatch, 20)
+    async with run_bot(server, tmp_path, echo) as bot:
         first, second = (
-            await bot.collect_events("ada", "general", "hello"),
-            await bot.collect_events("ada", "random", "hi"),
+            await bot.mention_bot("ada", "general", "hello"),
+            await bot.mention_bot("ada", "random", "hi"),
         )
-        await bot.says(first, "heard: Ada Lovelace: hello")
-        await bot.says(second, "heard: Ada Lovelace: hi")
+        await bot.wait_for_replies(first, "heard: Ada Lovelace: hello")
+        await bot.wait_for_replies(second, "heard: Ada Lovelace: hi")
         assert len(await bot.wait_for_turns(2)) == 2
 
 
 async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answers(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         with pytest.MonkeyPatch.context() as patch:
-            failing_inbox(patch, 1_000_000)
-            question = await bot.collect_events("ada", "general", "two")
+            fail_inbox(patch, 1_000_000)
+            question = await bot.mention_bot("ada", "general", "two")
             await wait_until(lambda: "a message is not stored yet" in caplog.text)
             async with asyncio.timeout(30):
                 await bot.channel.stop()
-    assert bot.texts(question) == []
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(question, "heard: Ada Lovelace: two")
+    assert bot.list_texts(question) == []
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
 
 
 # The end
@@ -194,51 +194,53 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
 
 async def test_a_stop_ends_the_intake_and_completes_running_answers(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "half,")
+    async with run_bot(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "half,")
         await bot.channel.stop()
         assert server.connection_count == 0
-        unheard = await bot.collect_events("ada", "general", "two")
+        unheard = await bot.mention_bot("ada", "general", "two")
         go_on.set()
         await bot.worker.stop(5)
-        assert bot.texts(question) == ["half, and half."]
-        assert bot.texts(unheard) == []
+        assert bot.list_texts(question) == ["half, and half."]
+        assert bot.list_texts(unheard) == []
         assert len(await bot.inbox_rows()) == 1
 
 
 async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "half")
-    assert bot.texts(question) == [f"half\n\n{words.RESTARTING}"]
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "half")
+    assert bot.list_texts(question) == [f"half\n\n{words.RESTARTING}"]
 
 
 async def test_the_next_process_continues_in_the_same_message(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "half")
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "half")
 
-        async def torn(*_: Any, **__: Any) -> None:
+        async def raise_process_gone(*_: Any, **__: Any) -> None:
             raise StoreError("the process is gone")
 
-        monkeypatch.setattr(bot.turns, "_update", torn)
-        monkeypatch.setattr(bot.turns, "end", torn)
-    async with running(server, tmp_path, "All of it.") as bot:
-        await bot.says(question, "All of it.")
+        monkeypatch.setattr(bot.turns, "_update", raise_process_gone)
+        monkeypatch.setattr(bot.turns, "end", raise_process_gone)
+    async with run_bot(server, tmp_path, "All of it.") as bot:
+        await bot.wait_for_replies(question, "All of it.")
         await bot.wait_for_turns(1)
-        assert len(bot.own("general")) == 1
+        assert len(bot.list_bot_messages("general")) == 1
 
 
 async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> None:
     before = asyncio.all_tasks()
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
-        async with discord_of() as server:
-            async with running(server, tmp_path, echo) as bot:
-                await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+        async with run_discord() as server:
+            async with run_bot(server, tmp_path, echo) as bot:
+                await bot.wait_for_replies(
+                    await bot.mention_bot("ada", "general", "hello"), "heard: Ada Lovelace: hello"
+                )
                 await server.drop_sockets()
                 await server.wait_until_connected()
             gc.collect()
@@ -246,7 +248,7 @@ async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> N
 
 
 async def test_a_stop_closes_the_gateway_session(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo):
+    async with run_bot(server, tmp_path, echo):
         (session,) = server.sessions
         assert server.is_online
     assert (session.close_code, session.status) == (1000, "invisible")
@@ -257,27 +259,27 @@ async def test_a_stop_with_a_lost_close_leaves_the_bot_invisible(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def close(client: GatewayClient) -> None:
-        """As discord.py does where it answers its own close: with a code after which Discord waits."""
+        """Close with the code of discord.py after which Discord keeps the session."""
         await client.ws.close(code=4000)
         await client.http.close()
 
     monkeypatch.setattr(GatewayClient, "close", close)
-    async with running(server, tmp_path, echo):
+    async with run_bot(server, tmp_path, echo):
         (session,) = server.sessions
     assert session.close_code == 4000
     assert not server.is_online
 
 
 async def test_a_new_gateway_session_repeats_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         for number in (2, 3):
             await server.invalidate_sessions()
             sessions = server.sessions
             await server.wait_for(lambda: len(sessions) == number and server.connection_count)  # noqa: B023 (at once)
-        question = await bot.collect_events("ada", "general", "two")
-        await bot.says(question, "heard: Ada Lovelace: two")
-        assert len(bot.calls("PUT /applications/{application}/commands")) == 1
+        question = await bot.mention_bot("ada", "general", "two")
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
+        assert len(bot.list_calls("PUT /applications/{application}/commands")) == 1
         assert len(await bot.inbox_rows()) == 2
 
 
@@ -285,10 +287,10 @@ async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_module, "CLOSE_TIMEOUT", 0.1)
-    async with running(server, tmp_path, echo, connect=False) as bot:
+    async with run_bot(server, tmp_path, echo, connect=False) as bot:
         server.faults.delay("GET /gateway/bot", 30)
         starting = asyncio.create_task(bot.channel.start())
-        await server.wait_for(lambda: bot.calls("GET /gateway/bot"))
+        await server.wait_for(lambda: bot.list_calls("GET /gateway/bot"))
         async with asyncio.timeout(20):
             await bot.channel.stop()
         starting.cancel()
@@ -304,29 +306,29 @@ async def test_the_model_stream_never_waits_for_discord(
     story, kept = "word " * 300, list[str]()
     answered = TurnStore.save_answer
 
-    async def keep(self: TurnStore, turn: Turn, text: str, usage: Any, receipt: Any = None) -> None:
+    async def save_answer(self: TurnStore, turn: Turn, text: str, usage: Any, receipt: Any = None) -> None:
         kept.append(text)
         await answered(self, turn, text, usage, receipt)
 
-    monkeypatch.setattr(TurnStore, "save_answer", keep)
-    async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
+    monkeypatch.setattr(TurnStore, "save_answer", save_answer)
+    async with run_bot(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
         server.faults.delay(PATCH, 6)
-        question = await bot.collect_events("ada", "general", "a long one")
-        await server.wait_for(lambda: bot.calls(PATCH))
+        question = await bot.mention_bot("ada", "general", "a long one")
+        await server.wait_for(lambda: bot.list_calls(PATCH))
         await wait_until(lambda: kept)
-        assert [call.status for call in bot.calls(PATCH)] == [0]
-        await bot.says(question, story.strip())
+        assert [call.status for call in bot.list_calls(PATCH)] == [0]
+        await bot.wait_for_replies(question, story.strip())
 
 
 @pytest.mark.parametrize("end", ["reset", "stop"])
 async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSandbox, tmp_path: Path, end: str) -> None:
-    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
         server.faults.delay(PATCH, 0.5)
-        question = await bot.collect_events("ada", "general", "a long one")
-        await server.wait_for(lambda: bot.calls(PATCH))
+        question = await bot.mention_bot("ada", "general", "a long one")
+        await server.wait_for(lambda: bot.list_calls(PATCH))
         if end == "reset":
-            await bot.collect_events("ada", "general", "reset")
-            await bot.says(question, f"half\n\n{words.STOPPED_BY_RESET}")
-    (answer,) = bot.answers(question)
+            await bot.mention_bot("ada", "general", "reset")
+            await bot.wait_for_replies(question, f"half\n\n{words.STOPPED_BY_RESET}")
+    (answer,) = bot.list_replies(question)
     last = words.STOPPED_BY_RESET if end == "reset" else words.RESTARTING
     assert [version.text for version in answer.versions] == [words.PLACEHOLDER, "half", f"half\n\n{last}"]

@@ -12,7 +12,7 @@ from channels.replies.chunk_planner import Planner
 LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=170, dialect=DiscordMarkdown())
 
 
-def shown(text: str) -> str:
+def render_text(text: str) -> str:
     planner = Planner(LIMITS)
     planner.feed(text)
     (chunk,) = planner.plan(Priority.FINAL).chunks
@@ -21,20 +21,20 @@ def shown(text: str) -> str:
 
 @pytest.mark.parametrize("token", ["<@1>", "<@!1>", "<@&1>", "<#1>", "</cmd:1>", "@everyone", "@here"])
 def test_mentions_are_inert_and_code_is_unchanged(token: str) -> None:
-    assert token not in shown(f"Hello {token}!")
-    assert shown(f"Hello {token}!").replace("\u200b", "") == f"Hello {token}!"
-    assert shown(f"Write `{token}`") == f"Write `{token}`"
-    assert shown(f"```\n{token}\n```") == f"```\n{token}\n```"
+    assert token not in render_text(f"Hello {token}!")
+    assert render_text(f"Hello {token}!").replace("\u200b", "") == f"Hello {token}!"
+    assert render_text(f"Write `{token}`") == f"Write `{token}`"
+    assert render_text(f"```\n{token}\n```") == f"```\n{token}\n```"
 
 
 def test_no_mention_is_assembled_from_harmless_parts() -> None:
     for text in ("@<span>everyone</span>", "@[everyone](mailto:x)", "@<!-- -->here"):
-        assert not re.search(r"@(everyone|here)", shown(text))
+        assert not re.search(r"@(everyone|here)", render_text(text))
 
 
 @pytest.mark.parametrize("text", ["<t:1700000000:R>", "<:party:123>", "<a:party:123>", "||spoiler||", "-# small"])
 def test_other_tokens_of_discord_are_unchanged(text: str) -> None:
-    assert shown(text) == text
+    assert render_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_other_tokens_of_discord_are_unchanged(text: str) -> None:
     ],
 )  # fmt: skip
 def test_unsupported_markdown_is_converted(written: str, seen: str) -> None:
-    assert shown(written) == seen
+    assert render_text(written) == seen
 
 
 def test_a_table_becomes_text_columns() -> None:
     table = (
         "| Name | Size | Note |\n|:--|--:|:-:|\n| **Ann** | 3 | [page](https://x.y) |\n| 漢字 `x` | 12345 | a\\|b |\n"
     )
-    assert shown(f"So:\n\n{table}\nDone.") == (
+    assert render_text(f"So:\n\n{table}\nDone.") == (
         "So:\n\n```\n"
         "Name   |  Size |        Note\n"
         "-------+-------+-------------------\n"
@@ -96,4 +96,4 @@ def test_a_table_becomes_text_columns() -> None:
 def test_ticks_pair_in_discord_as_in_commonmark(text: str) -> None:
     """Discord: a block of code runs from three ticks to the next three, wherever they stand."""
     read = r"\\[^0-9A-Za-z\s]|```.+?```|(`+)(?!`).*?(?<!`)\1(?!`)"  # a sign as it is, a block, code in a line
-    assert "```" not in re.sub(read, "", shown(text + "x"), flags=re.DOTALL)
+    assert "```" not in re.sub(read, "", render_text(text + "x"), flags=re.DOTALL)

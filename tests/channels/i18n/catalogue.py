@@ -35,8 +35,8 @@ _HEADER: dict[str, Any] = {
 }
 
 
-def sentences() -> Iterator[str]:
-    """All that is said in English, once."""
+def list_sentences() -> Iterator[str]:
+    """Yield each English text of the bot once."""
     own = {name: said for name, said in vars(words).items() if name.isupper() and isinstance(said, str)}
     yield from (said for name, said in own.items() if not name.startswith("_") and said != words.PLACEHOLDER)
     yield from BUILTIN_PROGRESS_TEXTS.values()
@@ -44,38 +44,40 @@ def sentences() -> Iterator[str]:
     yield from dict.fromkeys(kind.public for kind in kinds if issubclass(kind, errors.ParleyError))
 
 
-def file(language: str) -> Path:
+def get_path(language: str) -> Path:
     return LOCALES / language / "LC_MESSAGES" / "parley.po"
 
 
-def read(language: str) -> Catalog:
-    with file(language).open("rb") as source:
+def read_catalog(language: str) -> Catalog:
+    with get_path(language).open("rb") as source:
         return read_po(source, locale=language)
 
 
-def compiled(catalog: Catalog) -> bytes:
+def compile_catalog(catalog: Catalog) -> bytes:
     target = io.BytesIO()
     write_mo(target, catalog)
     return target.getvalue()
 
 
-def untranslated(catalog: Catalog) -> list[str]:
+def list_untranslated(catalog: Catalog) -> list[str]:
     return [str(message.id) for message in catalog if message.id and (message.fuzzy or not message.string)]
 
 
-def update(language: str) -> Catalog:
-    """Bring the files of a language in step with the code."""
-    found = {message.id: message.string for message in read(language)} if file(language).exists() else {}
+def update_catalog(language: str) -> Catalog:
+    """Update the files of a language from the texts in the code."""
+    found = {message.id: message.string for message in read_catalog(language)} if get_path(language).exists() else {}
     catalog = Catalog(language, project="parley", version="0", fuzzy=False, **_HEADER)
-    for sentence in sentences():
+    for sentence in list_sentences():
         catalog.add(sentence, found.get(sentence, ""))
-    file(language).parent.mkdir(parents=True, exist_ok=True)
-    with file(language).open("wb") as target:
+    get_path(language).parent.mkdir(parents=True, exist_ok=True)
+    with get_path(language).open("wb") as target:
         write_po(target, catalog, width=120)
-    file(language).with_suffix(".mo").write_bytes(compiled(catalog))
+    get_path(language).with_suffix(".mo").write_bytes(compile_catalog(catalog))
     return catalog
 
 
 if __name__ == "__main__":
-    missing = [f"{language}: {sentence}" for language in FOREIGN for sentence in untranslated(update(language))]
+    missing = [
+        f"{language}: {sentence}" for language in FOREIGN for sentence in list_untranslated(update_catalog(language))
+    ]
     sys.exit("\n".join(missing) or 0)

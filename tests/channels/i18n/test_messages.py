@@ -11,21 +11,23 @@ from tests.channels.i18n import catalogue
 
 @pytest.mark.parametrize("language", catalogue.FOREIGN)
 def test_each_language_has_all_that_is_said_and_nothing_else(language: str) -> None:
-    catalog = catalogue.read(language)
-    assert [message.id for message in catalog if message.id] == list(catalogue.sentences()), "run `make words`"
-    assert catalogue.untranslated(catalog) == []
-    assert catalogue.file(language).with_suffix(".mo").read_bytes() == catalogue.compiled(catalog), "run `make words`"
+    catalog = catalogue.read_catalog(language)
+    assert [message.id for message in catalog if message.id] == list(catalogue.list_sentences()), "run `make words`"
+    assert catalogue.list_untranslated(catalog) == []
+    assert catalogue.get_path(language).with_suffix(".mo").read_bytes() == catalogue.compile_catalog(catalog), (
+        "run `make words`"
+    )
 
 
 @pytest.mark.parametrize("language", catalogue.FOREIGN)
 def test_what_belongs_into_a_sentence_has_its_place_in_each_language(language: str) -> None:
-    for message in catalogue.read(language):
-        assert _places(str(message.string)) == _places(str(message.id)), message.id
+    for message in catalogue.read_catalog(language):
+        assert _find_placeholders(str(message.string)) == _find_placeholders(str(message.id)), message.id
         assert str(message.string).startswith("_") == str(message.id).startswith("_"), message.id
 
 
 def test_each_sentence_is_said_once() -> None:
-    said = list(catalogue.sentences())
+    said = list(catalogue.list_sentences())
     assert len(said) == len(set(said))
 
 
@@ -68,5 +70,5 @@ def test_an_answer_that_breaks_off_says_so_in_the_language() -> None:
     assert words.messages_for("ko").translate_ending(text).startswith("Half an\n\n⚠️ 답변이")
 
 
-def _places(sentence: str) -> set[str | None]:
+def _find_placeholders(sentence: str) -> set[str | None]:
     return {name for _, name, _, _ in Formatter().parse(sentence) if name is not None}

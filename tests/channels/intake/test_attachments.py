@@ -18,9 +18,9 @@ from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
 from sandbox.slack import SlackFile, SlackSandbox
 from tests.channels.platforms import Talk, run_conversation, run_sandbox, wait_for_answer, wait_for_texts
-from tests.channels.slack.conftest import quick_pings
+from tests.channels.slack.conftest import short_ping_interval
 
-__all__ = ["quick_pings"]
+__all__ = ["short_ping_interval"]
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 340  # the same in all base64 alphabets
 PDF = b"%PDF-1.7\n" + b"x" * 2_000

@@ -6,7 +6,7 @@ from markdown_it import MarkdownIt
 from channels.markdown.blocks import BlockContext, BlockParser, LineKind
 
 
-def kinds(text: str) -> list[str]:
+def parse_kinds(text: str) -> list[str]:
     reader = BlockParser(BlockContext(), lambda _head, _delimiter, _row: True)
     return [reader.parse_line(line).name for line in text.split("\n")]
 
@@ -33,7 +33,7 @@ def kinds(text: str) -> list[str]:
     ],
 )
 def test_lines_have_their_commonmark_kinds(text: str, names: str) -> None:
-    assert kinds(text) == names.split()
+    assert parse_kinds(text) == names.split()
 
 
 _LINES = st.sampled_from(
@@ -45,7 +45,9 @@ _LINES = st.sampled_from(
 def test_code_blocks_start_and_end_as_in_commonmark(lines: list[str]) -> None:
     blocks = [token.map for token in MarkdownIt("commonmark").parse("\n".join(lines)) if token.type == "fence"]
     inside = {number for block in blocks if block for number in range(*block)}
-    fences = {number for number, name in enumerate(kinds("\n".join(lines))) if name in ("FENCE", "CODE", "FENCE_END")}
+    fences = {
+        number for number, name in enumerate(parse_kinds("\n".join(lines))) if name in ("FENCE", "CODE", "FENCE_END")
+    }
     assert fences - inside <= {len(lines) - 1, *(n for n, line in enumerate(lines) if not line)}
     assert inside <= fences
 

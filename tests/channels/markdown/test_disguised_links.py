@@ -46,14 +46,14 @@ _DISCORDS = re.compile(
 )
 
 
-def shown(text: str, of: MessageLimits, priority: Priority = Priority.FINAL) -> list[str]:
+def plan_texts(text: str, of: MessageLimits, priority: Priority = Priority.FINAL) -> list[str]:
     planner = Planner(of)
     planner.feed(text)
     return [chunk.text for chunk in planner.plan(priority).chunks]
 
 
-def links(message: str) -> Iterator[tuple[str, str]]:
-    """What a reader of CommonMark finds: labels, and where they lead."""
+def find_links(message: str) -> Iterator[tuple[str, str]]:
+    """Yield the labels and targets of the links that CommonMark finds."""
     for block in _COMMONMARK.parse(message):
         label, target = "", ""
         for token in block.children or ():
@@ -65,15 +65,15 @@ def links(message: str) -> Iterator[tuple[str, str]]:
                 label += token.content
 
 
-def masks(message: str) -> Iterator[tuple[str, str]]:
-    """What Discord finds."""
+def find_masked_links(message: str) -> Iterator[tuple[str, str]]:
+    """Yield the labels and targets of the links that Discord finds."""
     for found in _DISCORDS.finditer(message):
         if found["target"]:
             yield re.sub(r"[*_~]", "", found["label"]), found["target"]
 
 
-def disguised(message: str, of: MessageLimits) -> list[tuple[str, str]]:
-    found = links(message) if of is SLACK else masks(message)
+def find_disguised_links(message: str, of: MessageLimits) -> list[tuple[str, str]]:
+    found = find_links(message) if of is SLACK else find_masked_links(message)
     return [(label, target) for label, target in found if "evil" in target and GOOD in label]
 
 
@@ -84,7 +84,7 @@ LIMITS = pytest.mark.parametrize("of", [SLACK, DISCORD], ids=["slack", "discord"
 @settings(deadline=None)
 @given(text=texts, priority=st.sampled_from([Priority.FINAL, Priority.STREAM_UPDATE]))
 def test_no_message_has_a_disguised_link(of: MessageLimits, text: str, priority: Priority) -> None:
-    assert not [found for message in shown(text, of, priority) for found in disguised(message, of)]
+    assert not [found for message in plan_texts(text, of, priority) for found in find_disguised_links(message, of)]
 
 
 @LIMITS
@@ -123,7 +123,7 @@ def test_no_message_has_a_disguised_link(of: MessageLimits, text: str, priority:
 )
 def test_known_disguises_are_broken(text: str, of: MessageLimits) -> None:
     for priority in (Priority.FINAL, Priority.STREAM_UPDATE):
-        assert not [found for message in shown(text, of, priority) for found in disguised(message, of)]
+        assert not [found for message in plan_texts(text, of, priority) for found in find_disguised_links(message, of)]
 
 
 @LIMITS
@@ -139,18 +139,18 @@ def test_known_disguises_are_broken(text: str, of: MessageLimits) -> None:
     ],
 )
 def test_an_undisguised_link_stays_a_link(link: str, of: MessageLimits) -> None:
-    assert shown(f"See {link} there.", of) == [f"See {link} there."]
+    assert plan_texts(f"See {link} there.", of) == [f"See {link} there."]
 
 
 @LIMITS
 def test_code_keeps_its_brackets(of: MessageLimits) -> None:
     for code in ("`handlers[i](event)`", "```js\nhandlers[i](event)\n```", "- ```js\n  a[0](b)\n  ```"):
-        assert "](" in shown(f"{code}\n\nand", of)[0]
+        assert "](" in plan_texts(f"{code}\n\nand", of)[0]
 
 
 @LIMITS
 def test_text_that_is_not_a_link_is_unchanged(of: MessageLimits) -> None:
-    (message,) = shown("Say [who](no one) or [what [is](this", of)
+    (message,) = plan_texts("Say [who](no one) or [what [is](this", of)
     assert message == "Say [who]\\(no one) or [what [is]\\(this"
 
 
@@ -167,4 +167,4 @@ def test_text_that_is_not_a_link_is_unchanged(of: MessageLimits) -> None:
     ],
 )
 def test_an_unfinished_link_is_shown_as_its_label(begun: str) -> None:
-    assert shown(f"See {begun}", SLACK, Priority.STREAM_UPDATE) == ["See label"]
+    assert plan_texts(f"See {begun}", SLACK, Priority.STREAM_UPDATE) == ["See label"]

@@ -3,7 +3,7 @@ import pytest
 from channels.markdown.links import Link, show_target
 
 
-def link(label: str, target: str) -> Link:
+def create_link(label: str, target: str) -> Link:
     return Link(label, target, f"[{label}]({target})", is_image=False)
 
 
@@ -32,7 +32,7 @@ def link(label: str, target: str) -> Link:
     ],
 )
 def test_a_label_that_looks_like_another_address_is_disguised(label: str, target: str) -> None:
-    assert link(label, target).is_disguised
+    assert create_link(label, target).is_disguised
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_a_label_that_looks_like_another_address_is_disguised(label: str, target
     ],
 )
 def test_other_labels_are_not_disguised(label: str, target: str) -> None:
-    assert not link(label, target).is_disguised
+    assert not create_link(label, target).is_disguised
 
 
 def test_a_target_can_be_shown_beside_the_label() -> None:
-    assert show_target(link("label", "https://x.y")) == ("", " (https://x.y)")
-    assert show_target(link("", "https://x.y")) == ("", "https://x.y")
+    assert show_target(create_link("label", "https://x.y")) == ("", " (https://x.y)")
+    assert show_target(create_link("", "https://x.y")) == ("", "https://x.y")

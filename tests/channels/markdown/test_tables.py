@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from channels.markdown.tables import TextTable, has_cell_separator, is_delimiter, split_cells
 
 
-def columns(head: str, delimiter: str, *rows: str) -> TextTable:
+def create_table(head: str, delimiter: str, *rows: str) -> TextTable:
     made = TextTable(head, delimiter, render_cell=str, measure=len)
     for row in rows:
         made.add_row(row)
@@ -26,13 +26,13 @@ def test_a_delimiter_row_has_as_many_cells_as_the_header() -> None:
 
 
 def test_columns_have_the_width_of_their_display() -> None:
-    assert columns("|a|b|", "|-|-|", "|漢字|x|", "|👩‍👩‍👧‍👦|y|", "|e\u0301|z|").render_lines() == [
+    assert create_table("|a|b|", "|-|-|", "|漢字|x|", "|👩‍👩‍👧‍👦|y|", "|e\u0301|z|").render_lines() == [
         "a    | b", "-----+----", "漢字 | x", "👩‍👩‍👧‍👦   | y", "e\u0301    | z",
     ]  # fmt: skip
 
 
 def test_missing_cells_are_empty_and_extra_cells_are_kept() -> None:
-    assert columns("|a|b|", "|-|-|", "|1|", "|1|2|3|").render_lines()[2:] == ["1   |", "1   | 2 | 3"]
+    assert create_table("|a|b|", "|-|-|", "|1|", "|1|2|3|").render_lines()[2:] == ["1   |", "1   | 2 | 3"]
 
 
 _ROW = st.lists(st.text(st.sampled_from("ab 漢👍🏽\u0301"), max_size=9), max_size=4).map("|".join)
@@ -40,7 +40,7 @@ _ROW = st.lists(st.text(st.sampled_from("ab 漢👍🏽\u0301"), max_size=9), ma
 
 @given(st.lists(_ROW, max_size=9), st.sampled_from(["|-|-|", "|:-:|-:|", "|-:|:-:|"]))
 def test_the_size_is_an_upper_bound_that_only_grows(rows: list[str], delimiter: str) -> None:
-    made, sizes = columns("|a|b|", delimiter), [0]
+    made, sizes = create_table("|a|b|", delimiter), [0]
     for row in rows:
         made.add_row(row)
         sizes.append(made.size)

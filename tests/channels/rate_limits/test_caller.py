@@ -12,7 +12,7 @@ WINDOW = Window(calls=100, seconds=0.1)
 
 
 class Platform:
-    """Fails as it is told to, and keeps count."""
+    """Platform that raises the given failures and counts its calls."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
@@ -31,13 +31,13 @@ class Platform:
         return await self.caller.call("post", self.send, self.caller.limiters.get(key, WINDOW), priority=priority)
 
 
-def passing(number: int) -> list[Exception]:
+def create_transient_errors(number: int) -> list[Exception]:
     return [TransientError("HTTP 500") for _ in range(number)]
 
 
 async def test_a_failure_in_passing_is_tried_again_until_the_pauses_are_used_up() -> None:
-    assert await Platform(*passing(2)).call() == "sent"
-    platform = Platform(*passing(3))
+    assert await Platform(*create_transient_errors(2)).call() == "sent"
+    platform = Platform(*create_transient_errors(3))
     with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 500\)$"):
         await platform.call()
     assert platform.calls == 3
@@ -99,17 +99,17 @@ async def test_a_tick_is_tried_once_and_tells_whether_it_may_have_taken_effect()
 
 
 async def test_a_call_that_took_effect_is_not_repeated_and_a_429_needs_no_lookup() -> None:
-    platform = Platform(TransientError("later", retry_after=0.01), *passing(2))
+    platform = Platform(TransientError("later", retry_after=0.01), *create_transient_errors(2))
     looks = ["", "", "there"]
 
-    async def found() -> str | None:
+    async def find_effect() -> str | None:
         return looks.pop(0) or None
 
     budget = platform.caller.limiters.get("key", WINDOW)
-    assert await platform.caller.call("post", platform.send, budget, find_effect=found) == "sent"
+    assert await platform.caller.call("post", platform.send, budget, find_effect=find_effect) == "sent"
     assert (platform.calls, looks) == (4, ["there"])
-    platform.failures = passing(1)
-    assert await platform.caller.call("post", platform.send, budget, find_effect=found) == "there"
+    platform.failures = create_transient_errors(1)
+    assert await platform.caller.call("post", platform.send, budget, find_effect=find_effect) == "there"
     assert platform.calls == 5
 
 
@@ -121,12 +121,12 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
     platform, is_wanted = Platform(TransientError("HTTP 500", retry_after=retry_after)), True
     platform.caller = Caller("test", pauses=(60.0,))
 
-    async def wanted() -> None:
+    async def check_wanted() -> None:
         if not is_wanted:
             raise TurnLostError("another one has it")
 
     async def show() -> None:
-        with cancel_unless(wanted):
+        with cancel_unless(check_wanted):
             with pytest.raises(TurnLostError):
                 await platform.call()
             with pytest.raises(TurnLostError):
@@ -145,7 +145,7 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
 
 
 async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:
-    platform = Platform(*passing(1))
+    platform = Platform(*create_transient_errors(1))
     budget = platform.caller.limiters.get("key", WINDOW)
     with pytest.raises(TransientError, match="HTTP 500"):
         await platform.caller.call_once("post", platform.send, budget)

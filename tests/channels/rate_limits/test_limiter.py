@@ -25,15 +25,15 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def most_in(times: list[float], window: Window) -> int:
-    """Times that differ by a millionth of a second are as good as one."""
+def count_most_calls(times: list[float], window: Window) -> int:
+    """Return the most calls within one window; 1 µs of difference does not count."""
     span = window.seconds - 1e-6
     return max((sum(start <= at < start + span for at in times) for start in times), default=0)
 
 
 @contextmanager
-def replying(limiter: RateLimiter) -> Iterator[None]:
-    """A reply whose updates share the limit, and for whose final a call is reserved."""
+def reserve_reply(limiter: RateLimiter) -> Iterator[None]:
+    """Track a reply that shares the limit, and reserve a call for its final text."""
     with limiter.track_reply(now()), limiter.reserve():
         yield
 
@@ -56,23 +56,23 @@ def test_no_window_ever_holds_more_than_it_may_and_nobody_waits_for_ever(
 
         with ExitStack() as stack:
             for _ in range(live):
-                stack.enter_context(replying(limiter))
+                stack.enter_context(reserve_reply(limiter))
             await asyncio.gather(*(call(*one) for one in asked))
         return sent
 
     sent = run(main)
     assert len(sent) == len(asked)
-    assert most_in(sent, window) <= window.calls
+    assert count_most_calls(sent, window) <= window.calls
 
 
-def ticks(seconds: float, *, live: int = 1, window: Window = MINUTE) -> list[float]:
-    """When the ticks of replies go that always have something new to show."""
+def get_tick_times(seconds: float, *, live: int = 1, window: Window = MINUTE) -> list[float]:
+    """Return the times of the updates of replies that grow all the time."""
 
     async def main() -> list[float]:
         limiter, sent = RateLimiter(window), list[float]()
 
         async def reply() -> None:
-            with replying(limiter):
+            with reserve_reply(limiter):
                 while now() < 1_000 + seconds:
                     await limiter.acquire(Priority.STREAM_UPDATE)
                     limiter.complete()
@@ -85,15 +85,15 @@ def ticks(seconds: float, *, live: int = 1, window: Window = MINUTE) -> list[flo
 
 
 def test_ticks_use_all_that_is_not_kept_back_at_a_pace_without_holes() -> None:
-    sent = ticks(600)
-    assert most_in(sent, MINUTE) <= 49
+    sent = get_tick_times(600)
+    assert count_most_calls(sent, MINUTE) <= 49
     assert len(sent) >= 0.95 * 49 * 10
     assert max(after - before for before, after in pairwise(sent)) < 8
     assert max(after - before for before, after in pairwise(at for at in sent if at > 70)) < 2
 
 
 def test_a_reply_has_most_of_a_window_while_it_is_likely_to_last() -> None:
-    sent = ticks(30)
+    sent = get_tick_times(30)
     assert len(sent) >= 44
     assert max(after - before for before, after in pairwise(at for at in sent if at < 22)) < 0.7
     assert max(after - before for before, after in pairwise(sent)) < 1.5
@@ -122,7 +122,7 @@ def test_of_replies_that_begin_in_turn_the_last_ones_are_shown_as_well() -> None
 
 @pytest.mark.parametrize(("live", "kept"), [(1, 1), (10, 10), (40, 40), (200, 40)])
 def test_ticks_leave_a_call_for_the_final_of_each_live_reply_but_some_for_themselves(live: int, kept: int) -> None:
-    assert most_in(ticks(200, live=live), MINUTE) <= 50 - kept
+    assert count_most_calls(get_tick_times(200, live=live), MINUTE) <= 50 - kept
 
 
 @pytest.mark.parametrize("is_told", [False, True])
@@ -131,7 +131,7 @@ def test_the_first_words_of_a_reply_go_at_once_but_not_with_a_call_that_is_kept_
         limiter, begun = RateLimiter(Window(5, 5)), now()
         if is_told:
             limiter.report_headers(remaining=5, reset_after=5)
-        with replying(limiter), replying(limiter):
+        with reserve_reply(limiter), reserve_reply(limiter):
             waits = list[float]()
             for _ in range(3):
                 asked = now()
@@ -173,7 +173,7 @@ def test_finals_drain_at_the_limit_whatever_updates_wait() -> None:
     async def main() -> list[float]:
         limiter, finals = RateLimiter(MINUTE), list[float]()
 
-        async def final() -> None:
+        async def send_final() -> None:
             await limiter.acquire(Priority.FINAL)
             limiter.complete()
             finals.append(now() - 1_000)
@@ -183,7 +183,7 @@ def test_finals_drain_at_the_limit_whatever_updates_wait() -> None:
                 await limiter.acquire(Priority.STREAM_UPDATE)
                 limiter.complete()
 
-        await asyncio.gather(*(final() for _ in range(100)), *(reply() for _ in range(5)))
+        await asyncio.gather(*(send_final() for _ in range(100)), *(reply() for _ in range(5)))
         return finals
 
     assert max(run(main)) <= 61
@@ -192,7 +192,7 @@ def test_finals_drain_at_the_limit_whatever_updates_wait() -> None:
 def test_a_final_finds_its_place_at_once_whatever_the_ticks_do() -> None:
     async def main() -> None:
         limiter = RateLimiter(MINUTE)
-        with replying(limiter):
+        with reserve_reply(limiter):
             for _ in range(200):
                 await limiter.acquire(Priority.STREAM_UPDATE)
                 limiter.complete()
@@ -245,7 +245,7 @@ def test_a_backfill_call_comes_last_and_leaves_a_final_call_per_live_reply() -> 
             limiter.complete()
             order.append(priority.name)
 
-        with replying(limiter):
+        with reserve_reply(limiter):
             looks = [asyncio.create_task(call(Priority.BACKFILL)) for _ in range(4)]
             await asyncio.sleep(1)
             await call(Priority.FINAL)
@@ -305,7 +305,7 @@ def test_slow_calls_never_exceed_a_window_of_the_platform(
         await asyncio.gather(*(call(*one) for one in calls))
         return arrived
 
-    assert most_in(run(main), window) <= window.calls
+    assert count_most_calls(run(main), window) <= window.calls
 
 
 def test_a_429_closes_the_limiter_and_lowers_its_rate_until_none_follows() -> None:
@@ -322,8 +322,8 @@ def test_a_429_closes_the_limiter_and_lowers_its_rate_until_none_follows() -> No
 
     sent = run(main)
     assert sent[0] == 30
-    assert most_in([at for at in sent if at < 40], Window(10, 10)) <= 8
-    assert most_in([at for at in sent if at > 120], Window(10, 10)) == 10
+    assert count_most_calls([at for at in sent if at < 40], Window(10, 10)) <= 8
+    assert count_most_calls([at for at in sent if at > 120], Window(10, 10)) == 10
 
 
 def test_a_limiter_keeps_to_a_lower_limit_and_probes_for_more() -> None:
@@ -361,8 +361,8 @@ def test_a_limiter_recovers_its_full_rate_after_429s_caused_by_others() -> None:
     assert run(main) == 50
 
 
-class Discord:
-    """A limit as Discord has it: a window begins with the first call, and each answer tells of it."""
+class DiscordLimit:
+    """Limit of Discord: the first call begins a window, and each response reports it."""
 
     def __init__(self, calls: int, seconds: float, latency: float) -> None:
         self.calls, self.seconds, self.latency = calls, seconds, latency
@@ -387,11 +387,11 @@ class Discord:
 def test_what_the_platform_tells_of_its_windows_is_used_up_and_never_exceeded(
     calls: int, live: int, latency: float
 ) -> None:
-    async def main() -> Discord:
-        limiter, discord = RateLimiter(Window(5, 5.25)), Discord(calls, 5.0, latency)
+    async def main() -> DiscordLimit:
+        limiter, discord = RateLimiter(Window(5, 5.25)), DiscordLimit(calls, 5.0, latency)
 
         async def reply() -> None:
-            with replying(limiter):
+            with reserve_reply(limiter):
                 while now() < 1_100:
                     await limiter.acquire(Priority.STREAM_UPDATE)
                     await discord.call(limiter)
@@ -425,8 +425,8 @@ def test_running_calls_at_the_end_of_a_window_count_in_the_next_one() -> None:
 
 def test_a_lone_reply_uses_every_call_and_its_final_waits_briefly() -> None:
     async def main() -> tuple[int, float]:
-        limiter, discord, worst = RateLimiter(Window(5, 5.25)), Discord(5, 5.0, 0.02), 0.0
-        with replying(limiter):
+        limiter, discord, worst = RateLimiter(Window(5, 5.25)), DiscordLimit(5, 5.0, 0.02), 0.0
+        with reserve_reply(limiter):
             while now() < 1_100:
                 await limiter.acquire(Priority.STREAM_UPDATE)
                 await discord.call(limiter)
@@ -446,7 +446,7 @@ def test_a_reserved_call_is_free_at_once_under_any_load(
     async def main() -> list[float]:
         limiter, waits = RateLimiter(MINUTE), list[float]()
 
-        async def ends_after(seconds: float) -> None:
+        async def end_after(seconds: float) -> None:
             with limiter.reserve():
                 await asyncio.sleep(seconds)
                 begun = now()
@@ -455,14 +455,14 @@ def test_a_reserved_call_is_free_at_once_under_any_load(
                 await asyncio.sleep(0.1)
                 limiter.complete()
 
-        async def grows() -> None:
+        async def stream_updates() -> None:
             while len(waits) < len(ends):
                 await limiter.acquire(Priority.STREAM_UPDATE)
                 await asyncio.sleep(0.1)
                 limiter.complete()
 
-        growing = [asyncio.create_task(grows()) for _ in range(5)]
-        await asyncio.gather(*map(ends_after, ends))
+        growing = [asyncio.create_task(stream_updates()) for _ in range(5)]
+        await asyncio.gather(*map(end_after, ends))
         for task in growing:
             task.cancel()
         return waits
@@ -506,7 +506,7 @@ def test_calls_are_reserved_of_those_that_are_free_and_not_of_all() -> None:
     async def main() -> None:
         limiter = RateLimiter(Window(5, 60))
         assert limiter.calls_per_reply == 5
-        with replying(limiter), replying(limiter), limiter.track_reply(now()):
+        with reserve_reply(limiter), reserve_reply(limiter), limiter.track_reply(now()):
             assert limiter.calls_per_reply == (5 - 2) / 4
             assert (limiter.can_reserve(2), limiter.can_reserve(3)) == (True, False)
             for _ in range(2):

@@ -11,7 +11,7 @@ from channels.base import Priority
 from channels.rate_limits.limiter import SETTLE_ROUNDS, RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
 from core.workers.rate_limit_sharing import LimitUsage
-from tests.channels.rate_limits.test_limiter import MINUTE, most_in, now, replying, run
+from tests.channels.rate_limits.test_limiter import MINUTE, count_most_calls, now, reserve_reply, run
 
 #: What one reply does: at which worker, after how many seconds, and for how many.
 Said = tuple[int, float, float]
@@ -19,20 +19,22 @@ Said = tuple[int, float, float]
 replies = st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100), st.floats(1, 60)), max_size=20)
 
 
-def exchange(registries: Sequence[RateLimiters], times: int = 1) -> None:
-    """The exchange of usage that workers do every second."""
+def exchange_usage(registries: Sequence[RateLimiters], times: int = 1) -> None:
+    """Exchange the usage between workers, as they do every second."""
     for _ in range(times):
         announced = [registry.announce_usage() for registry in registries]
         for number, registry in enumerate(registries):
             registry.apply_peer_usage([uses for other, uses in enumerate(announced) if other != number])
 
 
-def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[float]) -> tuple[list[float], float]:
-    """When replies are shown that grow as fast as they may, and for how long the last word of one has waited at most.
+def simulate_replies(
+    workers: int, replies: Sequence[Said], window: Window, late: Sequence[float]
+) -> tuple[list[float], float]:
+    """Return the times of all calls of growing replies, and the longest wait of a final.
 
     Args:
-        late: by worker: how many seconds after the one before it begins, and five times as many as it takes longer
-            than a second to tell of itself anew.
+        late: seconds by worker. A worker starts so long after the one before it.
+            A fifth of it is added to the second between its announcements.
     """
 
     async def main() -> tuple[list[float], float]:
@@ -41,7 +43,7 @@ def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[f
 
         async def reply(limiter: RateLimiter, after: float, seconds: float) -> None:
             await asyncio.sleep(after)
-            with replying(limiter):
+            with reserve_reply(limiter):
                 ends = now() + seconds
                 while now() < ends:
                     await limiter.acquire(Priority.STREAM_UPDATE)
@@ -53,7 +55,7 @@ def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[f
                 sent.append(now())
                 limiter.complete()
 
-        async def keep(worker: int) -> None:
+        async def share_usage(worker: int) -> None:
             registry = registries[worker]
             while True:
                 registry.apply_peer_usage([uses for other, uses in enumerate(told) if other != worker])
@@ -66,7 +68,7 @@ def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[f
             keeping = []
             for worker in range(workers):
                 await asyncio.sleep(late[worker])
-                keeping.append(asyncio.create_task(keep(worker)))
+                keeping.append(asyncio.create_task(share_usage(worker)))
             for worker, after, seconds in replies:
                 group.create_task(reply(registries[worker % workers].get("edit", window), after, seconds))
         for task in keeping:
@@ -87,9 +89,9 @@ def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[f
 def test_workers_together_make_no_more_calls_than_a_window_holds(
     workers: int, replies: list[Said], window: Window, late: tuple[float, ...]
 ) -> None:
-    sent, longest = said(workers, replies, window, late)
+    sent, longest = simulate_replies(workers, replies, window, late)
     assert len(sent) >= 2 * len(replies)
-    assert most_in(sent, window) <= window.calls
+    assert count_most_calls(sent, window) <= window.calls
     assert longest < window.seconds, "calls are kept back for last words"
 
 
@@ -98,23 +100,23 @@ def test_a_limit_is_divided_by_the_replies_of_each_worker() -> None:
         one, other = RateLimiters(), RateLimiters()
         here, there = one.get("edit", MINUTE), other.get("edit", MINUTE)
 
-        def limits() -> tuple[int, int]:
+        def get_limits() -> tuple[int, int]:
             return here._limit, there._limit
 
-        assert limits() == (50, 50)  # a lone worker has all
-        exchange([one, other])
-        assert limits() == (25, 25)
-        with replying(here), ExitStack() as stack:
-            exchange([one, other])
-            assert limits() == (25, 6)  # a part shrinks at once, and grows when the others know
-            exchange([one, other], SETTLE_ROUNDS)
-            assert limits() == (43, 6)
+        assert get_limits() == (50, 50)  # a lone worker has all
+        exchange_usage([one, other])
+        assert get_limits() == (25, 25)
+        with reserve_reply(here), ExitStack() as stack:
+            exchange_usage([one, other])
+            assert get_limits() == (25, 6)  # a part shrinks at once, and grows when the others know
+            exchange_usage([one, other], SETTLE_ROUNDS)
+            assert get_limits() == (43, 6)
             for _ in range(3):
-                stack.enter_context(replying(there))
-            exchange([one, other])
-            assert limits() == (13, 6)
-            exchange([one, other], SETTLE_ROUNDS)
-            assert limits() == (13, 36)
+                stack.enter_context(reserve_reply(there))
+            exchange_usage([one, other])
+            assert get_limits() == (13, 6)
+            exchange_usage([one, other], SETTLE_ROUNDS)
+            assert get_limits() == (13, 36)
             one.apply_peer_usage([])
             assert here._limit == 50
 
@@ -127,7 +129,7 @@ def test_a_worker_that_another_one_joins_goes_on_with_what_its_replies_need() ->
         limiter = old.get("edit", MINUTE)
         with ExitStack() as stack:
             for _ in range(5):
-                stack.enter_context(replying(limiter))
+                stack.enter_context(reserve_reply(limiter))
             new.apply_peer_usage([old.announce_usage()])
             old.apply_peer_usage([new.announce_usage()])
             assert (limiter._limit, new.get("edit", MINUTE)._limit) == (48, 1)
@@ -139,19 +141,19 @@ def test_calls_that_a_worker_used_beyond_its_part_are_missing_from_the_others_pa
     async def main() -> None:
         registries = [RateLimiters() for _ in range(3)]
         busy, *others = limiters = [registry.get("edit", Window(48, 60.0)) for registry in registries]
-        exchange(registries)
-        with replying(busy):
-            exchange(registries, 2 * SETTLE_ROUNDS)
+        exchange_usage(registries)
+        with reserve_reply(busy):
+            exchange_usage(registries, 2 * SETTLE_ROUNDS)
             for _ in range(30):
                 await busy.acquire(Priority.FINAL)
                 busy.complete()
         with ExitStack() as stack:
             for limiter in others:
-                stack.enter_context(replying(limiter))
-            exchange(registries, SETTLE_ROUNDS + 1)
+                stack.enter_context(reserve_reply(limiter))
+            exchange_usage(registries, SETTLE_ROUNDS + 1)
             assert 30 + sum(limiter._limit for limiter in others) <= 48
             await asyncio.sleep(60)
-            exchange(registries, SETTLE_ROUNDS + 1)
+            exchange_usage(registries, SETTLE_ROUNDS + 1)
             assert 46 <= sum(limiter._limit for limiter in limiters) <= 48
 
     run(main)

@@ -25,10 +25,10 @@ from tests.channels.platforms import (
     wait_for_texts,
 )
 from tests.channels.replies.test_reply_end import dies, ended
-from tests.channels.slack.conftest import quick_pings
+from tests.channels.slack.conftest import short_ping_interval
 from tests.channels.wiring import wait_until
 
-__all__ = ["quick_pings"]
+__all__ = ["short_ping_interval"]
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 10
 

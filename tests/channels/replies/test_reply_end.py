@@ -24,10 +24,10 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
-from tests.channels.slack.conftest import quick_pings
+from tests.channels.slack.conftest import short_ping_interval
 from tests.fixtures.inbox_messages import inbound
 
-__all__ = ["quick_pings"]
+__all__ = ["short_ping_interval"]
 
 LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 40 for number in range(12)).strip()
 

@@ -33,7 +33,7 @@ BOTH_MODES = pytest.mark.parametrize("slack", ["socket", "http"], indirect=True)
 
 @pytest.fixture
 async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
-    """One in which the app has what its manifest asks for, and nothing else."""
+    """Yield a workspace that grants the app what its manifest requests."""
     async with SlackSandbox() as sandbox:
         address = "" if getattr(request, "param", "socket") == "socket" else "https://bot.example"
         sandbox.install(manifest(prompts=DEFAULT_PROMPTS, address=address))
@@ -41,12 +41,12 @@ async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
 
 
 @pytest.fixture(autouse=True)
-def quick_pings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cut socket is noticed at the next ping."""
+def short_ping_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ping every 200 ms: a ping detects a broken socket."""
     monkeypatch.setattr(socket, "PING_INTERVAL", 0.2)
 
 
-def settings_of(slack: SlackSandbox, streaming: Streaming = "edit") -> SlackSettings:
+def create_settings(slack: SlackSandbox, streaming: Streaming = "edit") -> SlackSettings:
     return SlackSettings(
         slack.bot_token,
         slack.app_token,
@@ -59,11 +59,11 @@ def settings_of(slack: SlackSandbox, streaming: Streaming = "edit") -> SlackSett
 
 @pytest.fixture
 def web(slack: SlackSandbox) -> AsyncWebClient:
-    return make_web_client(settings_of(slack))
+    return make_web_client(create_settings(slack))
 
 
 class Bot(WiredBot):
-    """Everything between Slack and the model.
+    """Bot from Slack to the model.
 
     Attributes:
         address: of its HTTP server, if it has one.
@@ -79,20 +79,20 @@ class Bot(WiredBot):
     def mention(self) -> str:
         return f"<@{self.slack.bot_user_id}>"
 
-    def thread(self, message: SlackMessage) -> list[SlackMessage]:
+    def list_thread(self, message: SlackMessage) -> list[SlackMessage]:
         return self.slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
 
-    def texts(self, message: SlackMessage) -> list[str]:
-        return [one.text for one in self.thread(message)]
+    def list_texts(self, message: SlackMessage) -> list[str]:
+        return [one.text for one in self.list_thread(message)]
 
     async def mention_bot(self, user: str, channel: str, text: str, **more: Any) -> SlackMessage:
         return await self.slack.post_message(user, channel, f"{self.mention} {text}", **more)
 
-    async def shows(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
-        """The texts of a message's thread, once they are as wanted."""
+    async def wait_for_texts(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
+        """Wait until the texts of a thread satisfy the predicate, and return them."""
 
         def texts() -> list[str] | None:
-            found = self.texts(message)
+            found = self.list_texts(message)
             return found if predicate(found) else None
 
         found = await self.slack.wait_for(texts)
@@ -101,7 +101,7 @@ class Bot(WiredBot):
 
 
 @asynccontextmanager
-async def running(
+async def run_bot(
     slack: SlackSandbox,
     tmp_path: Path,
     *script: Any,
@@ -118,7 +118,7 @@ async def running(
     admins: Sequence[str] = (),
     **more: Any,
 ) -> AsyncIterator[Bot]:
-    settings = replace(settings_of(slack, streaming), **more)
+    settings = replace(create_settings(slack, streaming), **more)
     rules = replace(rules, allows_external=settings.external, allows_bots=settings.answers_bots)
     limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
     limits["access_policy"] = AccessPolicy({"slack": rules}, admins)

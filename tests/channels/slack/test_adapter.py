@@ -11,15 +11,15 @@ from core.inbox.store import InboxStore
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import BOTH_MODES, running
+from tests.channels.slack.conftest import BOTH_MODES, run_bot
 
 
 def echo(asked: Any) -> str:
-    """What was said to it, without what others said around it."""
+    """Return the text of the question without its context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-def acknowledged(slack: SlackSandbox) -> bool:
+def is_acknowledged(slack: SlackSandbox) -> bool:
     ids = {envelope.id for envelope in slack.envelopes}
     return ids == {envelope.id for envelope in slack.envelopes if envelope.acknowledged_at is not None}
 
@@ -28,52 +28,52 @@ def acknowledged(slack: SlackSandbox) -> bool:
 async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before_it(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "ask <@" + slack.people["grace"].id + "> &amp; me")
-        texts = await bot.shows(question, lambda texts: "heard: ada: ask @grace & me" in texts)
+        texts = await bot.wait_for_texts(question, lambda texts: "heard: ada: ask @grace & me" in texts)
         assert len(texts) == 2
-        await slack.wait_for(lambda: acknowledged(slack))
+        await slack.wait_for(lambda: is_acknowledged(slack))
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("done", "heard: ada: ask @grace & me")
-        reply = bot.thread(question)[1]
+        reply = bot.list_thread(question)[1]
         assert row.chunks == [reply.ts]
         assert (reply.thread_ts, reply.edited, reply.unfurl_links, reply.unfurl_media) == (question.ts, *[False] * 3)
 
 
 async def test_a_direct_message_is_answered_without_a_name_before_it(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
+        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
 async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         elsewhere = await slack.post_message("ada", "general", "hi all")
         await slack.post_message("grace", "general", "hi ada", thread_ts=elsewhere.ts)
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.shows(question, lambda texts: len(texts) == 2)
+        await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
         await slack.post_message("ada", "general", "two", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: "heard: ada: two" in texts)
-        await slack.wait_for(lambda: acknowledged(slack))
-        assert len(bot.texts(elsewhere)) == 2
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: two" in texts)
+        await slack.wait_for(lambda: is_acknowledged(slack))
+        assert len(bot.list_texts(elsewhere)) == 2
         assert len(await bot.inbox_rows()) == 2
 
 
 @BOTH_MODES
 async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
         await slack.redeliver(question)
-        await slack.wait_for(lambda: sum(e.attempt > 0 for e in slack.envelopes) == 2 and acknowledged(slack))
+        await slack.wait_for(lambda: sum(e.attempt > 0 for e in slack.envelopes) == 2 and is_acknowledged(slack))
         assert len(await bot.turn_rows()) == 1
-        assert len(bot.texts(question)) == 2
+        assert len(bot.list_texts(question)) == 2
 
 
 async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accept, refused = InboxStore.accept, 0
 
-    async def failing(self: InboxStore, inbound: Any) -> Any:
+    async def fail_once(self: InboxStore, inbound: Any) -> Any:
         nonlocal refused
         if refused < 1:
             refused += 1
@@ -81,37 +81,37 @@ async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, mon
             raise StoreError("out of reach")
         return await accept(self, inbound)
 
-    monkeypatch.setattr(InboxStore, "accept", failing)
-    async with SlackSandbox(speed=2) as slack, running(slack, tmp_path, echo) as bot:
+    monkeypatch.setattr(InboxStore, "accept", fail_once)
+    async with SlackSandbox(speed=2) as slack, run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await slack.wait_for(lambda: len(slack.envelopes) >= 2)
         assert slack.envelopes[0].acknowledged_at is None
-        await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
+        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
-        def of_question() -> list[tuple[int, bool]]:
+        def list_deliveries() -> list[tuple[int, bool]]:
             told = [e for e in slack.envelopes if e.payload["event"].get("ts") == question.ts]
             return [(envelope.attempt, envelope.acknowledged_at is not None) for envelope in told]
 
-        await slack.wait_for(lambda: of_question() == [(0, True), (1, False)])  # acknowledged by the second sending
+        await slack.wait_for(lambda: list_deliveries() == [(0, True), (1, False)])  # acknowledged by the second sending
         assert len(await bot.wait_for_turns(1)) == 1
 
 
 async def test_an_event_is_heard_even_if_the_web_api_fails_at_that_moment(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 5, error="internal_error")
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
+        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
 async def test_every_envelope_is_acknowledged_known_or_not(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         said = await slack.post_message("ada", "general", "not for the bot")
         await slack.edit_message("ada", said, "still not")
         await slack.delete_message("ada", said)
         await slack.post_as_bot("other", "general", f"{bot.mention} hello")
         await slack.open_home("ada")
         await slack.run_command("ada", "general", "/help")
-        await slack.wait_for(lambda: len(slack.envelopes) >= 6 and acknowledged(slack))
+        await slack.wait_for(lambda: len(slack.envelopes) >= 6 and is_acknowledged(slack))
         assert await bot.inbox_rows() == []
 
 
@@ -120,69 +120,71 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
 ) -> None:
     go_on = asyncio.Event()
     script = [[Pause(go_on), Say("one!")], "two!"]
-    async with running(slack, tmp_path, *script) as bot:
+    async with run_bot(slack, tmp_path, *script) as bot:
         first = await bot.mention_bot("ada", "general", "one")
-        await slack.wait_for(lambda: len(bot.thread(first)) == 2)
+        await slack.wait_for(lambda: len(bot.list_thread(first)) == 2)
         second = await bot.mention_bot("ada", "general", "two", thread_ts=first.ts)
         await slack.wait_for(lambda: second.reactions.get("eyes") == [slack.bot_user_id])
         assert first.reactions == {}
         go_on.set()
-        texts = await bot.shows(first, lambda texts: texts[-1] == "two!")
+        texts = await bot.wait_for_texts(first, lambda texts: texts[-1] == "two!")
         assert [text for text in texts if not text.startswith("@")] == ["one!", "two!"]
         await slack.wait_for(lambda: not second.reactions)
 
 
 async def test_files_are_told_to_the_model_by_name(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
         told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
-        await bot.shows(question, lambda texts: told in texts)
+        await bot.wait_for_texts(question, lambda texts: told in texts)
 
 
 async def test_a_bare_mention_is_told_as_one(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", "general", bot.mention)
-        await bot.shows(question, lambda texts: "heard: ada: [ada called you without saying anything]" in texts)
+        await bot.wait_for_texts(
+            question, lambda texts: "heard: ada: [ada called you without saying anything]" in texts
+        )
 
 
 async def test_a_wish_to_start_over_is_done_and_confirmed_once(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
         slack.faults.lose_response("chat.postMessage")
         reset = await bot.mention_bot("ada", "general", "Reset!", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: words.RESET_DONE in texts)
+        await bot.wait_for_texts(question, lambda texts: words.RESET_DONE in texts)
         await slack.redeliver(reset)
-        await slack.wait_for(lambda: acknowledged(slack))
+        await slack.wait_for(lambda: is_acknowledged(slack))
         again = await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
-        await bot.shows(again, lambda texts: "heard: ada: two" in texts)
-        assert bot.texts(question).count(words.RESET_DONE) == 1
+        await bot.wait_for_texts(again, lambda texts: "heard: ada: two" in texts)
+        assert bot.list_texts(question).count(words.RESET_DONE) == 1
         assert [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"] == [
             "ada: two"
         ]
 
 
 async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
+    async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
         first = await bot.mention_bot("ada", "general", "tell a story")
-        await bot.shows(first, lambda texts: "Once upon a time" in texts)
+        await bot.wait_for_texts(first, lambda texts: "Once upon a time" in texts)
         second = await bot.mention_bot("ada", "general", "and another", thread_ts=first.ts)
         await slack.wait_for(lambda: "eyes" in second.reactions)
         await bot.mention_bot("ada", "general", "reset", thread_ts=first.ts)
-        await bot.shows(first, lambda texts: words.RESET_DONE in texts)
-        await bot.shows(first, lambda texts: any(words.STOPPED_BY_RESET[1:-1] in text for text in texts))
+        await bot.wait_for_texts(first, lambda texts: words.RESET_DONE in texts)
+        await bot.wait_for_texts(first, lambda texts: any(words.STOPPED_BY_RESET[1:-1] in text for text in texts))
         await slack.wait_for(lambda: not second.reactions)
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
         assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
         third = await bot.mention_bot("ada", "general", "hello", thread_ts=first.ts)
-        await bot.shows(third, lambda texts: texts[-1] == "anew!")
+        await bot.wait_for_texts(third, lambda texts: texts[-1] == "anew!")
         assert len(bot.model.requests) == 2
 
 
 async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
         await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
@@ -192,10 +194,10 @@ async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> 
 
 
 async def test_a_cut_socket_comes_back_and_nothing_is_lost(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await slack.drop_sockets()
         question = await slack.post_message("ada", slack.open_dm("ada"), "still there?")
-        await bot.shows(question, lambda texts: "heard: still there?" in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: still there?" in texts)
 
 
 async def test_a_socket_that_cannot_be_opened_ends_the_start_with_a_line(
@@ -203,7 +205,7 @@ async def test_a_socket_that_cannot_be_opened_ends_the_start_with_a_line(
 ) -> None:
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.2)
     slack.faults.refuse_handshakes(100)
-    async with running(slack, tmp_path, echo, connect=False) as bot:
+    async with run_bot(slack, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="no socket could be opened within"):
             await bot.channel.start()
 
@@ -213,13 +215,13 @@ async def test_a_reply_begins_in_the_default_language_if_the_locale_takes_too_lo
 ) -> None:
     slack.add_user("minsu", locale="ko-KR")
     go_on = asyncio.Event()
-    async with running(slack, tmp_path, [Pause(go_on), Say("Yes.")], [Say("  ")]) as bot:
+    async with run_bot(slack, tmp_path, [Pause(go_on), Say("Yes.")], [Say("  ")]) as bot:
         slack.faults.delay("users.info", 2.0)
         question = await bot.mention_bot("minsu", "general", "안녕?")
-        await bot.shows(question, lambda texts: words.PLACEHOLDER in texts)
-        assert list(bot.thread(question)[1].buttons) == [words.STOP]
+        await bot.wait_for_texts(question, lambda texts: words.PLACEHOLDER in texts)
+        assert list(bot.list_thread(question)[1].buttons) == [words.STOP]
         go_on.set()
-        await bot.shows(question, lambda texts: "Yes." in texts)
+        await bot.wait_for_texts(question, lambda texts: "Yes." in texts)
         question = await bot.mention_bot("minsu", "general", "안녕?")
         korean = words.messages_for("ko")
-        await bot.shows(question, lambda texts: korean(words.NO_ANSWER) in texts)
+        await bot.wait_for_texts(question, lambda texts: korean(words.NO_ANSWER) in texts)

@@ -7,7 +7,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.api import SlackApi
 from channels.slack.directory import WorkspaceDirectory
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 
 
 @pytest.fixture
@@ -45,24 +45,24 @@ async def test_a_slow_slack_holds_no_answer_up_for_a_name(slack: SlackSandbox, d
 
 async def test_a_user_group_is_named_or_has_its_id_without_the_scope(slack: SlackSandbox, tmp_path: Path) -> None:
     group = slack.add_user_group("oncall", ["ada", "grace"])
-    async with running(slack, tmp_path, lambda asked: asked.text) as bot:
+    async with run_bot(slack, tmp_path, lambda asked: asked.text) as bot:
         question = await bot.mention_bot("ada", "general", f"who is in <!subteam^{group.id}>?")
-        await bot.shows(question, lambda texts: "ada: who is in @oncall?" in texts)
+        await bot.wait_for_texts(question, lambda texts: "ada: who is in @oncall?" in texts)
         await bot.mention_bot("ada", "general", f"and in <!subteam^{group.id}|@ops>?", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: "ada: and in @ops?" in texts)
+        await bot.wait_for_texts(question, lambda texts: "ada: and in @ops?" in texts)
         assert sum(call.method == "usergroups.list" for call in slack.calls) == 1
     slack.scopes.discard("usergroups:read")
-    async with running(slack, tmp_path, lambda asked: asked.text) as bot:
+    async with run_bot(slack, tmp_path, lambda asked: asked.text) as bot:
         for _ in range(2):
             question = await bot.mention_bot("ada", "general", f"who is in <!subteam^{group.id}>?")
-            await bot.shows(question, lambda texts: f"ada: who is in @{group.id}?" in texts)
+            await bot.wait_for_texts(question, lambda texts: f"ada: who is in @{group.id}?" in texts)
         assert sum(call.method == "usergroups.list" for call in slack.calls) == 3
 
 
 async def test_the_model_is_told_the_display_name_of_the_bot_in_slack(slack: SlackSandbox, tmp_path: Path) -> None:
     bot_user = slack._workspace.bot
     slack._workspace.users[bot_user.id] = replace(bot_user, name="robby")
-    async with running(slack, tmp_path, lambda _: "ok") as bot:
+    async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
         await bot.mention_bot("ada", "general", "Who are you?")
         await bot.wait_for_turns(1)
         assert bot.model.requests[-1]["messages"][0]["content"].startswith("You are robby,")

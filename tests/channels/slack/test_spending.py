@@ -13,8 +13,8 @@ from core.usage.prices import to_amount
 from core.usage.spending_limits import SpendingLimits
 from sandbox.models import Fail, Finish, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
-from tests.channels.slack.interactions.test_commands import echo, said
+from tests.channels.slack.conftest import run_bot
+from tests.channels.slack.interactions.test_commands import echo, run_command
 from tests.channels.wiring import FALLBACK_MODEL
 
 #: What one answer of the scripted model costs, as the bot says it.
@@ -26,41 +26,43 @@ async def test_usage_is_private_and_a_reached_limit_refuses_until_the_next_day(
 ) -> None:
     grace = slack.people["grace"].id
     limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
-    async with running(slack, tmp_path, echo, core=limits, admins=[grace]) as bot:
-        await bot.shows(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "heard: ada: one")
+    async with run_bot(slack, tmp_path, echo, core=limits, admins=[grace]) as bot:
+        await bot.wait_for_texts(
+            await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "heard: ada: one"
+        )
         await bot.wait_for_turns(1)
-        shown = (await said(bot, "ada", "general", "/usage")).text
+        shown = (await run_command(bot, "ada", "general", "/usage")).text
         assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "`ada`" not in shown
         question = await bot.mention_bot("ada", "general", "two")
-        texts = await bot.shows(question, lambda texts: len(texts) == 2 and "daily spending limit" in texts[1])
+        texts = await bot.wait_for_texts(question, lambda texts: len(texts) == 2 and "daily spending limit" in texts[1])
         assert re.search(
             r"your daily spending limit \(\$0\.0100\)\. I can answer again from \d{4}-\d\d-\d\d,", texts[1]
         )
         assert words.LIMIT_ADMINS in texts[1]
         assert len(bot.model.requests) == 1
-        await bot.shows(
+        await bot.wait_for_texts(
             await bot.mention_bot("grace", "random", "mine"), lambda texts: texts[-1] == "heard: grace: mine"
         )
         await bot.wait_for_turns(3)
-        everything = (await said(bot, "grace", "random", "/usage")).text
+        everything = (await run_command(bot, "grace", "random", "/usage")).text
         assert [line for line in everything.splitlines() if "`ada`" in line and ONE in line]
         assert "$0.0240 today (24 tokens)" in everything
         async with bot.database.write() as connection:  # the day is over
             await connection.execute(sa.update(spending).values(day="2026-01-01"))
-        (reply,) = [one for one in bot.thread(question) if "daily spending limit" in one.text]
+        (reply,) = [one for one in bot.list_thread(question) if "daily spending limit" in one.text]
         await slack.click_button("ada", reply, reply.buttons[words.RETRY])
-        await bot.shows(question, lambda texts: len(texts) == 2 and texts[1].startswith("heard:"))
+        await bot.wait_for_texts(question, lambda texts: len(texts) == 2 and texts[1].startswith("heard:"))
 
 
 async def test_usage_tells_what_the_prompt_cache_has_read_and_written(slack: SlackSandbox, tmp_path: Path) -> None:
     answer = [Say("Hi."), Finish(input=2_000, output=3, cached=1_500, cache_write=400)]
-    async with running(slack, tmp_path, answer) as bot:
-        await bot.shows(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "Hi.")
+    async with run_bot(slack, tmp_path, answer) as bot:
+        await bot.wait_for_texts(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "Hi.")
         await bot.wait_for_turns(1)
-        shown = (await said(bot, "ada", "general", "/usage")).text
+        shown = (await run_command(bot, "ada", "general", "/usage")).text
         assert "; prompt cache this month: 1,500 tokens read, 400 written" in shown
-        shown = (await said(bot, "ada", "general", "/why")).text
+        shown = (await run_command(bot, "ada", "general", "/why")).text
         assert "Prompt cache: 1,500 tokens read, 400 written" in shown
 
 
@@ -68,12 +70,12 @@ async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     broken = [Say("The sky is gr"), Fail(503)]
-    async with running(slack, tmp_path, broken, broken, core={"fallback_script": echo}) as bot:
+    async with run_bot(slack, tmp_path, broken, broken, core={"fallback_script": echo}) as bot:
         note = words.ANSWERED_BY_FALLBACK.format(model=FALLBACK_MODEL, other="openai/scripted")
-        texts = await bot.shows(
+        texts = await bot.wait_for_texts(
             await bot.mention_bot("ada", "general", "one"), lambda texts: FALLBACK_MODEL in texts[-1]
         )
         assert texts[1] == f"heard: ada: one\n\n{note}"
         await bot.wait_for_turns(1)
-        shown = (await said(bot, "ada", "general", "/usage")).text
+        shown = (await run_command(bot, "ada", "general", "/usage")).text
         assert words.USAGE_UNPRICED.format(tokens="12") in shown  # nobody has told what the other one costs

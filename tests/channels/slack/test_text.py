@@ -102,7 +102,7 @@ def test_the_people_whom_a_text_names_are_found() -> None:
     assert mentioned_ids(text) == {"U1", "W2", "C1", "C2", "S1"}
 
 
-def written(text: str) -> str:
+def render_chunk(text: str) -> str:
     planner = Planner(MessageLimits(chunk_size=3_500, measure=size, dialect=SlackMarkdown()))
     planner.feed(text)
     (chunk,) = planner.plan(Priority.FINAL).chunks
@@ -120,7 +120,7 @@ def test_a_token_is_inert_in_code_as_well(token: str) -> None:
         "| a |\n|---|\n| {} |",
         "```{}\nx\n```",
     ):
-        assert written(text.format(token)) == text.format(safe)
+        assert render_chunk(text.format(token)) == text.format(safe)
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_a_token_is_inert_in_code_as_well(token: str) -> None:
     ],
 )
 def test_a_link_is_seen_where_it_leads_and_markdown_stays(model: str, slack: str) -> None:
-    assert written(model) == slack
+    assert render_chunk(model) == slack

@@ -9,7 +9,7 @@ from channels.discord.client.auth import LoginReport, verify_token
 from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
-from tests.channels.discord.conftest import echo, running, settings_of
+from tests.channels.discord.conftest import create_settings, echo, run_bot
 
 ME = "GET /users/@me"
 GUILDS = "GET /users/@me/guilds"
@@ -17,19 +17,19 @@ TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.Gabcde.abcdefghijklmnopqrstuvwxyzabc"
 
 
 async def test_a_valid_token_names_its_bot(server: DiscordSandbox) -> None:
-    assert await verify_token(settings_of(server)) == LoginReport("parley in Sandbox", (), ())
+    assert await verify_token(create_settings(server)) == LoginReport("parley in Sandbox", (), ())
 
 
 async def test_a_wrong_token_says_where_to_get_the_right_one(server: DiscordSandbox) -> None:
     with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord does not take it") as raised:
-        await verify_token(settings_of(server, bot_token=TOKEN))
+        await verify_token(create_settings(server, bot_token=TOKEN))
     assert "Copy it at https://discord.com/developers/applications" in str(raised.value)
     assert TOKEN not in str(raised.value)
 
 
 async def test_a_start_with_a_wrong_token_ends_with_that_line(server: DiscordSandbox, tmp_path: Path) -> None:
     bot_token, server.bot_token = server.bot_token, TOKEN
-    async with running(server, tmp_path, echo, connect=False) as bot:
+    async with run_bot(server, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord does not take it"):
             await bot.channel.start()
     server.bot_token = bot_token
@@ -43,7 +43,7 @@ async def test_an_unreachable_address_is_reported() -> None:
 
 async def test_an_address_of_another_server_is_reported(server: DiscordSandbox) -> None:
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot answer right now \(HTTP 404\)"):
-        await verify_token(settings_of(server, api_url=server.api_url.removesuffix("/api/v10")))
+        await verify_token(create_settings(server, api_url=server.api_url.removesuffix("/api/v10")))
 
 
 async def test_a_page_that_is_not_discord_is_reported() -> None:
@@ -63,19 +63,19 @@ async def test_a_page_that_is_not_discord_is_reported() -> None:
 async def test_an_outage_of_discord_is_not_a_wrong_token(server: DiscordSandbox, route: str) -> None:
     server.faults.fail(route, status=503)
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot answer right now \(HTTP 503\); try again"):
-        await verify_token(settings_of(server))
+        await verify_token(create_settings(server))
 
 
 async def test_a_login_has_a_timeout(server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "LOGIN_TIMEOUT", 0.2)
     server.faults.delay(ME, 1)
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot be reached \(TimeoutError\)"):
-        await verify_token(settings_of(server))
+        await verify_token(create_settings(server))
 
 
 async def test_missing_intents_and_servers_are_warnings(server: DiscordSandbox) -> None:
     server.privileged_intents.remove("message_content")
-    (line,) = (await verify_token(settings_of(server))).warnings
+    (line,) = (await verify_token(create_settings(server))).warnings
     assert line.startswith("the message content intent is off: in threads the bot sees only mentions. Switch it on")
 
 
@@ -83,9 +83,9 @@ async def test_a_missing_server_is_reported_with_its_invite_link(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     guilds = frozenset({int(server.guild_id), 7})
-    (line,) = (await verify_token(settings_of(server, guilds=guilds))).faults
+    (line,) = (await verify_token(create_settings(server, guilds=guilds))).faults
     assert line.startswith("DISCORD_GUILD_IDS: the bot is not in the server 7. Invite it: https://discord.com/oauth2/")
     assert line.endswith("&guild_id=7")
-    async with running(server, tmp_path, echo, guilds=guilds) as bot:
+    async with run_bot(server, tmp_path, echo, guilds=guilds) as bot:
         assert line in caplog.text
-        await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "heard: Ada Lovelace: hello")

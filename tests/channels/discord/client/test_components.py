@@ -9,81 +9,85 @@ from core.conversations.service import ConversationService
 from core.errors import StoreError
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Fail, Pause, Say
-from tests.channels.discord.conftest import CALLBACK, Bot, echo, running, wait_until
+from tests.channels.discord.conftest import CALLBACK, Bot, echo, run_bot, wait_until
 
 
-async def press(bot: Bot, user: str, message: DiscordMessage, label: str) -> list[DiscordMessage]:
+async def press_button(bot: Bot, user: str, message: DiscordMessage, label: str) -> list[DiscordMessage]:
     return await bot.server.click_button(user, message, message.buttons[label])
 
 
 async def test_buttons_have_an_emoji_and_a_label(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        (answer,) = await bot.wait_for_replies(
+            await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
+        )
         await server.wait_for(lambda: words.REGENERATE in answer.buttons)
         (row,) = answer.content.components
         assert [(one["label"], one["emoji"]["name"]) for one in row["components"]] == [(words.REGENERATE, "🔄")]
 
 
 async def test_only_the_author_can_press_stop(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        (answer,) = await bot.says(question, "half")
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        (answer,) = await bot.wait_for_replies(question, "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
-        seen = await press(bot, "grace", answer, words.STOP)
+        seen = await press_button(bot, "grace", answer, words.STOP)
         await server.wait_for(lambda: [one.text for one in seen] == [words.STOP_NOT_ALLOWED])
         assert seen[0].ephemeral_to is server.people["grace"]
-        assert await press(bot, "ada", answer, words.STOP) == []
-        await bot.says(question, f"half\n\n{words.STOPPED}")
+        assert await press_button(bot, "ada", answer, words.STOP) == []
+        await bot.wait_for_replies(question, f"half\n\n{words.STOPPED}")
 
 
 async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, "one!") as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        (answer,) = await bot.says(question, "one!")
+    async with run_bot(server, tmp_path, "one!") as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        (answer,) = await bot.wait_for_replies(question, "one!")
         await bot.wait_for_turns(1)
-    async with running(server, tmp_path, "two!") as bot:
+    async with run_bot(server, tmp_path, "two!") as bot:
         seen = await server.run_message_command("grace", answer, words.GOOD_ANSWER)
         await server.wait_for(lambda: [one.text for one in seen] == [words.FEEDBACK_THANKS])
-        await press(bot, "ada", answer, words.REGENERATE)
-        await bot.says(question, "two!")
-        assert len(bot.own("general")) == 2  # the word to who rated it is the other
+        await press_button(bot, "ada", answer, words.REGENERATE)
+        await bot.wait_for_replies(question, "two!")
+        assert len(bot.list_bot_messages("general")) == 2  # the word to who rated it is the other
 
 
 async def test_a_failed_turn_can_be_retried_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Fail(400)]) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        (answer,) = await bot.shows(question, lambda text: text.startswith("⚠️"))
+    async with run_bot(server, tmp_path, [Fail(400)]) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        (answer,) = await bot.wait_for_last_reply(question, lambda text: text.startswith("⚠️"))
         await bot.wait_for_turns(1)
         await server.wait_for(lambda: words.RETRY in answer.buttons)
-    async with running(server, tmp_path, echo) as bot:
-        await press(bot, "ada", answer, words.RETRY)
-        await bot.says(question, "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await press_button(bot, "ada", answer, words.RETRY)
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
 
 
 async def test_a_press_is_acknowledged_before_it_is_processed(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: ConversationService, turn_id: str, author: str) -> None:
-        assert bot.calls(CALLBACK)[-1].status == 200
+    async def raise_store_error(self: ConversationService, turn_id: str, author: str) -> None:
+        assert bot.list_calls(CALLBACK)[-1].status == 200
         raise StoreError("out of reach")
 
-    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
-        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "half")
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
+        (answer,) = await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
-        monkeypatch.setattr(ConversationService, "stop_turn", failing)
-        seen = await press(bot, "ada", answer, words.STOP)
+        monkeypatch.setattr(ConversationService, "stop_turn", raise_store_error)
+        seen = await press_button(bot, "ada", answer, words.STOP)
         await server.wait_for(lambda: [one.text for one in seen] == [words.ENGLISH.format_error(StoreError.public)])
 
 
 async def test_a_press_in_a_server_that_is_no_longer_served_is_refused(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        (answer,) = await bot.wait_for_replies(
+            await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
+        )
         await bot.wait_for_turns(1)
-    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        seen = await press(bot, "ada", answer, words.REGENERATE)
+    async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        seen = await press_button(bot, "ada", answer, words.REGENERATE)
         await server.wait_for(lambda: [one.text for one in seen] == [words.PLACE_NOT_ALLOWED])
         server.faults.fail("POST /webhooks/{application}/{token}", status=403, code=50013)
-        await press(bot, "grace", answer, words.REGENERATE)
+        await press_button(bot, "grace", answer, words.REGENERATE)
         await wait_until(lambda: "an interaction cannot be answered: follow-up: 50013" in caplog.text)

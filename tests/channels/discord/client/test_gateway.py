@@ -11,41 +11,41 @@ from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import PATCH, Bot, discord_of, echo, running, wait_until
+from tests.channels.discord.conftest import PATCH, Bot, echo, run_bot, run_discord, wait_until
 
 GATEWAY = "GET /gateway/bot"
 
 
-async def answers(bot: Bot, text: str = "still there?") -> None:
-    """The bot answers a message, once."""
+async def check_bot_answers(bot: Bot, text: str = "still there?") -> None:
+    """Post a message, and wait for its only answer."""
     question = await bot.server.post_message("ada", bot.server.open_dm("ada"), text)
-    await bot.says(question, f"heard: {text}")
+    await bot.wait_for_replies(question, f"heard: {text}")
 
 
 async def test_a_first_connection_that_fails_is_retried(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.faults.refuse_handshakes(2)
-    async with running(server, tmp_path, echo) as bot:
-        await answers(bot)
+    async with run_bot(server, tmp_path, echo) as bot:
+        await check_bot_answers(bot)
         assert len(server.sessions) == 1
-        assert len(bot.calls(GATEWAY)) == 4  # how many shards, and then each time with a new client
+        assert len(bot.list_calls(GATEWAY)) == 4  # how many shards, and then each time with a new client
         assert caplog.text.count("the connection to Discord's gateway failed") == 2
 
 
 @pytest.mark.parametrize("route", [GATEWAY, "GET /oauth2/applications/@me", "GET /users/@me"])
 async def test_an_error_while_connecting_is_retried(server: DiscordSandbox, tmp_path: Path, route: str) -> None:
-    async with running(server, tmp_path, echo, connect=False) as bot:
+    async with run_bot(server, tmp_path, echo, connect=False) as bot:
 
-        async def then_fail(client: discord.Client, settings: DiscordSettings) -> LoginReport:
+        async def log_in_and_fail(client: discord.Client, settings: DiscordSettings) -> LoginReport:
             standing = await log_in(client, settings)
             server.faults.fail(route, status=503)
             return standing
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("channels.discord.adapter.log_in", then_fail)
+            patch.setattr("channels.discord.adapter.log_in", log_in_and_fail)
             await bot.channel.start()
-        await answers(bot)
+        await check_bot_answers(bot)
 
 
 async def test_an_unreachable_gateway_ends_the_start_with_a_line(
@@ -53,7 +53,7 @@ async def test_an_unreachable_gateway_ends_the_start_with_a_line(
 ) -> None:
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.3)
     server.faults.refuse_handshakes(1000)
-    async with running(server, tmp_path, echo, connect=False) as bot:
+    async with run_bot(server, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="DISCORD_API_URL: no connection to the gateway could be made within"):
             await bot.channel.start()
         before = len(server.calls)
@@ -66,7 +66,7 @@ async def test_no_session_is_started_when_none_is_left(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 0)
-        async with running(server, tmp_path, echo, connect=False) as bot:
+        async with run_bot(server, tmp_path, echo, connect=False) as bot:
             starting = asyncio.create_task(bot.channel.start())
             await wait_until(
                 lambda: (
@@ -77,35 +77,35 @@ async def test_no_session_is_started_when_none_is_left(
             assert server.sessions == []
             patch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1000)
             await starting
-            await answers(bot)
+            await check_bot_answers(bot)
 
 
 async def test_the_bot_survives_an_intent_that_is_switched_off(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         server.privileged_intents.clear()
         await server.invalidate_sessions()
         await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
-        await answers(bot)
+        await check_bot_answers(bot)
         assert "PrivilegedIntentsRequired, raised at" in caplog.text
         server.privileged_intents.add("message_content")
 
 
 async def test_a_new_gateway_session_changes_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await answers(bot, "one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await check_bot_answers(bot, "one")
         for count in (2, 3):
             await server.invalidate_sessions()
             await server.wait_for(lambda count=count: len(server.sessions) == count and server.connection_count)  # type: ignore[misc]
-        await answers(bot, "two")
-        assert len(bot.calls(GATEWAY)) == 2  # none after those of the start
-        assert len(bot.own(server.open_dm("ada"))) == 2
+        await check_bot_answers(bot, "two")
+        assert len(bot.list_calls(GATEWAY)) == 2  # none after those of the start
+        assert len(bot.list_bot_messages(server.open_dm("ada"))) == 2
 
 
 @pytest.mark.parametrize("way", ["drop", "refresh", "invalidate", "handshake"])
 async def test_a_message_while_the_socket_is_lost_is_answered_once(tmp_path: Path, way: str) -> None:
-    async with discord_of(speed=20) as server, running(server, tmp_path, echo) as bot:
+    async with run_discord(speed=20) as server, run_bot(server, tmp_path, echo) as bot:
         match way:
             case "drop":
                 await server.drop_sockets()
@@ -116,19 +116,19 @@ async def test_a_message_while_the_socket_is_lost_is_answered_once(tmp_path: Pat
             case _:
                 server.faults.refuse_handshakes(1)
                 await server.drop_sockets()
-        await answers(bot)
+        await check_bot_answers(bot)
         await server.wait_for(lambda: server.sessions[0].resume_count == 1)
-        await answers(bot, "and now?")
+        await check_bot_answers(bot, "and now?")
         assert len(server.sessions) == 1
         assert len(await bot.inbox_rows()) == 2
-        assert len(bot.own(server.open_dm("ada"))) == 2
+        assert len(bot.list_bot_messages(server.open_dm("ada"))) == 2
 
 
 async def test_a_dead_connection_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "SILENCE_SECONDS", 0.5)
-    async with discord_of(speed=400) as server, running(server, tmp_path, echo) as bot:
+    async with run_discord(speed=400) as server, run_bot(server, tmp_path, echo) as bot:
         await server.freeze_sockets()
-        await answers(bot)
+        await check_bot_answers(bot)
 
 
 async def test_a_stop_does_not_interrupt_a_running_close(
@@ -136,14 +136,14 @@ async def test_a_stop_does_not_interrupt_a_running_close(
 ) -> None:
     hang_up, begun, said = gateway._close_client, asyncio.Event(), list[gateway.GatewayClient]()
 
-    async def slowly(client: gateway.GatewayClient) -> None:
+    async def hang_up_slowly(client: gateway.GatewayClient) -> None:
         begun.set()
         await asyncio.sleep(0.05)
         await hang_up(client)
         said.append(client)
 
-    async with running(server, tmp_path, echo) as bot:
-        monkeypatch.setattr(gateway, "_close_client", slowly)
+    async with run_bot(server, tmp_path, echo) as bot:
+        monkeypatch.setattr(gateway, "_close_client", hang_up_slowly)
         reconnecting = asyncio.create_task(bot.channel.reconnect())
         (part,) = bot.channel._shards._connections.values()
         part.gateway.last_event_at = 1.0  # it is deaf
@@ -155,12 +155,12 @@ async def test_a_stop_does_not_interrupt_a_running_close(
 
 async def test_an_answer_continues_while_the_socket_is_lost(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, [Say("half"), Pause(go_on), Say(" and half.")]) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await server.wait_for(lambda: bot.calls(PATCH))
+    async with run_bot(server, tmp_path, [Say("half"), Pause(go_on), Say(" and half.")]) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await server.wait_for(lambda: bot.list_calls(PATCH))
         server.faults.refuse_handshakes(1_000)
         await server.drop_sockets()
         go_on.set()
-        await bot.says(question, "half and half.")
+        await bot.wait_for_replies(question, "half and half.")
         assert server.connection_count == 0
         server.faults.refuse_handshakes(0)

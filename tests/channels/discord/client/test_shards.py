@@ -12,7 +12,7 @@ from channels.discord.client import gateway, shards
 from channels.discord.client.gateway import GatewayClient
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
-from tests.channels.discord.conftest import COMMANDS, discord_of, echo, running, wait_until
+from tests.channels.discord.conftest import COMMANDS, echo, run_bot, run_discord, wait_until
 
 
 async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
@@ -20,24 +20,24 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
 ) -> None:
     monkeypatch.setattr(channel_module, "IDENTIFY_SECONDS", 0.5)
     server.recommend_shards(3)
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         begun = sorted(server.sessions, key=lambda session: session.started_at)
         assert sorted(session.shard for session in begun) == [(0, 3), (1, 3), (2, 3)]
         assert [b.started_at - a.started_at > 0.2 for a, b in pairwise(begun)] == [True, True]
         assert len([call for call in server.calls if call.route == f"PUT {COMMANDS}"]) == 1
 
-        in_guild = await bot.collect_events("ada", "general", "one")
+        in_guild = await bot.mention_bot("ada", "general", "one")
         direct = await server.post_message("ada", server.open_dm("ada"), "two")
-        await bot.says(in_guild, "heard: Ada Lovelace: one")
-        await bot.says(direct, "heard: two")
+        await bot.wait_for_replies(in_guild, "heard: Ada Lovelace: one")
+        await bot.wait_for_replies(direct, "heard: two")
         assert await server.run_command("ada", "general", "help")
         assert len(await bot.inbox_rows()) == 2
 
         before = bot.channel.last_event_at()
         await server.invalidate_sessions()
         await server.wait_for(lambda: len(server.sessions) == 6 and server.connection_count == 3)
-        again = await bot.collect_events("ada", "general", "three")
-        await bot.says(again, "heard: Ada Lovelace: three")
+        again = await bot.mention_bot("ada", "general", "three")
+        await bot.wait_for_replies(again, "heard: Ada Lovelace: three")
         assert len(await bot.inbox_rows()) == 3
         assert bot.channel.last_event_at() >= before
     assert not server.is_online
@@ -45,29 +45,29 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
 
 async def test_the_setting_decides_the_number_of_shards(server: DiscordSandbox, tmp_path: Path) -> None:
     server.recommend_shards(3)
-    async with running(server, tmp_path, echo, shards=2) as bot:
+    async with run_bot(server, tmp_path, echo, shards=2) as bot:
         assert sorted(session.shard for session in server.sessions) == [(0, 2), (1, 2)]
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "heard: Ada Lovelace: one")
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
 
 
 async def test_only_the_silent_shard_is_reconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "SILENCE_SECONDS", 600.0)  # discord.py does not notice it
     monkeypatch.setattr(shards, "HEARTBEAT_SECONDS", 0.5)
-    async with discord_of(speed=400) as server:
+    async with run_discord(speed=400) as server:
         server.recommend_shards(2, max_concurrency=2)
-        async with running(server, tmp_path, echo) as bot:
-            first = await bot.collect_events("ada", "general", "none")
-            await bot.says(first, "heard: Ada Lovelace: none")
+        async with run_bot(server, tmp_path, echo) as bot:
+            first = await bot.mention_bot("ada", "general", "none")
+            await bot.wait_for_replies(first, "heard: Ada Lovelace: none")
             number = (int(server.guild_id) >> 22) % 2
             deaf, other = sorted(server.sessions, key=lambda session: session.shard[0] != number)
             await server.freeze_sockets(deaf)
-            question = await bot.collect_events("ada", "general", "one")
+            question = await bot.mention_bot("ada", "general", "one")
             since, beats = time.time(), other.heartbeat_count
             await server.wait_for(lambda: other.heartbeat_count > beats + 5)
             assert bot.channel.last_event_at() < since
             await bot.channel.reconnect()
-            await bot.says(question, "heard: Ada Lovelace: one")
+            await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
             await wait_until(lambda: bot.channel.last_event_at() > since)
             assert [session.shard for session in server.sessions[2:]] == [deaf.shard]
             assert (other.disconnected_at, other.resume_count) == (None, 0)
@@ -78,7 +78,7 @@ async def test_no_shard_starts_a_session_that_would_leave_none_for_another(
 ) -> None:
     monkeypatch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1)
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.5)
-    async with running(server, tmp_path, echo, connect=False, shards=2) as bot:
+    async with run_bot(server, tmp_path, echo, connect=False, shards=2) as bot:
         with pytest.raises(SettingsError, match="no connection to the gateway"):
             await bot.channel.start()
         assert server.sessions == []
@@ -90,13 +90,13 @@ async def test_a_reconnect_during_a_stop_does_nothing(
 ) -> None:
     hang_up, is_hanging_up, go_on = gateway._close_client, asyncio.Event(), asyncio.Event()
 
-    async def slowly(client: GatewayClient) -> None:
+    async def hang_up_slowly(client: GatewayClient) -> None:
         is_hanging_up.set()
         await go_on.wait()
         await hang_up(client)
 
-    monkeypatch.setattr(gateway, "_close_client", slowly)
-    async with running(server, tmp_path, echo) as bot:
+    monkeypatch.setattr(gateway, "_close_client", hang_up_slowly)
+    async with run_bot(server, tmp_path, echo) as bot:
         stopping = asyncio.create_task(bot.channel._shards.stop())
         await is_hanging_up.wait()
         again = asyncio.create_task(bot.channel.reconnect())

@@ -14,7 +14,7 @@ from core.inbox_message import InboxMessage
 from core.usage.user_rate_limits import RateLimited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, wait_until
+from tests.channels.discord.conftest import POST, echo, has_ignored_messages, run_bot, wait_until
 from tests.fixtures.retry_waits import limited_wait
 
 
@@ -22,50 +22,50 @@ async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, lambda asked: [Pause(go_on), Say(f"heard: {asked.text}")]) as bot:
-        first = await bot.collect_events("ada", "general", "one")
-        await server.wait_for(lambda: bot.texts(first))
-        second = await bot.collect_events("ada", "general", "two")
+    async with run_bot(server, tmp_path, lambda asked: [Pause(go_on), Say(f"heard: {asked.text}")]) as bot:
+        first = await bot.mention_bot("ada", "general", "one")
+        await server.wait_for(lambda: bot.list_texts(first))
+        second = await bot.mention_bot("ada", "general", "two")
         await server.wait_for(lambda: second.reactions)
         await server.unfurl_link(second)
         await server.edit_message("ada", second, f"{bot.mention} three <@{server.people['grace'].id}>")
-        await until_revised(bot, "three @Grace Hopper")
+        await wait_for_edit(bot, "three @Grace Hopper")
         go_on.set()
-        await bot.says(second, "heard: Ada Lovelace: three @Grace Hopper")
+        await bot.wait_for_replies(second, "heard: Ada Lovelace: three @Grace Hopper")
 
 
-async def until_revised(bot: Any, text: str) -> None:
+async def wait_for_edit(bot: Any, text: str) -> None:
     await bot.database.wait_until(bot.inbox_rows, lambda rows: rows[-1].message["text"] == text)
 
 
 async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
         await bot.wait_for_turns(1)
         await server.unfurl_link(question)
         await server.edit_message("ada", question, f"{bot.mention} two")
         await server.wait_for(lambda: words.ANSWER_EDITED in answer.buttons)
-        assert len(bot.calls(POST)) == 1
+        assert len(bot.list_calls(POST)) == 1
         await server.click_button("ada", answer, answer.buttons[words.ANSWER_EDITED])
-        await bot.says(question, "heard: Ada Lovelace: two")
-        assert bot.said_to_model() == ["Ada Lovelace: two"]
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
+        assert bot.list_model_messages() == ["Ada Lovelace: two"]
         assert answer.pings == frozenset()
 
 
 async def test_a_question_that_is_deleted_while_queued_is_not_answered(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
-        first = await bot.collect_events("ada", "general", "one")
-        await server.wait_for(lambda: bot.texts(first))
-        second, third = [await bot.collect_events("ada", "general", text) for text in ("two", "three")]
+    async with run_bot(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        first = await bot.mention_bot("ada", "general", "one")
+        await server.wait_for(lambda: bot.list_texts(first))
+        second, third = [await bot.mention_bot("ada", "general", text) for text in ("two", "three")]
         await server.wait_for(lambda: second.reactions and third.reactions)
         await server.delete_message("ada", second)
         await server.delete_messages([third])
         outcomes = [None, "deleted", "deleted"]
         await bot.database.wait_until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
         go_on.set()
-        await bot.says(first, "one!")
+        await bot.wait_for_replies(first, "one!")
         assert await bot.turn_rows()
         assert len(await bot.wait_for_turns(1)) == 1
 
@@ -75,60 +75,62 @@ async def test_an_edit_or_deletion_during_the_intake_is_applied(
 ) -> None:
     take_in, accept = asyncio.Event(), InboxStore.accept
 
-    async def slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimited:
+    async def accept_slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimited:
         await take_in.wait()
         return await accept(self, inbound)
 
-    monkeypatch.setattr(InboxStore, "accept", slowly)
-    async with running(server, tmp_path, echo) as bot:
-        first, second = [await bot.collect_events("ada", place, "one") for place in ("general", "random")]
+    monkeypatch.setattr(InboxStore, "accept", accept_slowly)
+    async with run_bot(server, tmp_path, echo) as bot:
+        first, second = [await bot.mention_bot("ada", place, "one") for place in ("general", "random")]
         await server.edit_message("ada", first, f"{bot.mention} two")
         await server.delete_message("ada", second)
         await server.wait_for(lambda: {"MESSAGE_UPDATE", "MESSAGE_DELETE"} <= {event.name for event in server.events})
         last = await server.post_message("ada", server.open_dm("ada"), "last")
         await wait_until(lambda: len(bot.channel._work._tasks) == 5)
         take_in.set()
-        await bot.says(last, "heard: last")
+        await bot.wait_for_replies(last, "heard: last")
         await server.wait_for(
-            lambda: any("two" in a.text or words.ANSWER_EDITED in a.buttons for a in bot.answers(first))
+            lambda: any("two" in a.text or words.ANSWER_EDITED in a.buttons for a in bot.list_replies(first))
         )
         await bot.database.wait_until(bot.inbox_rows, lambda rows: "deleted" in [row.outcome for row in rows])
-        assert "heard: Ada Lovelace: one" not in bot.texts(second)
+        assert "heard: Ada Lovelace: one" not in bot.list_texts(second)
 
 
 async def test_an_answer_to_a_deleted_question_ends_with_a_notice(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "half")
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "half")
         await server.delete_message("ada", question)
-        await server.wait_for(lambda: bot.own("general")[0].text == f"half\n\n{words.STOPPED_BY_DELETION}")
+        await server.wait_for(
+            lambda: bot.list_bot_messages("general")[0].text == f"half\n\n{words.STOPPED_BY_DELETION}"
+        )
         await bot.model.wait_for_disconnects()
 
 
 async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, lambda _: [Say("half"), Pause(60)]) as bot:
+    async with run_bot(server, tmp_path, lambda _: [Say("half"), Pause(60)]) as bot:
         thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
-        await bot.shows(await bot.collect_events("ada", thread, "one"), lambda text: text == "half")
+        await bot.wait_for_last_reply(await bot.mention_bot("ada", thread, "one"), lambda text: text == "half")
         await server.delete_channel(thread)
         await bot.model.wait_for_disconnects()
         place = server.channels["random"]
-        await bot.shows(await bot.collect_events("ada", place, "two"), lambda text: text == "half")
+        await bot.wait_for_last_reply(await bot.mention_bot("ada", place, "two"), lambda text: text == "half")
         await server.delete_channel("random")
         await bot.wait_for_turns(2)
         assert [row.state for row in await bot.turn_rows()] == ["failed", "failed"]  # nobody could be shown the end
 
 
 async def test_edits_without_a_change_or_a_known_message_do_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         other = await server.post_message("ada", "general", "not for the bot")
         await server.edit_message("ada", other, "still not")
-        question = await bot.collect_events("ada", "general", "one")
-        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        question = await bot.mention_bot("ada", "general", "one")
+        (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
         await bot.wait_for_turns(1)
         await server.pin_message("ada", question)
         await server.edit_message("ada", question, f"{bot.mention}  one ")
         await server.delete_message("ada", other)
-        assert await nothing_was_heard(bot)
+        assert await has_ignored_messages(bot)
         assert words.ANSWER_EDITED not in answer.buttons
 
 
@@ -137,17 +139,17 @@ async def test_an_edit_is_stored_when_the_database_recovers(
 ) -> None:
     revise, tries = InboxStore.edit_message, list[str]()
 
-    async def failing_once(self: InboxStore, event_key: str, text: str, **how: Any) -> Any:
+    async def fail_once(self: InboxStore, event_key: str, text: str, **how: Any) -> Any:
         tries.append(text)
         if len(tries) == 1:
             raise StoreError("out of reach")
         return await revise(self, event_key, text, **how)
 
-    async with running(server, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
         await bot.wait_for_turns(1)
-        monkeypatch.setattr(InboxStore, "edit_message", failing_once)
+        monkeypatch.setattr(InboxStore, "edit_message", fail_once)
         await server.edit_message("ada", question, f"{bot.mention} two")
         await server.wait_for(lambda: words.ANSWER_EDITED in answer.buttons)
         assert tries == ["two", "two"]
@@ -156,21 +158,21 @@ async def test_an_edit_is_stored_when_the_database_recovers(
 async def test_an_edit_that_cannot_be_stored_is_logged(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def failing(self: InboxStore, event_key: str) -> None:
+    async def raise_store_error(self: InboxStore, event_key: str) -> None:
         raise StoreError("out of reach")
 
     monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.01))
-    async with running(server, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "heard: Ada Lovelace: one")
-        monkeypatch.setattr(InboxStore, "delete_message", failing)
+    async with run_bot(server, tmp_path, echo) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
+        monkeypatch.setattr(InboxStore, "delete_message", raise_store_error)
         await server.delete_message("ada", question)
         await wait_until(lambda: "an edit or a deletion is not stored" in caplog.text)
 
 
 async def test_edits_in_other_servers_are_ignored(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+    async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         said = await server.post_message("ada", "general", f"{bot.mention} one")
         await server.edit_message("ada", said, f"{bot.mention} two")
         await server.delete_message("ada", said)
-        assert await nothing_was_heard(bot)
+        assert await has_ignored_messages(bot)

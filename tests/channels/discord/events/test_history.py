@@ -18,26 +18,26 @@ from channels.settings import BackfillLimits
 from core.inbox.watermarks import ActivePlace
 from sandbox.discord import DiscordSandbox, GuildChannel
 from sandbox.discord.api.limits import GLOBALLY_UNLIMITED_ROUTES
-from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, wait_until
+from tests.channels.discord.conftest import HISTORY, Bot, create_settings, echo, run_bot, run_discord, wait_until
 
 GUILD = "GET /guilds/{guild}"
 CHANNEL = "GET /channels/{channel}"
 
 
 @pytest.fixture(autouse=True)
-def quick_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def short_retry_waits(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.05))
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.05))
     caplog.set_level("INFO", "channels")
 
 
-def answered(bot: Bot, place: GuildChannel | str) -> list[str]:
-    """What the bot has answered to in a place, in order, whether each by itself or several together."""
-    return [said for m in bot.own(place) for said in m.text.removeprefix("heard: ").split("\n\n")]
+def list_answered_texts(bot: Bot, place: GuildChannel | str) -> list[str]:
+    """Return the texts that the bot answered in a place; one reply may answer several."""
+    return [said for m in bot.list_bot_messages(place) for said in m.text.removeprefix("heard: ").split("\n\n")]
 
 
-async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
-    """Once the bot has looked back, and all that it found is answered."""
+async def wait_for_backfill(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
+    """Wait until the backfill has ended and its messages are answered."""
     await wait_until(lambda: "discord: backfill of" in caplog.text)
     await bot.wait_for_messages(0)
 
@@ -45,24 +45,24 @@ async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
 async def test_missed_messages_are_answered_once_and_in_order(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        root = await bot.collect_events("ada", "general", "one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        root = await bot.mention_bot("ada", "general", "one")
         direct = server.open_dm("ada")
         await server.post_message("ada", direct, "hello")
         post = await server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} what if")
         talk = await server.start_thread("grace", await server.post_message("grace", "general", "a root"), "a talk")
         followed = await server.start_thread("ada", root, "a thread")
-        await bot.says(await bot.collect_events("ada", followed, "one"), "heard: Ada Lovelace: one")
+        await bot.wait_for_replies(await bot.mention_bot("ada", followed, "one"), "heard: Ada Lovelace: one")
         await bot.wait_for_messages(4)
 
     await server.post_message("linus", "general", "not for the bot")
     await server.post_message("linus", talk, "nor this")
-    await bot.collect_events("ada", "general", "two")
+    await bot.mention_bot("ada", "general", "two")
     await server.post_message("linus", "general", f"<@&{server.bot_role_id}> three")
     await server.post_message("ada", followed, "on")
     await server.archive_thread(followed)
     await server.post_message("ada", post, "and if")
-    await bot.collect_events("grace", talk, "you")
+    await bot.mention_bot("grace", talk, "you")
     await server.post_message("ada", direct, "back?", files={"plan.pdf": b"%PDF"})
     edited = await server.post_message("ada", direct, "waht")
     await server.edit_message("ada", edited, "what")
@@ -72,17 +72,17 @@ async def test_missed_messages_are_answered_once_and_in_order(
     await server.post_as_bot("hook", "general", f"{bot.mention} beep", webhook=True)
 
     caplog.clear()
-    async with running(server, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
-        assert answered(bot, "general") == [
+    async with run_bot(server, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
+        assert list_answered_texts(bot, "general") == [
             "Ada Lovelace: one",
             "Ada Lovelace: two",
             "Linus Pauling: three",
         ]
-        assert answered(bot, followed) == ["Ada Lovelace: one", "Ada Lovelace: on"]
-        assert answered(bot, post) == ["Ada Lovelace: what if", "Ada Lovelace: and if"]
-        assert answered(bot, talk) == ["Grace Hopper: you"]
-        assert answered(bot, direct) == [
+        assert list_answered_texts(bot, followed) == ["Ada Lovelace: one", "Ada Lovelace: on"]
+        assert list_answered_texts(bot, post) == ["Ada Lovelace: what if", "Ada Lovelace: and if"]
+        assert list_answered_texts(bot, talk) == ["Grace Hopper: you"]
+        assert list_answered_texts(bot, direct) == [
             "hello",
             "back?\n[Ada Lovelace sent a file that you cannot open: "
             "plan.pdf (4 bytes): I cannot make out what is in it]",
@@ -95,21 +95,21 @@ async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "CONCURRENCY", 40)  # Discord answers no slower than the sandbox
-    async with discord_of() as server:
+    async with run_discord() as server:
         places = [server.add_channel(f"place-{number}") for number in range(40)]
-        async with running(server, tmp_path, echo) as bot:
+        async with run_bot(server, tmp_path, echo) as bot:
             for place in places:
-                await bot.collect_events("ada", place, "one")
+                await bot.mention_bot("ada", place, "one")
             await bot.wait_for_messages(40)
             await bot.wait_for_turns(40)
         for place in places:
-            await bot.collect_events("ada", place, "two")
+            await bot.mention_bot("ada", place, "two")
         began = len(server.calls)
         await wait_until(
             lambda: monotonic() > server.calls[-1].received_at + GLOBAL_WINDOW.seconds
         )  # a process takes longer to start
-        async with running(server, tmp_path, echo) as bot:
-            await looked_back(bot, caplog)
+        async with run_bot(server, tmp_path, echo) as bot:
+            await wait_for_backfill(bot, caplog)
             await bot.wait_for_messages(80)
             await bot.wait_for_turns(40)
         counted = [
@@ -122,25 +122,27 @@ async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
 async def test_live_messages_wait_for_the_backfill_of_their_channel(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         for place in ("general", "random"):
-            await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
+            await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.wait_for_messages(2)
-    await bot.collect_events("ada", "general", "two")
+    await bot.mention_bot("ada", "general", "two")
     slow, fetch_all = asyncio.Event(), Backfill._fetch_all
 
-    async def held(self: Backfill) -> None:
+    async def fetch_slowly(self: Backfill) -> None:
         await slow.wait()
         await fetch_all(self)
 
-    monkeypatch.setattr(Backfill, "_fetch_all", held)
-    async with running(server, tmp_path, echo) as bot:
-        await bot.collect_events("ada", "general", "three")
-        await bot.collect_events("ada", "general", "four")
-        await wait_until(lambda: "Ada Lovelace: four" in answered(bot, "general"))
-        assert answered(bot, "general") == [f"Ada Lovelace: {number}" for number in ("one", "two", "three", "four")]
+    monkeypatch.setattr(Backfill, "_fetch_all", fetch_slowly)
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.mention_bot("ada", "general", "three")
+        await bot.mention_bot("ada", "general", "four")
+        await wait_until(lambda: "Ada Lovelace: four" in list_answered_texts(bot, "general"))
+        assert list_answered_texts(bot, "general") == [
+            f"Ada Lovelace: {number}" for number in ("one", "two", "three", "four")
+        ]
         slow.set()
-        await looked_back(bot, caplog)
+        await wait_for_backfill(bot, caplog)
         assert len(await bot.inbox_rows()) == 5
 
 
@@ -148,62 +150,62 @@ async def test_the_backfill_skips_new_unserved_and_hidden_places(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hidden = server.add_channel("hidden")
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         for place in ("hidden", "random"):
-            await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
+            await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.wait_for_messages(2)
     elsewhere = [
-        await bot.collect_events("ada", "general", "two"),
+        await bot.mention_bot("ada", "general", "two"),
         await server.post_message("ada", server.open_dm("ada"), "two"),
     ]
-    question = await bot.collect_events("ada", "random", "two")
+    question = await bot.mention_bot("ada", "random", "two")
     hidden.members = {server.people["ada"].id}
     caplog.clear()
-    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        await looked_back(bot, caplog)
-        assert bot.calls(HISTORY) == bot.calls(GUILD) == []
+    async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        await wait_for_backfill(bot, caplog)
+        assert bot.list_calls(HISTORY) == bot.list_calls(GUILD) == []
     caplog.clear()
-    async with running(server, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
-        await bot.says(question, "heard: Ada Lovelace: two")
-        assert [bot.texts(message) for message in elsewhere] == [[], []]
+    async with run_bot(server, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
+        assert [bot.list_texts(message) for message in elsewhere] == [[], []]
         assert "the history of a place is not readable: channel: 50001" in caplog.text
 
 
 async def test_a_missed_reset_applies_in_its_order(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.wait_for_messages(1)
-    reset, last = await bot.collect_events("ada", "general", "reset"), await bot.collect_events("ada", "general", "two")
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(last, "heard: Ada Lovelace: two")
-        await bot.says(reset, words.RESET_DONE)
-        assert bot.said_to_model() == ["Ada Lovelace: two"]
+    reset, last = await bot.mention_bot("ada", "general", "reset"), await bot.mention_bot("ada", "general", "two")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(last, "heard: Ada Lovelace: two")
+        await bot.wait_for_replies(reset, words.RESET_DONE)
+        assert bot.list_model_messages() == ["Ada Lovelace: two"]
 
 
 async def test_the_backfill_reads_several_pages(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await server.post_message("ada", server.open_dm("ada"), "hello"), "heard: hello")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await server.post_message("ada", server.open_dm("ada"), "hello"), "heard: hello")
         await bot.wait_for_messages(1)
     for number in range(102):
         await server.post_message("ada", server.open_dm("ada"), str(number))
     caplog.clear()
-    async with running(server, tmp_path, echo, bounds=BackfillLimits(messages=3)) as bot:
-        await looked_back(bot, caplog)
-        assert answered(bot, server.open_dm("ada")) == ["hello", "99", "100", "101"]
+    async with run_bot(server, tmp_path, echo, bounds=BackfillLimits(messages=3)) as bot:
+        await wait_for_backfill(bot, caplog)
+        assert list_answered_texts(bot, server.open_dm("ada")) == ["hello", "99", "100", "101"]
 
 
 @pytest.mark.parametrize("way", ["invalidated", "not resumed", "given up"])
 async def test_messages_between_two_gateway_sessions_are_answered_once(
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with discord_of(speed=20) as server, running(server, tmp_path, echo) as bot:
+    async with run_discord(speed=20) as server, run_bot(server, tmp_path, echo) as bot:
         direct = server.open_dm("ada")
-        await bot.says(await server.post_message("ada", direct, "hello"), "heard: hello")
+        await bot.wait_for_replies(await server.post_message("ada", direct, "hello"), "heard: hello")
         match way:
             case "invalidated":
                 await server.invalidate_sessions()
@@ -216,7 +218,7 @@ async def test_messages_between_two_gateway_sessions_are_answered_once(
         if way == "given up":
             monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
             await bot.channel.reconnect()
-        await bot.says(question, "heard: are you there?")
+        await bot.wait_for_replies(question, "heard: are you there?")
         assert len(server.sessions) == 2
         assert len(await bot.inbox_rows()) == 2
 
@@ -225,27 +227,27 @@ async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.wait_for_messages(1)
-    question = await bot.collect_events("ada", "general", "two")
+    question = await bot.mention_bot("ada", "general", "two")
     server.faults.fail(GUILD, 1000, status=401)
-    async with running(server, tmp_path, echo) as bot:
-        await wait_until(lambda: "a gap is not fetched yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
+    async with run_bot(server, tmp_path, echo) as bot:
+        await wait_until(lambda: "a gap is not fetched yet" in caplog.text and len(bot.list_calls(GUILD)) >= 2)
         heard_at = await bot.watermarks.get_watermark("discord")
         assert heard_at is not None
         assert heard_at < snowflake_time(int(question.id))
         server.faults.clear()
         server.faults.rate_limit(HISTORY, 0.2)
-        await bot.says(question, "heard: Ada Lovelace: two")
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
 
 
 async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: DiscordSandbox, tmp_path: Path) -> None:
     """Discord takes few such calls."""
-    async with running(server, tmp_path, echo, connect=False) as bot:
-        await log_in(bot.channel._client, settings_of(server))
+    async with run_bot(server, tmp_path, echo, connect=False) as bot:
+        await log_in(bot.channel._client, create_settings(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(5)]
-        since = min([snowflake_time(int((await bot.collect_events("ada", room, room.name)).id)) for room in rooms]) - 1
+        since = min([snowflake_time(int((await bot.mention_bot("ada", room, room.name)).id)) for room in rooms]) - 1
 
         look = bot.channel._read_history(since)
 
@@ -255,18 +257,18 @@ async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: Dis
 
         assert await asyncio.gather(*map(fetch, rooms)) == [[room.name] for room in rooms]
         assert await fetch(rooms[0]) == [rooms[0].name]
-        assert len(bot.calls(GUILD)) == 1
+        assert len(bot.list_calls(GUILD)) == 1
 
 
 async def test_the_backfill_makes_no_call_for_a_silent_channel(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo, connect=False) as bot:
-        await log_in(bot.channel._client, settings_of(server))
+    async with run_bot(server, tmp_path, echo, connect=False) as bot:
+        await log_in(bot.channel._client, create_settings(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(20)]
-        before = await bot.collect_events("ada", rooms[0], "before")
+        before = await bot.mention_bot("ada", rooms[0], "before")
         await asyncio.sleep(0.01)  # Discord counts milliseconds
-        said = await bot.collect_events("ada", rooms[7], "said")
+        said = await bot.mention_bot("ada", rooms[7], "said")
         since = (snowflake_time(int(before.id)) + snowflake_time(int(said.id))) / 2
         look = bot.channel._read_history(since)
         places = [ActivePlace(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
         assert [call.inbound.text for place in places for call in await look(place)] == ["said"]
-        assert len(bot.calls(CHANNEL)) == len(bot.calls(HISTORY)) == 1
+        assert len(bot.list_calls(CHANNEL)) == len(bot.list_calls(HISTORY)) == 1

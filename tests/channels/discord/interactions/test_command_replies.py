@@ -18,19 +18,19 @@ from core.sessions.routing import AgentProfile, AgentRouter
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, wait_until
+from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, run_bot, wait_until
 from tests.channels.wiring import MODELS
 
 
-async def told(bot: Bot, seen: list[DiscordMessage], text: str) -> DiscordMessage:
-    """The one answer to a command, once this is what it says: to the asker alone."""
+async def wait_for_response(bot: Bot, seen: list[DiscordMessage], text: str) -> DiscordMessage:
+    """Wait until the only response to a command has this text; it is ephemeral."""
     await bot.server.wait_for(lambda: [one.content.text for one in seen] == [text])
     assert seen[0].ephemeral_to is not None
     return seen[0]
 
 
-async def said_of(bot: Bot, seen: list[DiscordMessage]) -> str:
-    """What the one answer to a command says, once it is there."""
+async def get_response_text(bot: Bot, seen: list[DiscordMessage]) -> str:
+    """Wait for the only response to a command, and return its text."""
     await bot.server.wait_for(lambda: not seen[0].loading)
     return seen[0].content.text
 
@@ -39,43 +39,43 @@ async def said_of(bot: Bot, seen: list[DiscordMessage]) -> str:
 
 
 async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         for name in ("info", "stop", "export"):
-            await told(bot, await server.run_command("ada", "general", name), words.NOTHING_TO_RESET)
-        told_ = await said_of(bot, await server.run_command("ada", "general", "help"))
+            await wait_for_response(bot, await server.run_command("ada", "general", name), words.NOTHING_TO_RESET)
+        told_ = await get_response_text(bot, await server.run_command("ada", "general", "help"))
         for one in server.commands:
             assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in told_
         server.set_locale("linus", "ko")
-        told_ = await said_of(bot, await server.run_command("linus", "general", "help"))
+        told_ = await get_response_text(bot, await server.run_command("linus", "general", "help"))
         assert all(
             words.messages_for("ko")(one) in told_ for one in (words.HELP_COMMANDS, words.ASK_HELP, words.ASK_ABOUT)
         )
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "half")
-        status = await said_of(bot, await server.run_command("grace", "general", "info"))
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "half")
+        status = await get_response_text(bot, await server.run_command("grace", "general", "info"))
         assert words.STATUS_ANSWERING in status
-        await told(bot, await server.run_command("grace", "general", "stop"), words.NOTHING_TO_STOP)
-        await told(bot, await server.run_command("ada", "general", "stop"), words.STOPPING)
-        await bot.says(question, f"half\n\n{words.STOPPED}")
+        await wait_for_response(bot, await server.run_command("grace", "general", "stop"), words.NOTHING_TO_STOP)
+        await wait_for_response(bot, await server.run_command("ada", "general", "stop"), words.STOPPING)
+        await bot.wait_for_replies(question, f"half\n\n{words.STOPPED}")
 
 
 async def test_an_export_is_a_private_file(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
-        answer = await told(bot, await server.run_command("grace", "general", "export"), words.EXPORTED)
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
+        answer = await wait_for_response(bot, await server.run_command("grace", "general", "export"), words.EXPORTED)
         (file,) = answer.content.attachments
         assert file.name == "transcript.md"
         assert b"heard: Ada Lovelace: one" in file.data
 
 
 async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         assert await server.autocomplete_option("ada", "general", "model", "name", "OTH") == [MODELS[1]]
         assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
         seen = await server.run_command("ada", "general", "model", name=MODELS[1])
-        await told(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
-        assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in await said_of(
+        await wait_for_response(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
+        assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in await get_response_text(
             bot, await server.run_command("ada", "general", "model")
         )
 
@@ -83,31 +83,31 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
 async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandbox, tmp_path: Path) -> None:
     fixed, free = AgentProfile("parley", MODELS[:1]), AgentProfile("free", MODELS, selectable_at=None)
     core = {"agents": AgentRouter("parley", {"parley": fixed, "free": free})}
-    async with running(server, tmp_path, echo, core=core) as bot:
+    async with run_bot(server, tmp_path, echo, core=core) as bot:
         assert await server.autocomplete_option("ada", "general", "model", "name", "") == [MODELS[0]]
-        await told(
+        await wait_for_response(
             bot,
             await server.run_command("ada", "general", "agent", name="free"),
             ENGLISH(words.AGENT_CHANGED, agent="free"),
         )
         assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
         seen = await server.run_command("ada", "general", "model", name=MODELS[1])
-        await told(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
-        shown = await said_of(bot, await server.run_command("ada", "general", "model"))
+        await wait_for_response(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
+        shown = await get_response_text(bot, await server.run_command("ada", "general", "model"))
         assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in shown
 
 
 async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp_path: Path) -> None:
     server.set_locale("ada", "ko")
-    async with running(server, tmp_path, echo) as bot:
-        await told(
+    async with run_bot(server, tmp_path, echo) as bot:
+        await wait_for_response(
             bot, await server.run_command("ada", "general", "reset"), words.messages_for("ko")(words.NOTHING_TO_RESET)
         )
 
 
 @pytest.mark.parametrize("lacking", ["view_channel", "send_messages"])
 async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, tmp_path: Path, lacking: str) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         server.deny_permissions("grace", lacking)
         said = await server.post_message("ada", "general", "this")
         for seen in (
@@ -115,116 +115,120 @@ async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, t
             await server.run_command("grace", "general", "ask", question="why?"),
             await server.run_message_command("grace", said, words.ASK_ABOUT),
         ):
-            await told(bot, seen, words.NO_WRITE_PERMISSION)
+            await wait_for_response(bot, seen, words.NO_WRITE_PERMISSION)
         assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
         assert await bot.inbox_rows() == []
 
 
 async def test_a_thread_has_a_permission_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
         server.deny_permissions("grace", "send_messages")
-        await told(bot, await server.run_command("grace", thread, "stop"), words.NOTHING_TO_RESET)
+        await wait_for_response(bot, await server.run_command("grace", thread, "stop"), words.NOTHING_TO_RESET)
         server.deny_permissions("grace", "send_messages_in_threads")
-        await told(bot, await server.run_command("grace", thread, "stop"), words.NO_WRITE_PERMISSION)
+        await wait_for_response(bot, await server.run_command("grace", thread, "stop"), words.NO_WRITE_PERMISSION)
 
 
 async def test_commands_in_other_servers_are_refused(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        await told(bot, await server.run_command("ada", "general", "ask", question="why?"), words.PLACE_NOT_ALLOWED)
+    async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        await wait_for_response(
+            bot, await server.run_command("ada", "general", "ask", question="why?"), words.PLACE_NOT_ALLOWED
+        )
 
 
 # Questions
 
 
 async def test_a_question_by_command_is_public_and_in_the_same_session(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         for place in ("general", server.open_dm("ada")):
             name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
-            await bot.says(await bot.collect_events("ada", place, "one"), f"heard: {name}one")
+            await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), f"heard: {name}one")
             (shown,) = await server.run_command("ada", place, "ask", question="two\n@everyone")
-            await bot.says(shown, f"heard: {name}two\n{indent}@\u200beveryone")
+            await bot.wait_for_replies(shown, f"heard: {name}two\n{indent}@\u200beveryone")
             assert (shown.text, shown.ephemeral_to) == ("> two @everyone", None)
-            assert len(bot.said_to_model()) == 2
-        assert bot.calls(CALLBACK)[0].body == {"type": 5}
+            assert len(bot.list_model_messages()) == 2
+        assert bot.list_calls(CALLBACK)[0].body == {"type": 5}
 
 
 async def test_a_question_by_command_starts_a_thread_if_so_configured(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+    async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         (shown,) = await server.run_command("ada", "general", "ask", question="why?")
-        await server.wait_for(lambda: shown.thread and bot.own(shown.thread))
+        await server.wait_for(lambda: shown.thread and bot.list_bot_messages(shown.thread))
         assert shown.thread is not None
         texts = ["", "heard: Ada Lovelace: why?"]  # the first is the thread's own, by whom the question is shown
-        await server.wait_for(lambda: [m.text for m in bot.own(shown.thread or "")] == texts)
+        await server.wait_for(lambda: [m.text for m in bot.list_bot_messages(shown.thread or "")] == texts)
 
 
 async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbox, tmp_path: Path) -> None:
     server.privileged_intents.clear()
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         said = await server.post_message("grace", "general", "the sky\nis green")
         (shown,) = await server.run_message_command("ada", said, words.ASK_ABOUT)
-        await bot.says(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
-        (read,) = bot.said_to_model()
+        await bot.wait_for_replies(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
+        (read,) = bot.list_model_messages()
         assert "What the next message is about" in read
         assert f"> Grace Hopper: the sky\n>     is green\n{QUOTE_END}" in read
         server.set_locale("grace", "ko")
         (again,) = await server.run_message_command("grace", said, words.ASK_ABOUT)
-        await bot.says(again, f"heard: Grace Hopper: {words.messages_for('ko')(words.ABOUT_THIS)}")
+        await bot.wait_for_replies(again, f"heard: Grace Hopper: {words.messages_for('ko')(words.ABOUT_THIS)}")
         link = f"https://discord.com/channels/{server.guild_id}/{said.channel.id}/{said.id}"
         assert shown.content.text == f"> the sky is green\n-# {link}"
 
 
 async def test_an_empty_message_cannot_be_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         pinned = await server.pin_message("ada", await server.post_message("ada", "general", "this"))
-        await told(bot, await server.run_message_command("ada", pinned, words.ASK_ABOUT), words.NO_READABLE_TEXT)
+        await wait_for_response(
+            bot, await server.run_message_command("ada", pinned, words.ASK_ABOUT), words.NO_READABLE_TEXT
+        )
 
 
 async def test_a_question_that_cannot_be_stored_is_reported_privately(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: InboxStore, inbound: Any) -> None:
+    async def raise_store_error(self: InboxStore, inbound: Any) -> None:
         raise StoreError("out of reach")
 
-    async with running(server, tmp_path, echo) as bot:
-        monkeypatch.setattr(InboxStore, "accept", failing)
+    async with run_bot(server, tmp_path, echo) as bot:
+        monkeypatch.setattr(InboxStore, "accept", raise_store_error)
         seen = await server.run_command("ada", "general", "ask", question="why?")
         await server.wait_for(lambda: len(seen) == 2)
         assert seen[0].deleted
-        await told(bot, seen[1:], ENGLISH.format_error(StoreError.public))
-        assert bot.calls(POST) == []
+        await wait_for_response(bot, seen[1:], ENGLISH.format_error(StoreError.public))
+        assert bot.list_calls(POST) == []
 
 
 async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
-    async with running(server, tmp_path, echo, core=core, auto_thread=True) as bot:
+    async with run_bot(server, tmp_path, echo, core=core, auto_thread=True) as bot:
         (shown,) = await server.run_command("ada", "general", "ask", question="one")
-        await server.wait_for(lambda: shown.thread and len(bot.own(shown.thread)) == 2)
+        await server.wait_for(lambda: shown.thread and len(bot.list_bot_messages(shown.thread)) == 2)
         refusal = ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)
         for _ in range(2):  # every refusal is sent
-            await told(bot, await server.run_command("ada", "general", "ask", question="two"), refusal)
-        await told(
+            await wait_for_response(bot, await server.run_command("ada", "general", "ask", question="two"), refusal)
+        await wait_for_response(
             bot,
             await server.run_message_command(
                 "ada", await server.post_message("ada", "general", "this"), words.ASK_ABOUT
             ),
             refusal,
         )
-        await bot.collect_events("ada", "general", "three")
-        await server.wait_for(lambda: bot.own(server.open_dm("ada")))
+        await bot.mention_bot("ada", "general", "three")
+        await server.wait_for(lambda: bot.list_bot_messages(server.open_dm("ada")))
         assert len(server.threads("general")) == 1
 
-        async def no_limit(self: MessageHandler, *_: Any) -> None:
-            """The limit is reached between this look and the insert."""
+        async def find_no_limit(self: MessageHandler, *_: Any) -> None:
+            """Find no limit: the insert reaches it."""
 
-        monkeypatch.setattr(MessageHandler, "get_rate_limit", no_limit)
+        monkeypatch.setattr(MessageHandler, "get_rate_limit", find_no_limit)
         seen = await server.run_command("ada", "general", "ask", question="four")
         await server.wait_for(lambda: len(seen) == 2)
-        await told(bot, seen[1:], refusal)
+        await wait_for_response(bot, seen[1:], refusal)
         assert seen[0].deleted
-        assert [one.text for one in bot.own("general") if one.ephemeral_to is None] == ["> one"]
+        assert [one.text for one in bot.list_bot_messages("general") if one.ephemeral_to is None] == ["> one"]
 
 
 # Where the bot has only the interaction
@@ -242,17 +246,21 @@ async def test_where_the_bot_cannot_write_the_answer_is_ephemeral(
         case _:
             place = server.channels["general"]
             server.permissions.discard("send_messages")
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         seen = await server.run_command("ada", place, "ask", question="one")
-        await told(bot, seen, "heard: one")
+        await wait_for_response(bot, seen, "heard: one")
         await bot.wait_for_turns(1)
         said = await server.post_message("grace", place, "the sky is green")
-        await told(bot, await server.run_message_command("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
-        assert len(bot.said_to_model()) == 2
-        await told(bot, await server.run_message_command("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
-        assert len(bot.said_to_model()) == 1
-        assert bot.calls(POST) == []
-        await told(bot, await server.run_command("ada", place, "reset"), words.RESET_DONE)
+        await wait_for_response(
+            bot, await server.run_message_command("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}"
+        )
+        assert len(bot.list_model_messages()) == 2
+        await wait_for_response(
+            bot, await server.run_message_command("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}"
+        )
+        assert len(bot.list_model_messages()) == 1
+        assert bot.list_calls(POST) == []
+        await wait_for_response(bot, await server.run_command("ada", place, "reset"), words.RESET_DONE)
 
 
 @pytest.mark.parametrize(("most_messages", "shown"), [(5, 5), (20, 6)])
@@ -261,18 +269,18 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
 ) -> None:
     monkeypatch.setattr(answers, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))  # it is not slow
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
-    async with running(server, tmp_path, story, most_messages=most_messages) as bot:
+    async with run_bot(server, tmp_path, story, most_messages=most_messages) as bot:
         seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="a story")
         await server.wait_for(lambda: len(seen) == shown and seen[-1].content.attachments)
         assert [one.ephemeral_to is not None for one in seen] == [True] * shown
         assert seen[-1].content.attachments[0].data.decode() == story
         assert seen[-1].content.text.endswith(words.FULL_ANSWER_IN_FILE)
-        assert len(bot.calls(FOLLOW_UP)) == shown - 1
+        assert len(bot.list_calls(FOLLOW_UP)) == shown - 1
         assert (await bot.wait_for_turns(1))[0].state == "done"
 
 
 async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Say("half"), Pause(60)], "whole"):
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], "whole"):
         group = server.open_group_dm("us", "ada")
         (answer,) = await server.run_command("ada", group, "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
@@ -290,7 +298,7 @@ async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: Discord
 async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
-    async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.") as bot:
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], "All of it.") as bot:
         (answer,) = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
         await bot.restart_worker()
@@ -301,7 +309,7 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, [Say("half"), Pause(go_on), Say("!")]) as bot:
+    async with run_bot(server, tmp_path, [Say("half"), Pause(go_on), Say("!")]) as bot:
         (answer,) = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
@@ -311,17 +319,17 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
 
 
 async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         server.faults.fail(ANSWER, status=503)
         seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
-        await told(bot, seen, "heard: one")
+        await wait_for_response(bot, seen, "heard: one")
 
 
 async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         group = server.open_group_dm("us", "ada")
-        await told(bot, await server.run_command("ada", group, "ask", question="two"), "heard: two")
-    missed = await bot.collect_events("ada", "general", "three")
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(missed, "heard: Ada Lovelace: three")
+        await wait_for_response(bot, await server.run_command("ada", group, "ask", question="two"), "heard: two")
+    missed = await bot.mention_bot("ada", "general", "three")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(missed, "heard: Ada Lovelace: three")

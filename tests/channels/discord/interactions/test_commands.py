@@ -13,39 +13,39 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, echo, running
+from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, echo, run_bot, run_discord
 
 REGISTER = "PUT /applications/{application}/commands"
 RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}
 NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS, words.GOOD_ANSWER, words.BAD_ANSWER}
 
 
-async def reset(bot: Bot, user: str, channel: Any, said: str) -> None:
-    """Start over, and see that this is what is said of it, to the asker alone."""
+async def reset_session(bot: Bot, user: str, channel: Any, said: str) -> None:
+    """Run `/reset`, and check its ephemeral response."""
     (seen,) = shown = await bot.server.run_command(user, channel, "/reset")
     await bot.server.wait_for(lambda: [one.text for one in shown] == [said])
     assert seen.ephemeral_to is bot.server.people[user]
 
 
 async def test_the_command_resets_channels_threads_and_direct_messages(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         root = await server.post_message("ada", "general", "a root")
         for place in ("general", server.open_dm("ada"), await server.start_thread("ada", root, "a thread")):
-            await reset(bot, "ada", place, words.NOTHING_TO_RESET)
-            question = await bot.collect_events("ada", place, "one")
-            await bot.shows(question, lambda text: text.endswith("one"))
-            await reset(bot, "grace" if place == "general" else "ada", place, words.RESET_DONE)
-            question = await bot.collect_events("ada", place, "two")
-            await bot.shows(question, lambda text: text.endswith("two"))
-            assert len(bot.said_to_model()) == 1
+            await reset_session(bot, "ada", place, words.NOTHING_TO_RESET)
+            question = await bot.mention_bot("ada", place, "one")
+            await bot.wait_for_last_reply(question, lambda text: text.endswith("one"))
+            await reset_session(bot, "grace" if place == "general" else "ada", place, words.RESET_DONE)
+            question = await bot.mention_bot("ada", place, "two")
+            await bot.wait_for_last_reply(question, lambda text: text.endswith("two"))
+            assert len(bot.list_model_messages()) == 1
 
 
 async def test_the_reset_command_stops_a_running_turn(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
-        question = await bot.collect_events("ada", "general", "tell a story")
-        await bot.says(question, "Once upon a time")
-        await reset(bot, "ada", "general", words.RESET_DONE)
-        await bot.says(question, f"Once upon a time\n\n{words.STOPPED_BY_RESET}")
+    async with run_bot(server, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
+        question = await bot.mention_bot("ada", "general", "tell a story")
+        await bot.wait_for_replies(question, "Once upon a time")
+        await reset_session(bot, "ada", "general", words.RESET_DONE)
+        await bot.wait_for_replies(question, f"Once upon a time\n\n{words.STOPPED_BY_RESET}")
         await bot.model.wait_for_disconnects()
 
 
@@ -54,60 +54,60 @@ async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
 ) -> None:
     is_session, go_on = InboxStore.has_session, asyncio.Event()
 
-    async def slow(self: InboxStore, session_id: str) -> bool:
+    async def find_session_slowly(self: InboxStore, session_id: str) -> bool:
         await go_on.wait()
         return await is_session(self, session_id)
 
-    monkeypatch.setattr(InboxStore, "has_session", slow)
-    async with discord_of() as server, running(server, tmp_path, echo) as bot:
+    monkeypatch.setattr(InboxStore, "has_session", find_session_slowly)
+    async with run_discord() as server, run_bot(server, tmp_path, echo) as bot:
         shown = await server.run_command("ada", "general", "/reset")
         assert [one.loading for one in shown] == [True]
         go_on.set()
         await server.wait_for(lambda: [one.text for one in shown] == [words.NOTHING_TO_RESET])
-        assert bot.calls(CALLBACK)[0].body == {"type": 5, "data": {"flags": 64}}
+        assert bot.list_calls(CALLBACK)[0].body == {"type": 5, "data": {"flags": 64}}
 
 
 async def test_a_database_failure_is_reported_to_the_user(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: InboxStore, session_id: str) -> bool:
+    async def raise_store_error(self: InboxStore, session_id: str) -> bool:
         raise StoreError("out of reach")
 
-    monkeypatch.setattr(InboxStore, "has_session", failing)
-    async with running(server, tmp_path, echo) as bot:
-        await reset(bot, "ada", "general", words.ENGLISH.format_error(StoreError.public))
+    monkeypatch.setattr(InboxStore, "has_session", raise_store_error)
+    async with run_bot(server, tmp_path, echo) as bot:
+        await reset_session(bot, "ada", "general", words.ENGLISH.format_error(StoreError.public))
 
 
 async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox.discord.interactions.delivery.ACK_TIMEOUT_SECONDS", 0.3)
-    async with running(server, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
         server.faults.fail(CALLBACK, status=400)
         (seen,) = await server.run_command("ada", "general", "/reset")
         assert seen.text == "The application did not respond"
         assert "an interaction could not be acknowledged: HTTPException, raised at" in caplog.text
-        await bot.says(await bot.collect_events("ada", "general", "two"), "heard: Ada Lovelace: two")
-        assert len(bot.said_to_model()) == 2
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "two"), "heard: Ada Lovelace: two")
+        assert len(bot.list_model_messages()) == 2
 
 
 async def test_an_answer_that_discord_refuses_is_posted_in_the_conversation(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo) as bot:
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         server.faults.fail(ANSWER, status=404)
         await server.run_command("ada", "general", "/reset")
-        await server.wait_for(lambda: bot.own("general")[-1].text == words.RESET_DONE)
+        await server.wait_for(lambda: bot.list_bot_messages("general")[-1].text == words.RESET_DONE)
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "status", "lose_reply"])
 async def test_a_confirmation_with_a_transient_failure_is_retried(
     server: DiscordSandbox, tmp_path: Path, fault: str
 ) -> None:
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         match fault:
             case "rate_limit":
                 server.faults.rate_limit(ANSWER, 0.1, has_via_header=False)
@@ -115,20 +115,20 @@ async def test_a_confirmation_with_a_transient_failure_is_retried(
                 server.faults.fail(ANSWER, status=503)
             case _:
                 server.faults.lose_response(ANSWER)
-        await reset(bot, "ada", "general", words.NOTHING_TO_RESET)
-        await server.wait_for(lambda: len(bot.calls(ANSWER)) == 2 and bot.calls(ANSWER)[1].status == 200)
+        await reset_session(bot, "ada", "general", words.NOTHING_TO_RESET)
+        await server.wait_for(lambda: len(bot.list_calls(ANSWER)) == 2 and bot.list_calls(ANSWER)[1].status == 200)
 
 
 async def test_each_start_registers_the_same_commands(server: DiscordSandbox, tmp_path: Path) -> None:
     for starts in (1, 2):
-        async with running(server, tmp_path, echo) as bot:
+        async with run_bot(server, tmp_path, echo) as bot:
             assert {command["name"] for command in server.commands} == NAMES
             assert sum(RESET.items() <= command.items() for command in server.commands) == 1
-            assert len(bot.calls(REGISTER)) == starts
+            assert len(bot.list_calls(REGISTER)) == starts
 
 
 async def test_the_descriptions_of_commands_are_translated(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, echo):
+    async with run_bot(server, tmp_path, echo):
         commands = {command["name"]: command for command in server.commands}
         korean = words.messages_for("ko")
         assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_HELP)}
@@ -149,9 +149,9 @@ async def test_any_other_commands_are_replaced(
         async def command(interaction: discord.Interaction) -> None: ...
 
     await tree.sync()
-    async with running(server, tmp_path, echo) as bot:
+    async with run_bot(server, tmp_path, echo) as bot:
         assert {command["name"] for command in server.commands} == NAMES
-        assert len(bot.calls(REGISTER)) == 2
+        assert len(bot.list_calls(REGISTER)) == 2
 
 
 @pytest.mark.parametrize("fault", ["limit", "status", "lose_reply", "delay"])
@@ -168,6 +168,6 @@ async def test_a_start_does_not_depend_on_the_commands(
             server.faults.lose_response(REGISTER)
         case _:
             server.faults.delay(REGISTER, 0.5)
-    async with running(server, tmp_path, echo) as bot:
-        assert len(bot.calls("GET /gateway/bot")) == 2  # how many shards, and at the first attempt
-        await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+    async with run_bot(server, tmp_path, echo) as bot:
+        assert len(bot.list_calls("GET /gateway/bot")) == 2  # how many shards, and at the first attempt
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "heard: Ada Lovelace: hello")

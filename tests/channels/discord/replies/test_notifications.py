@@ -8,7 +8,7 @@ import pytest
 from channels.i18n import messages as words
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, echo, running, wait_until
+from tests.channels.discord.conftest import POST, echo, run_bot, wait_until
 
 #: Discord: the flag of a message of which nobody is notified.
 SILENT = 1 << 12
@@ -16,43 +16,45 @@ SILENT = 1 << 12
 
 @pytest.mark.parametrize("is_silent", [False, True])
 async def test_posts_are_silent_if_so_configured(server: DiscordSandbox, tmp_path: Path, is_silent: bool) -> None:
-    async with running(server, tmp_path, echo, silent=is_silent) as bot:
-        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with run_bot(server, tmp_path, echo, silent=is_silent) as bot:
+        (answer,) = await bot.wait_for_replies(
+            await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
+        )
         assert bool(answer.flags & SILENT) == is_silent
         assert answer.pings == frozenset()
 
 
 async def test_the_author_is_notified_once_of_the_end_of_a_long_reply(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with running(
+    async with run_bot(
         server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], "at once", ping_after=3
     ) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "half,")
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "half,")
         await asyncio.sleep(3)
         go_on.set()
-        ping = await server.wait_for(lambda: [m for m in bot.own("general") if m.pings])
+        ping = await server.wait_for(lambda: [m for m in bot.list_bot_messages("general") if m.pings])
         assert [(m.text, m.reply_to, m.pings) for m in ping] == [
             (words.ANSWER_READY, question, frozenset({server.people["ada"].id}))
         ]
-        assert bot.texts(question)[0] == "half, and half."
-        quick = await bot.collect_events("ada", "general", "two")
-        await bot.says(quick, "at once")
+        assert bot.list_texts(question)[0] == "half, and half."
+        quick = await bot.mention_bot("ada", "general", "two")
+        await bot.wait_for_replies(quick, "at once")
         await bot.wait_for_turns(2)
-        assert len([m for m in bot.own("general") if m.pings]) == 1
+        assert len([m for m in bot.list_bot_messages("general") if m.pings]) == 1
 
 
 async def test_in_a_new_thread_the_author_is_notified_by_a_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say("half, "), Pause(go_on), Say("and half.")]
-    async with running(server, tmp_path, script, ping_after=0.2, auto_thread=True) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await server.wait_for(lambda: question.thread and bot.own(question.thread))
+    async with run_bot(server, tmp_path, script, ping_after=0.2, auto_thread=True) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await server.wait_for(lambda: question.thread and bot.list_bot_messages(question.thread))
         assert question.thread is not None
         await asyncio.sleep(0.2)
         go_on.set()
-        await server.wait_for(lambda: len(bot.own(question.thread or "")) == 2)
-        answer, ping = bot.own(question.thread)
+        await server.wait_for(lambda: len(bot.list_bot_messages(question.thread or "")) == 2)
+        answer, ping = bot.list_bot_messages(question.thread)
         assert (answer.text, ping.text) == ("half, and half.", f"@Ada Lovelace {words.ANSWER_READY}")
         assert ping.pings == {server.people["ada"].id}
 
@@ -60,14 +62,14 @@ async def test_in_a_new_thread_the_author_is_notified_by_a_mention(server: Disco
 async def test_the_author_of_a_command_is_notified_by_a_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say("half, "), Pause(go_on), Say("and half.")]
-    async with running(server, tmp_path, lambda _: script, ping_after=0.2, sessions="user") as bot:
+    async with run_bot(server, tmp_path, lambda _: script, ping_after=0.2, sessions="user") as bot:
         for asker in ("ada", "grace"):
             (shown,) = await server.run_command(asker, "general", "ask", question="why?")
-            await bot.says(shown, "half,")
+            await bot.wait_for_replies(shown, "half,")
         await asyncio.sleep(0.2)
         go_on.set()
-        await server.wait_for(lambda: len([m for m in bot.own("general") if m.pings]) == 2)
-        pings = [m for m in bot.own("general") if m.pings]
+        await server.wait_for(lambda: len([m for m in bot.list_bot_messages("general") if m.pings]) == 2)
+        pings = [m for m in bot.list_bot_messages("general") if m.pings]
         assert {(ping.text, ping.pings) for ping in pings} == {
             (f"@{name} {words.ANSWER_READY}", frozenset({server.people[asker].id}))
             for asker, name in (("ada", "Ada Lovelace"), ("grace", "Grace Hopper"))
@@ -78,12 +80,12 @@ async def test_a_notification_that_fails_is_dropped(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], ping_after=0.2) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        await bot.says(question, "half,")
+    async with run_bot(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], ping_after=0.2) as bot:
+        question = await bot.mention_bot("ada", "general", "one")
+        await bot.wait_for_replies(question, "half,")
         await asyncio.sleep(0.2)
         server.faults.fail(POST, status=403, code=50013)
         go_on.set()
         await wait_until(lambda: "the author cannot be notified of the reply: ping: 50013" in caplog.text)
         (row,) = await bot.wait_for_turns(1)
-        assert (row.state, bot.texts(question)) == ("done", ["half, and half."])
+        assert (row.state, bot.list_texts(question)) == ("done", ["half, and half."])

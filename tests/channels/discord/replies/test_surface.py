@@ -13,15 +13,15 @@ from channels.replies.chunk_planner import Planner
 from core.errors import SurfaceError
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.models import Fail, Pause, Say
-from tests.channels.discord.conftest import HISTORY, PATCH, POST, running
+from tests.channels.discord.conftest import HISTORY, PATCH, POST, run_bot
 
 DELETE = "DELETE /channels/{channel}/messages/{message}"
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 UNARCHIVE = "PATCH /channels/{channel}"
 
 
-class Shown:
-    """A surface under a question, and the ids that it has recorded."""
+class SurfaceReply:
+    """Reply surface of a question, and the ids that it has recorded."""
 
     def __init__(self, server: DiscordSandbox, api: DiscordApi, question: DiscordMessage) -> None:
         self.server = server
@@ -51,13 +51,13 @@ class Shown:
     def texts(self) -> list[str]:
         return [message.text for message in self.messages]
 
-    def calls(self, route: str) -> int:
+    def count_calls(self, route: str) -> int:
         return sum(call.route == route for call in self.server.calls)
 
 
 @pytest.fixture
-async def on(server: DiscordSandbox, api: DiscordApi) -> Shown:
-    return Shown(server, api, await server.post_message("ada", "general", "question"))
+async def reply(server: DiscordSandbox, api: DiscordApi) -> SurfaceReply:
+    return SurfaceReply(server, api, await server.post_message("ada", "general", "question"))
 
 
 @pytest.fixture
@@ -65,19 +65,19 @@ async def thread(server: DiscordSandbox) -> GuildChannel:
     return await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
 
 
-async def test_the_last_call_of_a_window_returns_before_the_window_ends(on: Shown) -> None:
-    assert await on.show("0", priority=Priority.PROGRESS)
+async def test_the_last_call_of_a_window_returns_before_the_window_ends(reply: SurfaceReply) -> None:
+    assert await reply.show("0", priority=Priority.PROGRESS)
     begun = asyncio.get_running_loop().time()
     for number in range(1, 6):
-        assert await on.show(str(number))
-    assert on.texts == ["5"]
-    assert not on.api.edit_limiter(int(on.question.channel.id)).try_acquire(Priority.FINAL)
+        assert await reply.show(str(number))
+    assert reply.texts == ["5"]
+    assert not reply.api.edit_limiter(int(reply.question.channel.id)).try_acquire(Priority.FINAL)
     assert asyncio.get_running_loop().time() - begun < 3
-    await on.api.aclose()
+    await reply.api.aclose()
 
 
 async def test_replies_that_share_a_window_return_before_it_ends(server: DiscordSandbox, api: DiscordApi) -> None:
-    shown = [Shown(server, api, await server.post_message("ada", "general", "question")) for _ in range(5)]
+    shown = [SurfaceReply(server, api, await server.post_message("ada", "general", "question")) for _ in range(5)]
     async with asyncio.timeout(4):
         await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in shown))
         await asyncio.gather(*(one.show("answer") for one in shown))
@@ -85,69 +85,69 @@ async def test_replies_that_share_a_window_return_before_it_ends(server: Discord
     await api.aclose()
 
 
-async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:
-    assert await on.show("…", priority=Priority.PROGRESS)
-    assert await on.show("It", priority=Priority.STREAM_UPDATE)
-    assert await on.show("It is 42.")
-    (message,) = on.messages
+async def test_a_placeholder_grows_into_the_answer(reply: SurfaceReply) -> None:
+    assert await reply.show("…", priority=Priority.PROGRESS)
+    assert await reply.show("It", priority=Priority.STREAM_UPDATE)
+    assert await reply.show("It is 42.")
+    (message,) = reply.messages
     assert [version.text for version in message.versions] == ["…", "It", "It is 42."]
-    assert message.id == on.known[0]
-    assert message.reply_to is on.question
+    assert message.id == reply.known[0]
+    assert message.reply_to is reply.question
 
 
-async def test_messages_form_a_reply_chain_that_follows_the_plan(on: Shown) -> None:
-    await on.show("one")
-    await on.show("one", "two", "three")
-    assert on.texts == ["one", "two", "three"]
-    assert [message.reply_to for message in on.messages] == [on.question, *on.messages[:2]]
-    await on.show("1", "two")
-    assert on.texts == ["1", "two"]
-    assert [message.id for message in on.messages] == on.known
-    assert on.calls(PATCH) == 1
+async def test_messages_form_a_reply_chain_that_follows_the_plan(reply: SurfaceReply) -> None:
+    await reply.show("one")
+    await reply.show("one", "two", "three")
+    assert reply.texts == ["one", "two", "three"]
+    assert [message.reply_to for message in reply.messages] == [reply.question, *reply.messages[:2]]
+    await reply.show("1", "two")
+    assert reply.texts == ["1", "two"]
+    assert [message.id for message in reply.messages] == reply.known
+    assert reply.count_calls(PATCH) == 1
 
 
-async def test_unchanged_messages_are_not_sent_again(on: Shown) -> None:
-    await on.show("one", "two")
-    before = len(on.server.calls)
-    assert await on.show("one", "two", priority=Priority.STREAM_UPDATE)
-    assert len(on.server.calls) == before
+async def test_unchanged_messages_are_not_sent_again(reply: SurfaceReply) -> None:
+    await reply.show("one", "two")
+    before = len(reply.server.calls)
+    assert await reply.show("one", "two", priority=Priority.STREAM_UPDATE)
+    assert len(reply.server.calls) == before
 
 
-async def delete(client: discord.Client, message: DiscordMessage) -> None:
+async def delete_message(client: discord.Client, message: DiscordMessage) -> None:
     place = client.get_partial_messageable(int(message.channel.id))
     await place.get_partial_message(int(message.id)).delete()
 
 
-async def test_a_deleted_message_is_posted_again(on: Shown, client: discord.Client) -> None:
-    await on.show("one", "two")
-    await delete(client, on.messages[0])
-    await on.show("one more", "two")
-    assert sorted(on.texts) == ["one more", "two"]
-    assert len(set(on.known)) == 2
+async def test_a_deleted_message_is_posted_again(reply: SurfaceReply, client: discord.Client) -> None:
+    await reply.show("one", "two")
+    await delete_message(client, reply.messages[0])
+    await reply.show("one more", "two")
+    assert sorted(reply.texts) == ["one more", "two"]
+    assert len(set(reply.known)) == 2
 
 
-async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(on: Shown) -> None:
-    await on.show("half an ans")
-    on.server.faults.fail(PATCH, status=400, code=30046)
-    await on.show("half an answer")
-    assert on.texts == ["half an ans", "half an answer"]
+async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(reply: SurfaceReply) -> None:
+    await reply.show("half an ans")
+    reply.server.faults.fail(PATCH, status=400, code=30046)
+    await reply.show("half an answer")
+    assert reply.texts == ["half an ans", "half an answer"]
 
 
-async def test_a_leftover_message_may_be_deleted_already(on: Shown, client: discord.Client) -> None:
-    await on.show("one", "two")
-    await delete(client, on.messages[1])
-    assert await on.show("one")
-    assert on.texts == ["one"]
+async def test_a_leftover_message_may_be_deleted_already(reply: SurfaceReply, client: discord.Client) -> None:
+    await reply.show("one", "two")
+    await delete_message(client, reply.messages[1])
+    assert await reply.show("one")
+    assert reply.texts == ["one"]
 
 
-async def test_a_deleted_question_is_answered_without_a_reference(on: Shown) -> None:
-    await on.server.delete_message("ada", on.question)
-    assert await on.show("one", "two")
-    assert [message.reply_to for message in on.messages] == [None, on.messages[0]]
+async def test_a_deleted_question_is_answered_without_a_reference(reply: SurfaceReply) -> None:
+    await reply.server.delete_message("ada", reply.question)
+    assert await reply.show("one", "two")
+    assert [message.reply_to for message in reply.messages] == [None, reply.messages[0]]
 
 
 async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
-    on = Shown(server, api, await server.post_message("ada", thread, "question"))
+    on = SurfaceReply(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
     await server.archive_thread(thread)
     assert await on.show("half and half", "more")
@@ -156,7 +156,7 @@ async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: Dis
 
 
 async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
-    on = Shown(server, api, await server.post_message("ada", thread, "question"))
+    on = SurfaceReply(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
     await server.archive_thread(thread, locked=True)
     with pytest.raises(SurfaceError, match=r"^edit: 160005$"):
@@ -166,89 +166,89 @@ async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordA
 # Faults in passing
 
 
-async def test_stream_updates_are_dropped_during_a_rate_limit(on: Shown) -> None:
-    await on.show("…", priority=Priority.PROGRESS)
-    on.server.faults.rate_limit(PATCH, 0.1, has_via_header=False)  # discord.py does not try it again
+async def test_stream_updates_are_dropped_during_a_rate_limit(reply: SurfaceReply) -> None:
+    await reply.show("…", priority=Priority.PROGRESS)
+    reply.server.faults.rate_limit(PATCH, 0.1, has_via_header=False)  # discord.py does not try it again
     begun = asyncio.get_running_loop().time()
-    assert not await on.show("a", priority=Priority.STREAM_UPDATE)
-    assert not await on.show("a b", priority=Priority.STREAM_UPDATE)
-    assert on.calls(PATCH) == 1
-    assert await on.show("a b c")
+    assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
+    assert not await reply.show("a b", priority=Priority.STREAM_UPDATE)
+    assert reply.count_calls(PATCH) == 1
+    assert await reply.show("a b c")
     assert 1 <= asyncio.get_running_loop().time() - begun < 2
-    assert on.texts == ["a b c"]
+    assert reply.texts == ["a b c"]
 
 
 @pytest.mark.parametrize("scope", ["user", "global", "shared"])
 @pytest.mark.parametrize("route", [POST, PATCH])
-async def test_a_rate_limit_lasts_as_long_as_discord_says(on: Shown, route: str, scope: str) -> None:
-    await on.show("…", priority=Priority.PROGRESS)
-    on.server.faults.rate_limit(route, 0.1, 2, scope=scope)  # type: ignore[arg-type]  # one of the three
-    assert await on.show("one", "two")
-    assert on.texts == ["one", "two"]
+async def test_a_rate_limit_lasts_as_long_as_discord_says(reply: SurfaceReply, route: str, scope: str) -> None:
+    await reply.show("…", priority=Priority.PROGRESS)
+    reply.server.faults.rate_limit(route, 0.1, 2, scope=scope)  # type: ignore[arg-type]  # one of the three
+    assert await reply.show("one", "two")
+    assert reply.texts == ["one", "two"]
 
 
 @pytest.mark.parametrize("route", [POST, PATCH])
 @pytest.mark.parametrize("fault", ["status", "lose_reply"])
-async def test_a_transient_failure_is_retried_and_shown_once(on: Shown, route: str, fault: str) -> None:
-    await on.show("…", priority=Priority.PROGRESS)
+async def test_a_transient_failure_is_retried_and_shown_once(reply: SurfaceReply, route: str, fault: str) -> None:
+    await reply.show("…", priority=Priority.PROGRESS)
     if fault == "status":
-        on.server.faults.fail(route, 2, status=503)
+        reply.server.faults.fail(route, 2, status=503)
     else:
-        on.server.faults.lose_response(route, 2)
-    assert await on.show("one", "two")
-    assert on.texts == ["one", "two"]
-    assert on.known == [message.id for message in on.messages]
+        reply.server.faults.lose_response(route, 2)
+    assert await reply.show("one", "two")
+    assert reply.texts == ["one", "two"]
+    assert reply.known == [message.id for message in reply.messages]
 
 
-async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(on: Shown) -> None:
-    on.server.faults.lose_response(POST, 2)
-    assert await on.show("one", "two")
-    assert on.texts == ["one", "two"]
-    assert on.calls(POST) == 2
+async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(reply: SurfaceReply) -> None:
+    reply.server.faults.lose_response(POST, 2)
+    assert await reply.show("one", "two")
+    assert reply.texts == ["one", "two"]
+    assert reply.count_calls(POST) == 2
 
 
 @pytest.mark.parametrize("is_found", [True, False])
 async def test_a_post_of_a_stream_update_ends_with_the_final_text(
-    on: Shown, monkeypatch: pytest.MonkeyPatch, is_found: bool
+    reply: SurfaceReply, monkeypatch: pytest.MonkeyPatch, is_found: bool
 ) -> None:
-    async def nothing(*_: Any, **__: Any) -> list[SentMessage]:
+    async def find_nothing(*_: Any, **__: Any) -> list[SentMessage]:
         return []
 
-    await on.show("one", priority=Priority.PROGRESS)
-    await on.surface.acquire_slot(Priority.STREAM_UPDATE, is_post=True, is_last_edit=False, outdated_since=0.0)
-    on.server.faults.lose_response(POST)
+    await reply.show("one", priority=Priority.PROGRESS)
+    await reply.surface.acquire_slot(Priority.STREAM_UPDATE, is_post=True, is_last_edit=False, outdated_since=0.0)
+    reply.server.faults.lose_response(POST)
     if not is_found:
-        monkeypatch.setattr(DiscordApi, "fetch_own_messages", nothing)
-    assert await on.show("one", "tw", priority=Priority.STREAM_UPDATE) is is_found
-    assert on.texts == ["one", "tw"]
-    assert await on.show("one", "two")
-    assert on.texts == ["one", "two"]
-    assert on.known == [message.id for message in on.messages]
+        monkeypatch.setattr(DiscordApi, "fetch_own_messages", find_nothing)
+    assert await reply.show("one", "tw", priority=Priority.STREAM_UPDATE) is is_found
+    assert reply.texts == ["one", "tw"]
+    assert await reply.show("one", "two")
+    assert reply.texts == ["one", "two"]
+    assert reply.known == [message.id for message in reply.messages]
 
 
-async def test_a_lost_post_is_found_even_if_the_first_search_fails(on: Shown) -> None:
-    on.server.faults.lose_response(POST)
-    on.server.faults.fail(HISTORY, status=503)
-    assert await on.show("one")
-    assert on.texts == ["one"]
-    assert on.calls(POST) == 1
+async def test_a_lost_post_is_found_even_if_the_first_search_fails(reply: SurfaceReply) -> None:
+    reply.server.faults.lose_response(POST)
+    reply.server.faults.fail(HISTORY, status=503)
+    assert await reply.show("one")
+    assert reply.texts == ["one"]
+    assert reply.count_calls(POST) == 1
 
 
-async def test_without_access_to_the_history_a_reply_has_no_reference(on: Shown) -> None:
-    on.server.permissions.remove("read_message_history")
-    assert await on.show("one")
-    on.server.faults.lose_response(POST)
-    assert await on.show("one", "two")
-    assert on.texts == ["one", "two"]
-    assert [message.reply_to for message in on.messages] == [None, None]
-    assert on.calls(POST) == 4
+async def test_without_access_to_the_history_a_reply_has_no_reference(reply: SurfaceReply) -> None:
+    reply.server.permissions.remove("read_message_history")
+    assert await reply.show("one")
+    reply.server.faults.lose_response(POST)
+    assert await reply.show("one", "two")
+    assert reply.texts == ["one", "two"]
+    assert [message.reply_to for message in reply.messages] == [None, None]
+    assert reply.count_calls(POST) == 4
 
 
-async def test_a_stream_update_is_tried_once(on: Shown) -> None:
-    await on.show("…", priority=Priority.PROGRESS)
-    on.server.faults.fail(PATCH, 3, status=503)
-    assert not await on.show("a", priority=Priority.STREAM_UPDATE)
-    assert on.calls(PATCH) == 1
+async def test_a_stream_update_is_tried_once(reply: SurfaceReply) -> None:
+    await reply.show("…", priority=Priority.PROGRESS)
+    reply.server.faults.fail(PATCH, 3, status=503)
+    assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
+    assert reply.count_calls(PATCH) == 1
 
 
 # Refusals for good
@@ -257,53 +257,53 @@ async def test_a_stream_update_is_tried_once(on: Shown) -> None:
 @pytest.mark.parametrize(("status", "code"), [(403, 50013), (403, 50001), (404, 10003), (400, 50035), (401, 0)])
 @pytest.mark.parametrize(("route", "name"), [(POST, "post"), (PATCH, "edit")])
 async def test_a_permanent_refusal_is_reported_and_not_retried(
-    on: Shown, route: str, name: str, status: int, code: int
+    reply: SurfaceReply, route: str, name: str, status: int, code: int
 ) -> None:
-    await on.show("…", priority=Priority.PROGRESS)
-    before = on.calls(route)
-    on.server.faults.fail(route, 5, status=status, code=code)
+    await reply.show("…", priority=Priority.PROGRESS)
+    before = reply.count_calls(route)
+    reply.server.faults.fail(route, 5, status=status, code=code)
     with pytest.raises(SurfaceError, match=f"^{name}: {code or 'HTTP 401'}$"):
-        await on.show("done", "more")
-    assert on.calls(route) == before + 1
+        await reply.show("done", "more")
+    assert reply.count_calls(route) == before + 1
 
 
-async def test_an_unreachable_discord_is_given_up_after_some_attempts(on: Shown) -> None:
-    on.server.faults.fail(POST, 50, status=503)
+async def test_an_unreachable_discord_is_given_up_after_some_attempts(reply: SurfaceReply) -> None:
+    reply.server.faults.fail(POST, 50, status=503)
     with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 503\)$"):
-        await on.show("done")
-    assert on.calls(POST) == 3
+        await reply.show("done")
+    assert reply.count_calls(POST) == 3
 
 
 async def test_a_reply_that_cannot_be_shown_ends_its_turn_and_not_the_process(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.permissions.remove("send_messages")
-    async with running(server, tmp_path, lambda asked: asked.text) as bot:
-        await bot.collect_events("ada", "general", "hello")
+    async with run_bot(server, tmp_path, lambda asked: asked.text) as bot:
+        await bot.mention_bot("ada", "general", "hello")
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.error) == ("failed", "RefusedError: post: 50013")
         lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert lines == [f"turn {row.id}: the reply cannot be shown: RefusedError: post: 50013 (from Forbidden)"]
         question = await server.post_message("ada", server.open_dm("ada"), "hello")
-        await bot.says(question, "hello")
+        await bot.wait_for_replies(question, "hello")
 
 
 async def test_an_answer_with_a_deleted_placeholder_is_posted(
     server: DiscordSandbox, client: discord.Client, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, [Pause(go_on), Say("done")]) as bot:
-        question = await bot.collect_events("ada", "general", "hello")
-        await server.wait_for(lambda: bot.answers(question))
-        await delete(client, bot.answers(question)[0])
+    async with run_bot(server, tmp_path, [Pause(go_on), Say("done")]) as bot:
+        question = await bot.mention_bot("ada", "general", "hello")
+        await server.wait_for(lambda: bot.list_replies(question))
+        await delete_message(client, bot.list_replies(question)[0])
         go_on.set()
-        await bot.says(question, "done")
+        await bot.wait_for_replies(question, "done")
 
 
 async def test_a_model_error_is_reported_without_its_text(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with running(server, tmp_path, [Fail(401, "secret words")]) as bot:
-        question = await bot.collect_events("ada", "general", "hello")
-        (answer,) = await bot.shows(question, lambda text: "API key doesn't work" in text)
+    async with run_bot(server, tmp_path, [Fail(401, "secret words")]) as bot:
+        question = await bot.mention_bot("ada", "general", "hello")
+        (answer,) = await bot.wait_for_last_reply(question, lambda text: "API key doesn't work" in text)
         assert "secret words" not in answer.text
 
 
@@ -312,10 +312,10 @@ async def test_a_model_error_is_reported_without_its_text(server: DiscordSandbox
 
 async def test_a_long_stream_is_never_rate_limited_and_grows(server: DiscordSandbox, tmp_path: Path) -> None:
     story = "".join(f"{number} 😀 words. " for number in range(600))
-    async with running(server, tmp_path, [Say(story, pieces=200, pace=0.02)]) as bot:
-        question = await bot.collect_events("ada", "general", "a story")
+    async with run_bot(server, tmp_path, [Say(story, pieces=200, pace=0.02)]) as bot:
+        question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_turns(1)
-        answers = bot.answers(question)
+        answers = bot.list_replies(question)
         assert "".join(answer.text for answer in answers).replace(" ", "") == story.replace(" ", "")
         assert max(len(answer.content.text.encode("utf-16-le")) // 2 for answer in answers) <= 2000
         assert len(answers) > 3
@@ -327,16 +327,16 @@ HOSTILE = "@everyone <@{ada}> <@!{ada}> <@&{role}> @here [https://bank.example](
 
 
 @pytest.mark.parametrize("shape", ["{0}", "```\n{0}\n```", "`{0}`", "||{0}||"])
-async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(on: Shown, shape: str) -> None:
-    hostile = HOSTILE.format(ada=on.server.people["ada"].id, role=on.server.bot_role_id)
-    planner = Planner(on.surface.limits)
+async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(reply: SurfaceReply, shape: str) -> None:
+    hostile = HOSTILE.format(ada=reply.server.people["ada"].id, role=reply.server.bot_role_id)
+    planner = Planner(reply.surface.limits)
     planner.feed(shape.format(hostile * 40))
     chunks = [chunk.text for chunk in planner.plan(Priority.FINAL).chunks][:3]
     assert len(chunks) == 3
-    await on.show("…", priority=Priority.PROGRESS)
-    assert await on.show(*chunks)
-    assert [message.pings for message in on.messages] == [frozenset()] * 3
-    sent = "".join(message.content.text for message in on.messages)
+    await reply.show("…", priority=Priority.PROGRESS)
+    assert await reply.show(*chunks)
+    assert [message.pings for message in reply.messages] == [frozenset()] * 3
+    sent = "".join(message.content.text for message in reply.messages)
     is_code = "`" in shape  # Discord reads nothing in code, and one wants to copy it as it is
     assert is_code or not any(token in sent for token in ("<@", "@everyone", "@here"))
 
@@ -344,40 +344,40 @@ async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(on: Sho
 # Found again
 
 
-async def test_a_reply_is_found_by_its_chain_alone(on: Shown, api: DiscordApi) -> None:
-    await on.show("one", "two")
-    other = Shown(on.server, api, await on.server.post_message("ada", "general", "another"))
+async def test_a_reply_is_found_by_its_chain_alone(reply: SurfaceReply, api: DiscordApi) -> None:
+    await reply.show("one", "two")
+    other = SurfaceReply(reply.server, api, await reply.server.post_message("ada", "general", "another"))
     await other.show("another's")
-    await on.server.post_message("ada", "general", "thanks", reply_to=on.messages[0])
-    assert await DiscordSurface(on.api, on.receipts, on.address).find_message_ids() == on.known
+    await reply.server.post_message("ada", "general", "thanks", reply_to=reply.messages[0])
+    assert await DiscordSurface(reply.api, reply.receipts, reply.address).find_message_ids() == reply.known
     assert await other.surface.find_message_ids() == other.known
 
 
-async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> None:
-    await on.show("half an ans", "left over")
-    on.surface = DiscordSurface(on.api, on.receipts, on.address)
-    await on.show("the answer")
-    assert on.texts == ["the answer"]
+async def test_a_reply_found_after_a_restart_is_edited_in_place(reply: SurfaceReply) -> None:
+    await reply.show("half an ans", "left over")
+    reply.surface = DiscordSurface(reply.api, reply.receipts, reply.address)
+    await reply.show("the answer")
+    assert reply.texts == ["the answer"]
 
 
-async def test_a_deleted_message_is_posted_again_by_every_attempt(on: Shown) -> None:
+async def test_a_deleted_message_is_posted_again_by_every_attempt(reply: SurfaceReply) -> None:
     for _ in range(4):
-        on.surface = DiscordSurface(on.api, on.receipts, on.address)
-        assert await on.show("…", priority=Priority.PROGRESS)
-        assert await on.show("one", "two")
-        assert on.texts == ["one", "two"]
+        reply.surface = DiscordSurface(reply.api, reply.receipts, reply.address)
+        assert await reply.show("…", priority=Priority.PROGRESS)
+        assert await reply.show("one", "two")
+        assert reply.texts == ["one", "two"]
 
 
-async def test_a_failing_queued_reaction_delays_nothing(on: Shown) -> None:
-    on.receipts.add(on.address)
-    await on.server.wait_for(lambda: on.question.reactions.get("👀") == [on.server.bot_id])
-    on.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)
-    await on.surface.remove_queued_reaction()
-    assert on.question.reactions
-    await on.server.wait_for(lambda: not on.question.reactions)
-    await on.receipts.drain(1)
-    on.server.faults.fail(REACT, status=403, code=90001)
-    on.receipts.add(on.address)
-    await on.surface.remove_queued_reaction()
-    await on.receipts.drain(1)
-    assert not on.question.reactions
+async def test_a_failing_queued_reaction_delays_nothing(reply: SurfaceReply) -> None:
+    reply.receipts.add(reply.address)
+    await reply.server.wait_for(lambda: reply.question.reactions.get("👀") == [reply.server.bot_id])
+    reply.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)
+    await reply.surface.remove_queued_reaction()
+    assert reply.question.reactions
+    await reply.server.wait_for(lambda: not reply.question.reactions)
+    await reply.receipts.drain(1)
+    reply.server.faults.fail(REACT, status=403, code=90001)
+    reply.receipts.add(reply.address)
+    await reply.surface.remove_queued_reaction()
+    await reply.receipts.drain(1)
+    assert not reply.question.reactions

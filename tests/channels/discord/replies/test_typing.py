@@ -8,7 +8,7 @@ import pytest
 from channels.discord.replies import surface
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, running
+from tests.channels.discord.conftest import POST, run_bot
 
 TYPING = "POST /channels/{channel}/typing"
 
@@ -19,20 +19,20 @@ async def test_the_bot_types_from_the_placeholder_to_the_first_text(
     monkeypatch.setattr(surface, "TYPING_SECONDS", 0.05)
     first, last = asyncio.Event(), asyncio.Event()
     script = [Pause(first), Say("half, "), Pause(last), Say("and half.")]
-    async with running(server, tmp_path, script) as bot:
+    async with run_bot(server, tmp_path, script) as bot:
 
         def count_typing() -> int:
             return [call.route for call in server.calls].count(TYPING)
 
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await server.wait_for(lambda: count_typing() >= 2)
         routes = [call.route for call in server.calls]
         assert routes.index(POST) < routes.index(TYPING)
         first.set()
-        await bot.says(question, "half,")
+        await bot.wait_for_replies(question, "half,")
         before = count_typing()
         await asyncio.sleep(0.3)  # six times the interval
         assert count_typing() == before
         last.set()
-        await bot.says(question, "half, and half.")
+        await bot.wait_for_replies(question, "half, and half.")
         assert not [task for task in asyncio.all_tasks() if task.get_name() == "typing"]

@@ -63,19 +63,19 @@ async def test_a_server_that_is_no_slack_is_told(web: AsyncWebClient, slack: Sla
 async def test_calls_share_connections_and_one_that_slack_has_closed_is_not_missed(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    def open_ones() -> int:
+    def count_connections() -> int:
         assert slack._runner.server is not None
         return len(slack._runner.server.connections)
 
     async with make_session() as web.session:
         for _ in range(3):
             await web.auth_test()
-        assert open_ones() == 1
+        assert count_connections() == 1
         await asyncio.gather(*(web.auth_test() for _ in range(5)))
-        assert 1 <= open_ones() <= 5
+        assert 1 <= count_connections() <= 5
         assert slack._runner.server is not None
         for one in slack._runner.server.connections:
             one.force_close()
-        await wait_until(lambda: not open_ones())
+        await wait_until(lambda: not count_connections())
         await web.auth_test()
-        assert open_ones() == 1
+        assert count_connections() == 1

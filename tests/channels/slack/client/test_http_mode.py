@@ -15,7 +15,7 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.slack import SlackFile, SlackSandbox
 from sandbox.slack.events.http_mode import encode_body
-from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.conftest import Bot, run_bot
 
 HTTP = pytest.mark.parametrize("slack", ["http"], indirect=True)
 
@@ -24,7 +24,7 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text}"
 
 
-async def post(bot: Bot, body: str, headers: dict[str, str], kind: str = "application/json") -> int:
+async def post_request(bot: Bot, body: str, headers: dict[str, str], kind: str = "application/json") -> int:
     async with (
         aiohttp.ClientSession() as session,
         session.post(bot.address + http.PATH, data=body, headers={"Content-Type": kind, **headers}) as answer,
@@ -36,7 +36,7 @@ async def post(bot: Bot, body: str, headers: dict[str, str], kind: str = "applic
 async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
         told = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
@@ -46,46 +46,46 @@ async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
         old, early = (slack.request_url.sign(forged, at=time.time() + off) for off in (-301, 301))
         no_time = {**good, "X-Slack-Request-Timestamp": "soon"}
         for headers in ({}, stranger, old, early, no_time, {**good, "X-Slack-Signature": "v0=ü"}):
-            assert await post(bot, forged, headers) == 401
-        assert await post(bot, forged + " ", good) == 401
-        assert await post(bot, "{", {}) == 401
+            assert await post_request(bot, forged, headers) == 401
+        assert await post_request(bot, forged + " ", good) == 401
+        assert await post_request(bot, "{", {}) == 401
         assert len(await bot.inbox_rows()) == 1
-        assert len(bot.texts(question)) == 2
-        assert await post(bot, "{", slack.request_url.sign("{")) == 500
+        assert len(bot.list_texts(question)) == 2
+        assert await post_request(bot, "{", slack.request_url.sign("{")) == 500
 
 
 @HTTP
 async def test_a_request_before_the_start_is_refused_and_delivered_again(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo, connect=False) as bot:
+    async with run_bot(slack, tmp_path, echo, connect=False) as bot:
         slack.request_url.url = bot.address + http.PATH
         question = await bot.mention_bot("ada", "general", "one")
         await slack.wait_for(lambda: slack.envelopes)
-        assert await post(bot, "{}", {}) == 401
-        assert await post(bot, "{}", slack.request_url.sign("{}")) == 503
+        assert await post_request(bot, "{}", {}) == 401
+        assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503
         assert not await bot.inbox_rows()
         await bot.channel.start()
         await slack.redeliver(slack.envelopes[0])
-        await bot.shows(question, lambda texts: len(texts) == 2)
+        await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
 
 
 @HTTP
 async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
         body, kind = encode_body("events_api", slack.envelopes[0].payload)
         again = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
         for more in ({}, again):
-            assert await post(bot, body, {**slack.request_url.sign(body), **more}, kind) == 200
+            assert await post_request(bot, body, {**slack.request_url.sign(body), **more}, kind) == 200
         assert len(await bot.turn_rows()) == 1
-        assert len(bot.texts(question)) == 2
+        assert len(bot.list_texts(question)) == 2
 
 
 @HTTP
 async def test_who_sends_no_end_of_a_request_is_not_waited_for(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         monkeypatch.setattr(http, "ANSWER_SECONDS", 0.1)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(bot.address.rpartition(":")[2]))
         writer.write(f"POST {http.PATH} HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\n{{".encode())
@@ -98,7 +98,7 @@ async def test_who_sends_no_end_of_a_request_is_not_waited_for(
 async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_has_them(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
         await bot.wait_for_turns(1)
         told = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
@@ -108,9 +108,9 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
         for kind in ("app_mention", "message"):
             event = {**told[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
             bodies.append(encode_body("events_api", {**told[kind], "event": event})[0])
-        mentioned = asyncio.create_task(post(bot, bodies[0], slack.request_url.sign(bodies[0])))
+        mentioned = asyncio.create_task(post_request(bot, bodies[0], slack.request_url.sign(bodies[0])))
         await asyncio.wait([mentioned], timeout=0.3)  # it is held up
-        assert await post(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200
+        assert await post_request(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200
         assert await mentioned == 200
         await bot.wait_for_turns(2)
         assert [[file["name"] for file in row.message["attachments"]] for row in await bot.inbox_rows()] == [
@@ -125,38 +125,38 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
     monkeypatch.setattr(http, "ANSWER_SECONDS", 0.4)
     accept, slow = InboxStore.accept, iter((0.6,))
 
-    async def accepting(self: InboxStore, inbound: Any) -> Any:
+    async def accept_slowly(self: InboxStore, inbound: Any) -> Any:
         await asyncio.sleep(next(slow, 0))
         return await accept(self, inbound)
 
-    monkeypatch.setattr(InboxStore, "accept", accepting)
+    monkeypatch.setattr(InboxStore, "accept", accept_slowly)
     monkeypatch.setattr(
         "sandbox.slack.events.http_mode.ACK_TIMEOUT_SECONDS", 200.0
     )  # ten seconds, as fast as time passes there
     async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
-        async with running(slack, tmp_path, echo) as bot:
+        async with run_bot(slack, tmp_path, echo) as bot:
             question = await bot.mention_bot("ada", "general", "one")
             await slack.wait_for(lambda: any(e.reason == "http_error" and e.acknowledged_at for e in slack.envelopes))
             await bot.wait_for_turns(1)
-            await bot.shows(question, lambda texts: len(texts) == 2)
+            await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
             assert len(await bot.inbox_rows()) == 1
 
 
 async def test_what_cannot_be_kept_is_refused_and_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accept, failures = InboxStore.accept, iter([StoreError("out of reach")] * 2)
 
-    async def failing(self: InboxStore, inbound: Any) -> Any:
+    async def fail_at_first(self: InboxStore, inbound: Any) -> Any:
         if error := next(failures, None):
             raise error
         return await accept(self, inbound)
 
-    monkeypatch.setattr(InboxStore, "accept", failing)
+    monkeypatch.setattr(InboxStore, "accept", fail_at_first)
     async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
-        async with running(slack, tmp_path, echo) as bot:
+        async with run_bot(slack, tmp_path, echo) as bot:
             question = await bot.mention_bot("ada", "general", "one")
-            await bot.shows(question, lambda texts: len(texts) == 2)
+            await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
             assert len(await bot.turn_rows()) == 1
 
 
@@ -165,7 +165,7 @@ async def test_a_token_that_slack_takes_no_more_leaves_the_bot_without_a_sign_of
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 1000, error="token_revoked")
         await slack.wait_for(lambda: slack.calls[-1].error == "token_revoked")
         heard_at = bot.channel.last_event_at()
@@ -181,15 +181,15 @@ async def test_a_stop_breaks_off_what_is_not_taken_in_time(
     monkeypatch.setattr(http, "CLOSE_SECONDS", 0.1)
     begun, broken = asyncio.Event(), asyncio.Event()
 
-    async def hanging(_self: InboxStore, _inbound: Any) -> Any:
+    async def hang(_self: InboxStore, _inbound: Any) -> Any:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             broken.set()
 
-    async with running(slack, tmp_path, echo) as bot:
-        monkeypatch.setattr(InboxStore, "accept", hanging)
+    async with run_bot(slack, tmp_path, echo) as bot:
+        monkeypatch.setattr(InboxStore, "accept", hang)
         await bot.mention_bot("ada", "general", "one")
         await asyncio.wait_for(begun.wait(), 30)
         await bot.channel.stop()
@@ -198,8 +198,8 @@ async def test_a_stop_breaks_off_what_is_not_taken_in_time(
 
 @HTTP
 async def test_who_has_stopped_takes_nothing_more(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await bot.channel.stop()
-        assert await post(bot, "{}", slack.request_url.sign("{}")) == 503
+        assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503
         await bot.channel.reconnect()
         assert bot.channel.last_event_at() > 0

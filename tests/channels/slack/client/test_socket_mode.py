@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.client.socket_mode import SocketMode, SocketModeConnection
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 from tests.channels.wiring import wait_until
 
 
@@ -21,14 +21,14 @@ async def socket(slack: SlackSandbox, web: AsyncWebClient) -> AsyncIterator[Sock
     app = AsyncApp(client=web)
 
     @app.event("message")
-    async def hear(body: dict[str, Any]) -> None: ...
+    async def ignore_message(body: dict[str, Any]) -> None: ...
 
     socket = SocketModeConnection(app, slack.app_token, on_reconnect=lambda: None)
     yield socket
     await socket.close()
 
 
-def opened(slack: SlackSandbox) -> int:
+def count_openings(slack: SlackSandbox) -> int:
     return sum(call.method == "apps.connections.open" for call in slack.calls)
 
 
@@ -38,7 +38,7 @@ async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(
     slack.faults.refuse_handshakes(2)
     await socket.open()
     await slack.wait_until_connected()
-    assert opened(slack) == 3
+    assert count_openings(slack) == 3
 
 
 async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(
@@ -59,7 +59,7 @@ async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket
     await slack.wait_until_connected()
     await slack.refresh_sockets()
     await slack.wait_until_connected()
-    assert opened(slack) == 2
+    assert count_openings(slack) == 2
 
 
 async def test_a_close_waits_for_received_events_up_to_its_timeout(
@@ -68,7 +68,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
     app, begun, go_on, ended = AsyncApp(client=web), asyncio.Event(), asyncio.Event(), list[str]()
 
     @app.middleware
-    async def take() -> BoltResponse:
+    async def handle_slowly() -> BoltResponse:
         begun.set()
         try:
             await go_on.wait()
@@ -102,13 +102,13 @@ async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
     monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT", 0.05)
     released = asyncio.Event()
 
-    async def stubborn() -> None:
+    async def ignore_cancellation() -> None:
         while not released.is_set():
             with suppress(asyncio.CancelledError):
                 await released.wait()
 
     await socket.open()
-    task = asyncio.create_task(stubborn())
+    task = asyncio.create_task(ignore_cancellation())
     await asyncio.sleep(0)
     socket._work.add(task)
     async with asyncio.timeout(30):
@@ -119,7 +119,7 @@ async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
 
 
 async def test_one_of_two_sockets_stays_open_while_the_other_is_replaced(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
+    async with run_bot(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
         await slack.wait_for(lambda: slack.connection_count == 2)
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]
         await bot.wait_for_turns(6)
@@ -129,9 +129,9 @@ async def test_one_of_two_sockets_stays_open_while_the_other_is_replaced(slack: 
         await first.reopen()
         assert slack.connection_count >= 1
         during = await bot.mention_bot("ada", "general", "in between")
-        await bot.shows(during, lambda texts: texts[1:] == ["heard: ada: in between"])
+        await bot.wait_for_texts(during, lambda texts: texts[1:] == ["heard: ada: in between"])
         await slack.wait_for(lambda: slack.connection_count == 2)
-        assert all(len(bot.texts(question)) == 2 for question in questions)
+        assert all(len(bot.list_texts(question)) == 2 for question in questions)
         assert transport.last_event_at > 0
 
 

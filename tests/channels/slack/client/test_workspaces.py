@@ -18,7 +18,7 @@ from channels.slack.settings import DEFAULT_PROMPTS
 from core.errors import SettingsError
 from core.store.schema import vault
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.channels.slack.conftest import BOTH_MODES, Bot, running, settings_of
+from tests.channels.slack.conftest import BOTH_MODES, Bot, create_settings, run_bot
 
 
 def echo(asked: Any) -> str:
@@ -26,30 +26,30 @@ def echo(asked: Any) -> str:
 
 
 @pytest.fixture
-async def other(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
+async def other_workspace(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
     async with SlackSandbox(name="Other", primary=slack) as other:
         other.install(manifest(prompts=DEFAULT_PROMPTS, address="" if slack.socket_mode else "https://bot.example"))
         yield other
 
 
 @asynccontextmanager
-async def serving_all(slack: SlackSandbox, tmp_path: Path, **more: Any) -> AsyncIterator[Bot]:
-    """A bot that may be installed in any workspace, and is in none yet."""
+async def run_installable_bot(slack: SlackSandbox, tmp_path: Path, **more: Any) -> AsyncIterator[Bot]:
+    """Run a bot that any workspace may install and none has."""
     keys: dict[str, Any] = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
-    async with running(slack, tmp_path, echo, bot_token="", **keys, **more) as bot:
+    async with run_bot(slack, tmp_path, echo, bot_token="", **keys, **more) as bot:
         yield bot
 
 
 class Browser:
-    """What somebody installs the app with."""
+    """Browser of a user who installs the app."""
 
     def __init__(self, bot: Bot) -> None:
         self._bot = bot
         self.cookie = ""
         self.page = ""
 
-    async def begin(self) -> str:
-        """Open the page to install; Slack's address that it leads to."""
+    async def open_install_page(self) -> str:
+        """Open the installation page, and return the Slack address of its redirect."""
         url = self._bot.address + INSTALL_PATH
         async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as answer:
             assert answer.status == 302
@@ -58,8 +58,8 @@ class Browser:
             self.cookie = f"{cookie.key}={cookie.value}"
             return answer.headers["Location"]
 
-    async def back(self, query: str) -> int:
-        """Come back from Slack; the page's status."""
+    async def return_from_slack(self, query: str) -> int:
+        """Open the redirect page with a query, and return its HTTP status."""
         url = f"{self._bot.address}{REDIRECT_PATH}?{query}"
         headers = {"Cookie": self.cookie} if self.cookie else {}
         async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
@@ -69,28 +69,28 @@ class Browser:
 
 async def install(bot: Bot, workspace: SlackSandbox) -> None:
     browser = Browser(bot)
-    assert await browser.back(workspace.authorize(await browser.begin())) == 200, browser.page
+    assert await browser.return_from_slack(workspace.authorize(await browser.open_install_page())) == 200, browser.page
 
 
 async def uninstall(slack: SlackSandbox, workspace: SlackSandbox) -> None:
-    """Take the app out; returns when it knows."""
+    """Uninstall the app, and wait until it acknowledges the event."""
     known = len(slack.envelopes)
     workspace.uninstall()
     await slack.wait_for(lambda: len(slack.envelopes) >= known + 2 and all(e.acknowledged_at for e in slack.envelopes))
 
 
-async def answered(bot: Bot, workspace: SlackSandbox, text: str) -> SlackMessage:
+async def check_bot_answers(bot: Bot, workspace: SlackSandbox, text: str) -> SlackMessage:
     question = await workspace.post_message("ada", "general", f"<@{workspace.bot_user_id}> {text}")
-    await workspace.wait_for(lambda: f"heard: ada: {text}" in texts(workspace, question))
+    await workspace.wait_for(lambda: f"heard: ada: {text}" in list_texts(workspace, question))
     return question
 
 
-def texts(workspace: SlackSandbox, question: SlackMessage) -> list[str]:
+def list_texts(workspace: SlackSandbox, question: SlackMessage) -> list[str]:
     return [one.text for one in workspace.messages(question.channel, thread_ts=question.ts)]
 
 
-async def kept(bot: Bot) -> list[str]:
-    """What is stored for good: used states are known for a while."""
+async def list_stored(bot: Bot) -> list[str]:
+    """Return the stored values that do not expire; used states do."""
     rows = sa.select(vault.c.name, vault.c.ciphertext).where(vault.c.expires_at.is_(None))
     async with bot.database.read() as connection:
         return [f"{name} {sealed}" for name, sealed in (await connection.execute(rows))]
@@ -103,82 +103,82 @@ async def count_stored(bot: Bot) -> int:
 
 @BOTH_MODES
 async def test_each_workspace_is_answered_with_its_own_token_until_the_app_is_uninstalled(
-    slack: SlackSandbox, other: SlackSandbox, tmp_path: Path
+    slack: SlackSandbox, other_workspace: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with serving_all(slack, tmp_path) as bot:
-        early = await other.post_message("ada", "general", f"<@{other.bot_user_id}> too early")
+    async with run_installable_bot(slack, tmp_path) as bot:
+        early = await other_workspace.post_message("ada", "general", f"<@{other_workspace.bot_user_id}> too early")
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         await install(bot, slack)
-        await install(bot, other)
-        question = await answered(bot, slack, "one")
-        theirs = await answered(bot, other, "two")
-        assert texts(other, early)[1:] == []
+        await install(bot, other_workspace)
+        question = await check_bot_answers(bot, slack, "one")
+        theirs = await check_bot_answers(bot, other_workspace, "two")
+        assert list_texts(other_workspace, early)[1:] == []
         first, second = (row.session for row in await bot.turn_rows())
-        assert (first.split(":")[1], second.split(":")[1]) == (slack.team_id, other.team_id)
-        seen = await other.run_command("ada", "general", "/reset")
-        assert (await other.wait_for(lambda: seen))[0].channel is theirs.channel
-        rows = await kept(bot)
+        assert (first.split(":")[1], second.split(":")[1]) == (slack.team_id, other_workspace.team_id)
+        seen = await other_workspace.run_command("ada", "general", "/reset")
+        assert (await other_workspace.wait_for(lambda: seen))[0].channel is theirs.channel
+        rows = await list_stored(bot)
         assert [row.partition(" ")[0] for row in sorted(rows)] == sorted(
-            f"slack:installation:{workspace.team_id}" for workspace in (slack, other)
+            f"slack:installation:{workspace.team_id}" for workspace in (slack, other_workspace)
         )
         assert not any(word in row for row in rows for word in ("xoxb", "ada", slack.bot_token[5:]))
 
-        await uninstall(slack, other)
-        assert [row.partition(" ")[0] for row in await kept(bot)] == [f"slack:installation:{slack.team_id}"]
-        calls = len(other.calls)
-        gone = await other.post_message("ada", "general", f"<@{other.bot_user_id}> three")
+        await uninstall(slack, other_workspace)
+        assert [row.partition(" ")[0] for row in await list_stored(bot)] == [f"slack:installation:{slack.team_id}"]
+        calls = len(other_workspace.calls)
+        gone = await other_workspace.post_message("ada", "general", f"<@{other_workspace.bot_user_id}> three")
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
-        await answered(bot, slack, "four")
-        assert (texts(other, gone)[1:], len(other.calls)) == ([], calls)
+        await check_bot_answers(bot, slack, "four")
+        assert (list_texts(other_workspace, gone)[1:], len(other_workspace.calls)) == ([], calls)
 
-        await install(bot, other)
-        await answered(bot, other, "five")
-        assert len(texts(slack, question)) == 2
+        await install(bot, other_workspace)
+        await check_bot_answers(bot, other_workspace, "five")
+        assert len(list_texts(slack, question)) == 2
 
 
 async def test_a_state_is_good_once_and_for_who_has_begun(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving_all(slack, tmp_path) as bot:
+    async with run_installable_bot(slack, tmp_path) as bot:
         browser, stranger = Browser(bot), Browser(bot)
-        query = slack.authorize(await browser.begin())
-        assert await stranger.back(query) == 400
+        query = slack.authorize(await browser.open_install_page())
+        assert await stranger.return_from_slack(query) == 400
         state = parse_qs(query)["state"][0]
         forged = Browser(bot)
         forged.cookie = browser.cookie.partition("=")[0] + "=made-up"
-        assert await forged.back(query.replace(state, "made-up")) == 401
-        assert await browser.back("error=access_denied&state=" + state) == 200
+        assert await forged.return_from_slack(query.replace(state, "made-up")) == 401
+        assert await browser.return_from_slack("error=access_denied&state=" + state) == 200
         assert await count_stored(bot) == 0  # who opens the page has nothing written
-        assert await browser.back(query) == 200
+        assert await browser.return_from_slack(query) == 200
         again = slack.authorize(f"https://slack.com/?client_id={slack.oauth.client_id}&scope=x&state={state}")
-        assert await browser.back(again) == 401
+        assert await browser.return_from_slack(again) == 401
         browser = Browser(bot)
-        url = await browser.begin()
-        assert await browser.back(f"code=made-up&state={parse_qs(urlsplit(url).query)['state'][0]}") == 401
-        assert await browser.back("") == 400
-        assert [row.partition(" ")[0] for row in await kept(bot)] == [f"slack:installation:{slack.team_id}"]
-        url = await browser.begin()
+        url = await browser.open_install_page()
+        assert await browser.return_from_slack(f"code=made-up&state={parse_qs(urlsplit(url).query)['state'][0]}") == 401
+        assert await browser.return_from_slack("") == 400
+        assert [row.partition(" ")[0] for row in await list_stored(bot)] == [f"slack:installation:{slack.team_id}"]
+        url = await browser.open_install_page()
         monkeypatch.setattr(oauth, "STATE_SECONDS", -1)
-        assert await browser.back(slack.authorize(url)) == 401
+        assert await browser.return_from_slack(slack.authorize(url)) == 401
 
 
 async def test_another_key_ends_the_start_with_a_line_and_the_right_one_goes_on(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with serving_all(slack, tmp_path) as bot:
+    async with run_installable_bot(slack, tmp_path) as bot:
         await install(bot, slack)
     with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
-        async with serving_all(slack, tmp_path, secret_key="another key of thirty-two characters"):
+        async with run_installable_bot(slack, tmp_path, secret_key="another key of thirty-two characters"):
             pass
-    async with serving_all(slack, tmp_path) as bot:
-        await answered(bot, slack, "one")
+    async with run_installable_bot(slack, tmp_path) as bot:
+        await check_bot_answers(bot, slack, "one")
 
 
 async def test_a_revoked_token_is_deleted_everywhere_but_a_newer_one_stays(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspaces, "TOKEN_SECONDS", 0.0)
-    async with serving_all(slack, tmp_path) as bot:
+    async with run_installable_bot(slack, tmp_path) as bot:
         await install(bot, slack)
         known = bot.channel._tokens
         assert known is not None
@@ -192,11 +192,11 @@ async def test_a_revoked_token_is_deleted_everywhere_but_a_newer_one_stays(
         await install(bot, slack)
         await slack.redeliver(row)
         await slack.wait_for(lambda: slack.envelopes[-1].attempt and slack.envelopes[-1].acknowledged_at)
-        await answered(bot, slack, "still there")
+        await check_bot_answers(bot, slack, "still there")
 
 
 async def test_what_was_installed_by_another_process_is_seen_at_once(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with serving_all(slack, tmp_path) as bot:
+    async with run_installable_bot(slack, tmp_path) as bot:
         first = bot.channel._tokens
         assert first is not None
         second = workspaces.WorkspaceTokenStore(first._vault)
@@ -206,22 +206,22 @@ async def test_what_was_installed_by_another_process_is_seen_at_once(slack: Slac
 
 
 async def test_a_workspace_that_refuses_a_look_back_holds_up_no_other(
-    slack: SlackSandbox, other: SlackSandbox, tmp_path: Path
+    slack: SlackSandbox, other_workspace: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with serving_all(slack, tmp_path) as bot:
+    async with run_installable_bot(slack, tmp_path) as bot:
         await install(bot, slack)
-        await install(bot, other)
-        await answered(bot, other, "one")
-        mine = await answered(bot, slack, "two")
-    other.subscriptions.clear()
-    other.uninstall()
+        await install(bot, other_workspace)
+        await check_bot_answers(bot, other_workspace, "one")
+        mine = await check_bot_answers(bot, slack, "two")
+    other_workspace.subscriptions.clear()
+    other_workspace.uninstall()
     missed = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> missed", thread_ts=mine.ts)
     await slack.discard_pending()
-    async with serving_all(slack, tmp_path) as bot:
-        await slack.wait_for(lambda: "heard: ada: missed" in texts(slack, mine))
+    async with run_installable_bot(slack, tmp_path) as bot:
+        await slack.wait_for(lambda: "heard: ada: missed" in list_texts(slack, mine))
         assert missed.ts
 
 
 def test_a_token_is_not_to_be_seen_in_the_settings(slack: SlackSandbox) -> None:
-    settings = replace(settings_of(slack), client_secret="client-secret")
+    settings = replace(create_settings(slack), client_secret="client-secret")
     assert not any(word in repr(settings) for word in ("client-secret", slack.signing_secret, slack.bot_token))

@@ -11,7 +11,7 @@ from channels.slack.manifest import manifest
 from core.tools.tool import to_adk_tool
 from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 
 seen = list[Any]()
 
@@ -29,7 +29,7 @@ SCRIPT = CallTool("look"), "Done.", CallTool("look"), "Done."
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> None:
+def _clear_seen() -> None:
     seen.clear()
 
 
@@ -43,27 +43,27 @@ def is_acknowledged(slack: SlackSandbox) -> bool:
 
 
 async def test_a_tool_sees_what_the_user_views(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
+    async with run_bot(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
         await slack.view("ada", LOOKED_AT)
         await slack.wait_for(lambda: is_acknowledged(slack))
         for author in ("ada", "grace"):
             question = await slack.post_message(author, slack.open_dm(author), "what is this?")
-            await bot.shows(question, lambda texts: texts[-1] == "Done.")
+            await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")
         assert seen == [{"entities": [LOOKED_AT]}, None]
 
 
 async def test_a_context_is_used_only_in_direct_messages_and_until_it_is_left(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
+    async with run_bot(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
         await slack.view("ada", LOOKED_AT)
         await slack.wait_for(lambda: is_acknowledged(slack))
         question = await bot.mention_bot("ada", "general", "what is this?")
-        await bot.shows(question, lambda texts: texts[-1] == "Done.")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")
         await slack.view("ada")
         await slack.wait_for(lambda: is_acknowledged(slack))
         question = await slack.post_message("ada", slack.open_dm("ada"), "what is this?")
-        await bot.shows(question, lambda texts: texts[-1] == "Done.")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")
         assert seen == [None, None]
 
 
@@ -73,9 +73,9 @@ async def test_a_tool_gets_the_action_token_and_the_database_only_its_ciphertext
     app = manifest(prompts=())
     app["oauth_config"]["scopes"]["bot"].append("search:read.public")
     slack.install(app)
-    async with running(slack, tmp_path, *SCRIPT[:2], core=TOOLS) as bot:
+    async with run_bot(slack, tmp_path, *SCRIPT[:2], core=TOOLS) as bot:
         question = await bot.mention_bot("ada", "general", "search")
-        await bot.shows(question, lambda texts: texts[-1] == "Done.")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")
         tokens = {envelope.payload["event"].get("action_token") for envelope in slack.envelopes} - {None}
         assert seen[0]["action_token"] in tokens
     stored = await asyncio.to_thread(read_files, tmp_path)

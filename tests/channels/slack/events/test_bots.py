@@ -5,18 +5,18 @@ from typing import Any
 
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 
 
 def echo(asked: Any) -> str:
-    """What was said to it, without what others said around it."""
+    """Return the text of the question without its context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def test_a_bot_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.shows(question, lambda texts: "heard: ada: one" in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
         await slack.post_as_bot("robot", "general", f"{bot.mention} hello")
         await slack.post_as_bot("robot", "general", "hello", thread_ts=question.ts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
@@ -26,9 +26,9 @@ async def test_a_bot_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> Non
 async def test_one_that_may_speak_is_answered_when_it_calls_and_by_the_name_that_it_has(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo, answers_bots=True, streaming="native") as bot:
+    async with run_bot(slack, tmp_path, echo, answers_bots=True, streaming="native") as bot:
         alert = await slack.post_as_bot("pager", "general", f"{bot.mention} the disk is full")
-        await bot.shows(alert, lambda texts: texts[-1] == "heard: pager: the disk is full")
+        await bot.wait_for_texts(alert, lambda texts: texts[-1] == "heard: pager: the disk is full")
         await slack.post_as_bot("pager", "general", "it is empty again", thread_ts=alert.ts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         assert len(await bot.inbox_rows()) == 1
@@ -38,7 +38,7 @@ async def test_one_that_may_speak_is_answered_when_it_calls_and_by_the_name_that
 async def test_two_bots_that_call_each_other_come_to_an_end_until_a_person_speaks(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
+    async with run_bot(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
         question = await bot.mention_bot("ada", "general", "say hello to pager")
         await bot.wait_for_turns(1)  # what waits together is answered together
         for n in range(5):
@@ -49,4 +49,4 @@ async def test_two_bots_that_call_each_other_come_to_an_end_until_a_person_speak
         await bot.mention_bot("ada", "general", "go on", thread_ts=question.ts)
         await bot.wait_for_turns(5)
         await slack.post_as_bot("pager", "general", f"{bot.mention} hello again", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: "heard: pager: hello again" in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: pager: hello again" in texts)

@@ -8,7 +8,7 @@ import pytest
 from channels.i18n import messages as words
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 
 
 def count(asked: Any) -> str:
@@ -16,18 +16,18 @@ def count(asked: Any) -> str:
 
 
 async def test_each_one_begins_a_conversation_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, count) as bot:
+    async with run_bot(slack, tmp_path, count) as bot:
         direct = slack.open_dm("ada")
         for text in ("one", "two"):
             question = await slack.post_message("ada", direct, text)
-            await bot.shows(question, lambda texts: f"1: {text}" in texts)  # noqa: B023 (it is waited for here)
+            await bot.wait_for_texts(question, lambda texts: f"1: {text}" in texts)  # noqa: B023 (it is waited for here)
 
 
 @pytest.mark.parametrize("streaming", ["edit", "auto", "native"])
 async def test_all_of_them_are_one_and_answered_beside_each_other(
     slack: SlackSandbox, tmp_path: Path, streaming: str
 ) -> None:
-    async with running(slack, tmp_path, count, direct="single", streaming=streaming) as bot:  # type: ignore[arg-type]
+    async with run_bot(slack, tmp_path, count, direct="single", streaming=streaming) as bot:  # type: ignore[arg-type]
         direct = slack.open_dm("ada")
         for said, text in enumerate(("one", "two"), start=1):
             await slack.post_message("ada", direct, text)
@@ -36,21 +36,21 @@ async def test_all_of_them_are_one_and_answered_beside_each_other(
         assert {message.thread_ts for message in slack.messages(direct)} == {None}
         thread = slack.messages(direct)[0]
         await slack.post_message("ada", direct, "three", thread_ts=thread.ts)
-        await bot.shows(thread, lambda texts: texts[-1] == "3: three")
+        await bot.wait_for_texts(thread, lambda texts: texts[-1] == "3: three")
         assert len({row.session for row in await bot.inbox_rows()}) == 1
         assert {call.error for call in slack.calls} == {None}
 
 
 async def test_channels_have_threads_all_the_same(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, count, direct="single") as bot:
+    async with run_bot(slack, tmp_path, count, direct="single") as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.shows(question, lambda texts: "1: ada: one" in texts)
+        await bot.wait_for_texts(question, lambda texts: "1: ada: one" in texts)
 
 
 async def test_a_reply_of_a_dead_process_is_found_again_where_there_is_no_thread(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.", direct="single") as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.", direct="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "a story")
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "Once")
@@ -60,7 +60,7 @@ async def test_a_reply_of_a_dead_process_is_found_again_where_there_is_no_thread
 
 
 async def test_what_was_said_while_nobody_listened_is_found(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, count, direct="single") as bot:
+    async with run_bot(slack, tmp_path, count, direct="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")
         await bot.wait_for_turns(1)
@@ -71,7 +71,7 @@ async def test_what_was_said_while_nobody_listened_is_found(slack: SlackSandbox,
 
 
 async def test_reset_forgets_all_of_it(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, count, direct="single") as bot:
+    async with run_bot(slack, tmp_path, count, direct="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")
         await bot.wait_for_turns(1)

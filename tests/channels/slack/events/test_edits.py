@@ -12,11 +12,11 @@ from core.inbox.store import InboxStore
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 
 
 def echo(asked: Any) -> str:
-    """What was said to it, without what others said around it."""
+    """Return the text of the question without its context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
@@ -28,45 +28,45 @@ async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_was_ed
     def script(asked: Any) -> Any:
         return [Pause(go_on), Say("one!")] if asked.text == "ada: one" else echo(asked)
 
-    async with running(slack, tmp_path, script) as bot:
+    async with run_bot(slack, tmp_path, script) as bot:
         first = await bot.mention_bot("ada", "general", "one")
-        await slack.wait_for(lambda: len(bot.thread(first)) == 2)
+        await slack.wait_for(lambda: len(bot.list_thread(first)) == 2)
         second = await bot.mention_bot("ada", "general", "tow", thread_ts=first.ts)
         await slack.wait_for(lambda: "eyes" in second.reactions)
         await slack.edit_message("ada", second, f"{bot.mention} two")
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         go_on.set()
-        await bot.shows(first, lambda texts: "heard: ada: two" in texts)
+        await bot.wait_for_texts(first, lambda texts: "heard: ada: two" in texts)
 
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
 async def test_one_that_is_edited_after_its_answer_gets_a_button_to_be_answered_anew(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
-    async with running(slack, tmp_path, echo, streaming=streaming) as bot:
+    async with run_bot(slack, tmp_path, echo, streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
-        await bot.shows(question, lambda texts: texts[-1] == "heard: tow")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "heard: tow")
         await bot.wait_for_turns(1)
         await slack.edit_message("ada", question, "two")
-        answer = bot.thread(question)[-1]
+        answer = bot.list_thread(question)[-1]
         await slack.wait_for(lambda: words.ANSWER_EDITED in answer.buttons)
         assert await slack.click_button("ada", answer, answer.buttons[words.ANSWER_EDITED])
         await slack.wait_for(lambda: answer.text == "heard: two")
         assert not answer.edited
-        assert len(bot.thread(question)) == 2
+        assert len(bot.list_thread(question)) == 2
 
 
 async def test_one_that_is_deleted_while_it_waits_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with running(slack, tmp_path, [Pause(go_on), Say("one!")], "three!") as bot:
+    async with run_bot(slack, tmp_path, [Pause(go_on), Say("one!")], "three!") as bot:
         first = await bot.mention_bot("ada", "general", "one")
-        await slack.wait_for(lambda: len(bot.thread(first)) == 2)
+        await slack.wait_for(lambda: len(bot.list_thread(first)) == 2)
         second = await bot.mention_bot("ada", "general", "two", thread_ts=first.ts)
         await slack.wait_for(lambda: "eyes" in second.reactions)
         await slack.delete_message("ada", second)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         go_on.set()
-        await bot.shows(first, lambda texts: "one!" in texts)
+        await bot.wait_for_texts(first, lambda texts: "one!" in texts)
         await bot.wait_for_messages(2)
         assert len(await bot.turn_rows()) == 1
 
@@ -74,34 +74,34 @@ async def test_one_that_is_deleted_while_it_waits_is_not_answered(slack: SlackSa
 async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thread(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
-        await bot.shows(question, lambda texts: "Once upon a time" in texts)
+        await bot.wait_for_texts(question, lambda texts: "Once upon a time" in texts)
         await slack.delete_message("ada", question)
-        reply = bot.thread(question)[1]
+        reply = bot.list_thread(question)[1]
         await slack.wait_for(lambda: words.STOPPED_BY_DELETION[1:-1] in reply.text)
         (row,) = await bot.wait_for_turns(1)
         assert row.state == "cancelled"
 
 
 async def test_an_answer_that_stands_says_that_its_question_is_gone(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.shows(question, lambda texts: "heard: ada: one" in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
         await bot.wait_for_turns(1)
         await slack.delete_message("ada", question)
-        await slack.wait_for(lambda: words.STOPPED_BY_DELETION[1:-1] in bot.thread(question)[1].text)
+        await slack.wait_for(lambda: words.STOPPED_BY_DELETION[1:-1] in bot.list_thread(question)[1].text)
 
 
 async def test_what_others_edit_and_what_the_bot_edits_itself_changes_nothing(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         said = await slack.post_message("grace", "general", "hi")
         await slack.edit_message("grace", said, "hi all")
         await slack.delete_message("grace", said)
         question = await bot.mention_bot("ada", "general", "one")
-        await bot.shows(question, lambda texts: "heard: ada: one" in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         assert len(await bot.inbox_rows()) == 1
 
@@ -111,17 +111,17 @@ async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_c
 ) -> None:
     revise, refused = InboxStore.edit_message, 0
 
-    async def failing(self: InboxStore, event_key: str, text: str, **how: Any) -> Any:
+    async def fail_once(self: InboxStore, event_key: str, text: str, **how: Any) -> Any:
         nonlocal refused
         refused += 1
         if refused == 1:
             raise StoreError("out of reach")
         return await revise(self, event_key, text, **how)
 
-    monkeypatch.setattr(InboxStore, "edit_message", failing)
-    async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, echo) as bot:
+    monkeypatch.setattr(InboxStore, "edit_message", fail_once)
+    async with SlackSandbox(speed=20) as slack, run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
         await bot.wait_for_turns(1)
         await slack.edit_message("ada", question, "two")
-        await slack.wait_for(lambda: words.ANSWER_EDITED in bot.thread(question)[-1].buttons)
+        await slack.wait_for(lambda: words.ANSWER_EDITED in bot.list_thread(question)[-1].buttons)
         assert refused >= 2

@@ -14,36 +14,36 @@ from channels.slack.events import history
 from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.conftest import Bot, run_bot
 from tests.channels.slack.test_adapter import echo
 from tests.channels.wiring import wait_until
 
 
 @pytest.fixture(autouse=True)
-def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.05))
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.05))
 
 
-def answers(slack: SlackSandbox, message: SlackMessage) -> list[str]:
-    """What the bot says in the message's thread."""
+def list_bot_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]:
+    """Return the bot's texts in the thread of a message."""
     thread = slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
     return [one.text for one in thread if one.user == slack.bot_user_id]
 
 
-def answered(slack: SlackSandbox, message: SlackMessage) -> list[str]:
-    """What the bot has answered to in the message's thread, in order, whether each by itself or several together."""
-    return [said for text in answers(slack, message) for said in text.removeprefix("heard: ").split("\n\n")]
+def list_answered_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]:
+    """Return the texts that the bot answered in a thread; one reply may answer several."""
+    return [said for text in list_bot_texts(slack, message) for said in text.removeprefix("heard: ").split("\n\n")]
 
 
-async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
-    """Once the bot has looked back, and all that it found is answered."""
+async def wait_for_backfill(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
+    """Wait until the backfill has ended and its messages are answered."""
     await wait_until(lambda: "slack: backfill of" in caplog.text)
     await bot.wait_for_messages(0)
 
 
 @pytest.fixture(autouse=True)
-def all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def info_log_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
 
@@ -53,7 +53,7 @@ def all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_in_order(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         followed = await bot.mention_bot("ada", "general", "one")
         await bot.mention_bot("ada", "random", "one")
         direct = await slack.post_message("ada", slack.open_dm("ada"), "hello")
@@ -76,16 +76,16 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
     await slack.discard_pending()
 
     caplog.clear()
-    async with running(slack, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
-        assert answered(slack, followed) == ["ada: one", "ada: two", "ada: three"]
-        assert answered(slack, called) == ["grace: anybody?", "grace: and?"]
-        assert answers(slack, in_thread) == ["heard: grace: you"]
-        assert answers(slack, again) == [
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
+        assert list_answered_texts(slack, followed) == ["ada: one", "ada: two", "ada: three"]
+        assert list_answered_texts(slack, called) == ["grace: anybody?", "grace: and?"]
+        assert list_bot_texts(slack, in_thread) == ["heard: grace: you"]
+        assert list_bot_texts(slack, again) == [
             "heard: back?\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
         ]
-        assert answers(slack, direct) == ["heard: hello", "heard: more"]
-        assert answers(slack, edited) == ["heard: linus: what"]
+        assert list_bot_texts(slack, direct) == ["heard: hello", "heard: more"]
+        assert list_bot_texts(slack, edited) == ["heard: linus: what"]
         assert len(await bot.inbox_rows()) == 11
 
 
@@ -95,19 +95,19 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
     mention = f"<@{slack.bot_user_id}>"
     before = await slack.post_message("ada", "general", f"{mention} too early")
     await slack.discard_pending()
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_messages(1)
-    assert answers(slack, before) == []
+    assert list_bot_texts(slack, before) == []
 
     elsewhere = await slack.post_message("ada", "random", f"{mention} anybody?")
     unknown = await slack.post_message("grace", slack.open_dm("grace"), "hello")
     await slack.discard_pending()
     caplog.clear()
-    async with running(slack, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
         assert len(await bot.inbox_rows()) == 1
-        assert answers(slack, elsewhere) == answers(slack, unknown) == []
+        assert list_bot_texts(slack, elsewhere) == list_bot_texts(slack, unknown) == []
     assert {c.arguments.get("channel") for c in slack.calls if c.method == "conversations.history"} == {
         slack.channels["general"].id
     }
@@ -116,16 +116,16 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
 async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_messages(1)
     await bot.mention_bot("ada", "general", "reset", thread_ts=root.ts)
     await slack.post_message("ada", "general", "two", thread_ts=root.ts)
     await slack.discard_pending()
     caplog.clear()
-    async with running(slack, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
-        await bot.shows(root, lambda texts: words.RESET_DONE in texts and "heard: ada: two" in texts)
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
+        await bot.wait_for_texts(root, lambda texts: words.RESET_DONE in texts and "heard: ada: two" in texts)
         assert [m["content"] for m in bot.model.requests[-1]["messages"] if m["role"] == "user"] == ["ada: two"]
 
 
@@ -133,7 +133,7 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
 async def test_backfill_skips_messages_before_a_reset_or_stop(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, said: str
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_messages(1)
     await slack.post_message("ada", "general", "two", thread_ts=root.ts)
@@ -141,9 +141,9 @@ async def test_backfill_skips_messages_before_a_reset_or_stop(
     ending = await bot.mention_bot("ada", "general", word, thread_ts=root.ts)  # this one is delivered
     slack.faults.delay("conversations.history", 2.0)
     caplog.clear()
-    async with running(slack, tmp_path, echo) as bot:
-        await bot.shows(ending, lambda texts: said in texts)
-        await looked_back(bot, caplog)
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await bot.wait_for_texts(ending, lambda texts: said in texts)
+        await wait_for_backfill(bot, caplog)
         assert len(await bot.turn_rows()) == 1
         assert len(await bot.inbox_rows()) == 2
 
@@ -152,7 +152,7 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         quiet = await bot.mention_bot("ada", "general", "one")
         called = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_messages(2)
@@ -163,10 +163,10 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
     await bot.mention_bot("ada", "general", "two", thread_ts=called.ts)
     await slack.discard_pending()
     caplog.clear()
-    async with running(slack, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
-        assert answers(slack, quiet) == ["heard: ada: one"]
-        assert answers(slack, called) == ["heard: ada: one", "heard: ada: two"]
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
+        assert list_bot_texts(slack, quiet) == ["heard: ada: one"]
+        assert list_bot_texts(slack, called) == ["heard: ada: one", "heard: ada: two"]
 
 
 # Bounds
@@ -186,17 +186,17 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
     answered: list[str],
 ) -> None:
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)  # what is left now is not found by a second look
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_messages(1)
     said = [await slack.post_message("ada", slack.open_dm("ada"), text) for text in "abcd"]
     await slack.discard_pending()
     caplog.clear()
-    async with running(slack, tmp_path, echo, bounds=bounds) as bot:
+    async with run_bot(slack, tmp_path, echo, bounds=bounds) as bot:
         if bounds.hours:
-            await looked_back(bot, caplog)
+            await wait_for_backfill(bot, caplog)
         await bot.wait_for_messages(1 + len(answered))
-        assert [m.content.text for m in said if answers(slack, m)] == answered
+        assert [m.content.text for m in said if list_bot_texts(slack, m)] == answered
         assert len(await bot.inbox_rows()) == 1 + len(answered)
         assert ("2 messages more than a backfill stores" in caplog.text) == (bounds.messages == 2)
 
@@ -205,7 +205,7 @@ async def test_what_fills_several_pages_is_read_to_its_end(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "PAGE_SIZE", 2)
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_messages(1)
     called = await bot.mention_bot("ada", "general", "early")
@@ -214,10 +214,10 @@ async def test_what_fills_several_pages_is_read_to_its_end(
         await slack.post_message("ada", "general", f"follow-up {number}", thread_ts=root.ts)
     await slack.discard_pending()
     caplog.clear()
-    async with running(slack, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
-        assert answers(slack, called) == ["heard: ada: early"]
-        assert len(answered(slack, root)) == 4
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
+        assert list_bot_texts(slack, called) == ["heard: ada: early"]
+        assert len(list_answered_texts(slack, root)) == 4
 
 
 # While the bot was there
@@ -226,7 +226,7 @@ async def test_what_fills_several_pages_is_read_to_its_end(
 async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_messages(1)
         await slack.freeze_sockets()
@@ -234,7 +234,7 @@ async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == question.ts)
         await slack.discard_pending()
         await slack.wait_until_connected()
-        await bot.shows(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
+        await bot.wait_for_texts(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
         assert "slack: backfill of" in caplog.text
 
 
@@ -242,21 +242,21 @@ async def test_what_comes_by_all_paths_at_once_is_answered_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SlackSandbox(speed=20) as slack:
-        async with running(slack, tmp_path, echo) as bot:
+        async with run_bot(slack, tmp_path, echo) as bot:
             root = await bot.mention_bot("ada", "general", "one")
             await bot.wait_for_messages(1)
         said = [await bot.mention_bot("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)]
-        async with running(slack, tmp_path, echo) as bot:
+        async with run_bot(slack, tmp_path, echo) as bot:
             await bot.wait_for_messages(5)
             for message in said:
                 await slack.redeliver(message)
-            await looked_back(bot, caplog)
+            await wait_for_backfill(bot, caplog)
             caplog.clear()
             await slack.drop_sockets()
-            await looked_back(bot, caplog)
+            await wait_for_backfill(bot, caplog)
             assert len(await bot.wait_for_messages(5)) == 5
-            assert answered(slack, root) == ["ada: one", "ada: 1", "ada: 3"]
-            assert all(len(answers(slack, message)) == 1 for message in said[::2])
+            assert list_answered_texts(slack, root) == ["ada: one", "ada: 1", "ada: 3"]
+            assert all(len(list_bot_texts(slack, message)) == 1 for message in said[::2])
 
 
 async def test_messages_during_an_outage_are_answered_after_it_or_by_the_next_process(
@@ -264,13 +264,13 @@ async def test_messages_during_an_outage_are_answered_after_it_or_by_the_next_pr
 ) -> None:
     accept, is_down = InboxStore.accept, False
 
-    async def failing(self: InboxStore, inbound: Any) -> Any:
+    async def fail_while_down(self: InboxStore, inbound: Any) -> Any:
         if is_down:
             raise StoreError("out of reach")
         return await accept(self, inbound)
 
-    monkeypatch.setattr(InboxStore, "accept", failing)
-    async with running(slack, tmp_path, echo) as bot:
+    monkeypatch.setattr(InboxStore, "accept", fail_while_down)
+    async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_messages(1)
         is_down = True
@@ -279,7 +279,7 @@ async def test_messages_during_an_outage_are_answered_after_it_or_by_the_next_pr
         assert not any(e.acknowledged_at for e in slack.envelopes if e.payload["event"].get("ts") == one.ts)
         await slack.discard_pending()
         is_down = False
-        await bot.shows(one, lambda texts: texts == ["one", "heard: one"])
+        await bot.wait_for_texts(one, lambda texts: texts == ["one", "heard: one"])
         is_down = True
         two = await slack.post_message("ada", slack.open_dm("ada"), "two")
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == two.ts)
@@ -287,8 +287,8 @@ async def test_messages_during_an_outage_are_answered_after_it_or_by_the_next_pr
         await slack.discard_pending()
     is_down = False
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
-    async with running(slack, tmp_path, echo) as bot:
-        await bot.shows(two, lambda texts: texts == ["two", "heard: two"])
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await bot.wait_for_texts(two, lambda texts: texts == ["two", "heard: two"])
 
 
 # A look that is refused
@@ -299,13 +299,13 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_messages(1)
     question = await slack.post_message("ada", slack.open_dm("ada"), "back?")
     await slack.discard_pending()
     slack.faults.fail("conversations.history", 1000, error="token_revoked")
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await wait_until(lambda: "a gap is not fetched yet" in caplog.text)
         await wait_until(lambda: sum(call.method == "conversations.history" for call in slack.calls) >= 3)
         heard_at = await bot.watermarks.get_watermark("slack")
@@ -313,7 +313,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
         assert heard_at < float(question.ts)
         slack.faults.clear()
         slack.faults.rate_limit("conversations.history", 1)
-        await bot.shows(question, lambda texts: texts == ["back?", "heard: back?"])
+        await bot.wait_for_texts(question, lambda texts: texts == ["back?", "heard: back?"])
         await wait_until(lambda: (bot.channel._backfill._watermark or 0.0) > float(question.ts))
 
 
@@ -321,7 +321,7 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     people = ("ada", "grace", "linus")
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         for user in people:
             await slack.post_message(user, slack.open_dm(user), "hello")
         await bot.wait_for_messages(3)
@@ -329,11 +329,11 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
     await slack.discard_pending()
     slack.faults.fail("conversations.history", 2, error="missing_scope")
     caplog.clear()
-    async with running(slack, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
         await bot.wait_for_messages(4)
         assert caplog.text.count("the missed messages of") == 2
-        assert [answers(slack, message) for message in said].count(["heard: back?"]) == 1
+        assert [list_bot_texts(slack, message) for message in said].count(["heard: back?"]) == 1
 
 
 async def test_an_org_wide_app_finds_users_of_other_workspaces(
@@ -341,16 +341,16 @@ async def test_an_org_wide_app_finds_users_of_other_workspaces(
 ) -> None:
     slack.join_enterprise("E0ORG")
     slack.add_user("noor", team_id="T0OTHER")
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         heard = await bot.mention_bot("noor", "general", "one")
         await bot.wait_for_messages(1)
-        assert answers(slack, heard) == ["heard: noor: one"]
+        assert list_bot_texts(slack, heard) == ["heard: noor: one"]
     missed = await slack.post_message("noor", "general", f"<@{slack.bot_user_id}> two")
     await slack.discard_pending()
     caplog.clear()
-    async with running(slack, tmp_path, echo) as bot:
-        await looked_back(bot, caplog)
-        assert answers(slack, missed) == ["heard: noor: two"]
+    async with run_bot(slack, tmp_path, echo) as bot:
+        await wait_for_backfill(bot, caplog)
+        assert list_bot_texts(slack, missed) == ["heard: noor: two"]
         assert len(await bot.inbox_rows()) == 2
         assert {row.session.split(":")[1] for row in await bot.inbox_rows()} == {slack.team_id}
 
@@ -363,14 +363,14 @@ async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     dm = slack.open_dm("ada")
 
-    def answers(text: str) -> bool:
+    def has_answer(text: str) -> bool:
         return any(f"heard: {text}" in message.text for message in slack.messages(dm))
 
-    async with running(slack, tmp_path, echo, direct=direct) as bot:
+    async with run_bot(slack, tmp_path, echo, direct=direct) as bot:
         one = await slack.post_message("ada", dm, "one")
-        await slack.wait_for(lambda: answers("one"))
+        await slack.wait_for(lambda: has_answer("one"))
         await bot.wait_for_turns(1)
     two = await slack.post_message("ada", dm, "two", thread_ts=one.ts)
     await slack.discard_pending()
-    async with running(slack, tmp_path, echo, direct=direct) as bot:
-        await slack.wait_for(lambda: answers("two") or "heard: two" in bot.texts(two))
+    async with run_bot(slack, tmp_path, echo, direct=direct) as bot:
+        await slack.wait_for(lambda: has_answer("two") or "heard: two" in bot.list_texts(two))

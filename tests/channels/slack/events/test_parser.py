@@ -12,18 +12,18 @@ BOT = "UBOT"
 _SAID = {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "100.000200", "text": "hi"}
 
 
-def payload(event: dict[str, Any], **more: Any) -> dict[str, Any]:
+def create_payload(event: dict[str, Any], **more: Any) -> dict[str, Any]:
     authorizations = [{"team_id": "T1", "user_id": BOT, "is_bot": True}]
     return {"type": "event_callback", "team_id": "T1", "event": event, "authorizations": authorizations} | more
 
 
-def heard(**event: Any) -> IncomingMessage | None:
+def parse_event(**event: Any) -> IncomingMessage | None:
     said = {name: value for name, value in (_SAID | event).items() if value is not None}
-    return parse_message(payload(said))
+    return parse_message(create_payload(said))
 
 
-def call(**event: Any) -> IncomingMessage:
-    found = heard(**event)
+def parse_message_event(**event: Any) -> IncomingMessage:
+    found = parse_event(**event)
     assert found is not None
     return found
 
@@ -50,7 +50,7 @@ FOLLOW_UP: dict[str, Any] = {"thread_ts": "90.000100"}
     ],
 )
 def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str, is_mention: bool) -> None:
-    found = call(**event)
+    found = parse_message_event(**event)
     assert (found.inbound.session_id, found.is_mention, found.command) == (session, is_mention, None)
     assert found.inbound.place == session.rpartition(":")[0]
     assert found.inbound.event_key == f"{found.inbound.place}:100.000200"
@@ -82,54 +82,54 @@ def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str,
     ],
 )
 def test_everything_else_is_not(event: dict[str, Any]) -> None:
-    assert heard(**event) is None
+    assert parse_event(**event) is None
 
 
 def test_a_payload_without_an_event_or_an_authorization_is_survived() -> None:
     assert parse_message({}) is None
     assert parse_message({"event": None}) is None
-    found = parse_message(payload(_SAID | DIRECT, authorizations=[]))
+    found = parse_message(create_payload(_SAID | DIRECT, authorizations=[]))
     assert found is not None
     assert found.inbound.address["team"] == "T1"
 
 
 def test_the_two_events_about_one_message_have_one_key() -> None:
-    mention, message = call(**MENTION), call(text=MENTION["text"])
+    mention, message = parse_message_event(**MENTION), parse_message_event(text=MENTION["text"])
     assert mention.inbound == message.inbound
 
 
 def test_two_messages_have_two_keys() -> None:
-    keys = {call(**DIRECT, ts=ts).inbound.event_key for ts in ("100.000200", "100.000201")}
-    assert len(keys | {call(**DIRECT | {"channel": "D2"}).inbound.event_key}) == 3
+    keys = {parse_message_event(**DIRECT, ts=ts).inbound.event_key for ts in ("100.000200", "100.000201")}
+    assert len(keys | {parse_message_event(**DIRECT | {"channel": "D2"}).inbound.event_key}) == 3
 
 
 def test_an_organisation_wide_installation_is_known_by_the_workspace_it_speaks_in() -> None:
     event = _SAID | DIRECT
     for authorization, team in (({"team_id": "T2"}, "T2"), ({"team_id": None, "enterprise_id": "E1"}, "T1")):
-        found = parse_message(payload(event, authorizations=[authorization]))
+        found = parse_message(create_payload(event, authorizations=[authorization]))
         assert found is not None
         assert found.inbound.address["team"] == team
 
 
 @pytest.mark.parametrize("text", ["reset", "Reset!", "/reset", " RESET. ", f"<@{BOT}> reset", f"reset <@{BOT}>"])
 def test_a_wish_to_start_over_is_recognised(text: str) -> None:
-    assert call(**DIRECT, text=text).command == ("reset", "")
+    assert parse_message_event(**DIRECT, text=text).command == ("reset", "")
 
 
 @pytest.mark.parametrize("text", ["reset the counter", "preset", "", "how do I reset?", "re set"])
 def test_a_message_that_only_speaks_of_it_is_none(text: str) -> None:
-    assert call(**DIRECT, text=text).command is None
+    assert parse_message_event(**DIRECT, text=text).command is None
 
 
 def test_only_who_calls_the_bot_may_start_over() -> None:
-    assert call(**FOLLOW_UP, text="reset").command is None
+    assert parse_message_event(**FOLLOW_UP, text="reset").command is None
 
 
 def test_of_a_file_it_is_kept_what_it_is_and_where_its_bytes_are() -> None:
     there = {"id": "F1", "url_private_download": "https://files.slack.com/F1"}
     hidden = {"id": "F2", "file_access": "check_file_info"}
     files = [{**there, "name": "plan.pdf", "mimetype": "application/pdf", "size": 9, "mode": "hosted"}, hidden, {}]
-    assert call(**DIRECT, subtype="file_share", files=files).inbound.attachments == (
+    assert parse_message_event(**DIRECT, subtype="file_share", files=files).inbound.attachments == (
         Attachment("plan.pdf", "application/pdf", 9, there),
         Attachment("F2", None, 0, hidden),
         Attachment("a file", None, 0, {}),
@@ -137,32 +137,34 @@ def test_of_a_file_it_is_kept_what_it_is_and_where_its_bytes_are() -> None:
 
 
 def test_what_no_database_takes_is_not_kept() -> None:
-    assert call(**DIRECT, text="a\0b\ud83d!").inbound.text == "ab\ufffd!"
+    assert parse_message_event(**DIRECT, text="a\0b\ud83d!").inbound.text == "ab\ufffd!"
 
 
-def changed_event(subtype: str, before: dict[str, Any] | None = None, /, **now: Any) -> dict[str, Any]:
+def create_change_event(subtype: str, before: dict[str, Any] | None = None, /, **now: Any) -> dict[str, Any]:
     was = {"user": "U1", "ts": "100.000200", "text": "tow"} | (before or {})
     about = {"type": "message", "channel": "C1", "ts": "101.000000", "deleted_ts": "100.000200", "hidden": True}
-    return payload(about | {"subtype": subtype, "previous_message": was, "message": was | now})
+    return create_payload(about | {"subtype": subtype, "previous_message": was, "message": was | now})
 
 
 def test_an_edit_tells_what_is_said_now_and_a_deletion_nothing() -> None:
-    key = call(**DIRECT | {"channel": "C1"} | MENTION).inbound.event_key
-    assert parse_change(changed_event("message_changed", text=f"<@{BOT}> two")) == MessageChange(key, "two")
-    assert parse_change(changed_event("message_deleted")) == MessageChange(key, None)
-    assert parse_change(changed_event("message_changed", subtype="tombstone", text="gone")) == MessageChange(key, None)
+    key = parse_message_event(**DIRECT | {"channel": "C1"} | MENTION).inbound.event_key
+    assert parse_change(create_change_event("message_changed", text=f"<@{BOT}> two")) == MessageChange(key, "two")
+    assert parse_change(create_change_event("message_deleted")) == MessageChange(key, None)
+    assert parse_change(create_change_event("message_changed", subtype="tombstone", text="gone")) == MessageChange(
+        key, None
+    )
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        changed_event("message_changed", text="tow"),
-        changed_event("message_changed", {"bot_id": "B1"}, text="two"),
-        changed_event("message_changed", {"user": BOT}, text="two"),
-        changed_event("message_deleted", {"subtype": "channel_join"}),
-        changed_event("thread_broadcast", text="two"),
-        payload(_SAID),
-        payload({"type": "app_home_opened"}),
+        create_change_event("message_changed", text="tow"),
+        create_change_event("message_changed", {"bot_id": "B1"}, text="two"),
+        create_change_event("message_changed", {"user": BOT}, text="two"),
+        create_change_event("message_deleted", {"subtype": "channel_join"}),
+        create_change_event("thread_broadcast", text="two"),
+        create_payload(_SAID),
+        create_payload({"type": "app_home_opened"}),
         {},
     ],
 )
@@ -176,7 +178,9 @@ def test_direct_messages_may_be_one_conversation_and_channels_never_are() -> Non
         (DIRECT | FOLLOW_UP, "slack:T1:D1:dm", "90.000100"),
         (MENTION, "slack:T1:C1:100.000200", "100.000200"),
     ):
-        found = parse_message(payload({name: value for name, value in (_SAID | event).items() if value}), "single")
+        found = parse_message(
+            create_payload({name: value for name, value in (_SAID | event).items() if value}), "single"
+        )
         assert found is not None
         assert (found.inbound.session_id, found.inbound.address["thread_ts"]) == (session, thread)
         assert thread_of(found.inbound.session_id) == ("" if session.endswith("dm") else "100.000200")
@@ -184,10 +188,10 @@ def test_direct_messages_may_be_one_conversation_and_channels_never_are() -> Non
 
 def test_the_first_words_are_the_title() -> None:
     said = f"<@{BOT}> <@U2> why is <https://a.example|this>\n&amp; that " + "so " * 40
-    title = call(**MENTION | {"text": said}).inbound.address["title"]
+    title = parse_message_event(**MENTION | {"text": said}).inbound.address["title"]
     assert title.startswith("why is this (https://a.example) & that so")
     assert len(title) <= TITLE_SIZE
-    assert "title" not in call(**DIRECT, text=f"<@{BOT}>").inbound.address
+    assert "title" not in parse_message_event(**DIRECT, text=f"<@{BOT}>").inbound.address
 
 
 OUTSIDE = {"user_team": "T2", "team": "T2"}
@@ -209,7 +213,7 @@ OUTSIDE = {"user_team": "T2", "team": "T2"}
 def test_it_is_told_of_people_that_they_are_from_outside(
     event: dict[str, Any], envelope: dict[str, Any], is_ours: bool
 ) -> None:
-    found = parse_message(payload(_SAID | MENTION | event, **envelope))
+    found = parse_message(create_payload(_SAID | MENTION | event, **envelope))
     assert found is not None
     assert found.inbound.who.is_external != is_ours
     assert found.inbound.session_id == "slack:T1:C1:100.000200"

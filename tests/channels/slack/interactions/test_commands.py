@@ -20,53 +20,53 @@ from core.inbox.interactions import InteractionQueue
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.channels.slack.conftest import BOTH_MODES, Bot, running
+from tests.channels.slack.conftest import BOTH_MODES, Bot, run_bot
 from tests.channels.wiring import MODELS
 
 
 def echo(asked: Any) -> str:
-    """What was said to it, without what others said around it."""
+    """Return the text of the question without its context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-async def said(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:
-    """What somebody sees for a command, and nobody else."""
+async def run_command(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:
+    """Run a command, and return its ephemeral response."""
     seen = await bot.slack.run_command(user, channel, command, text)
     (message,) = await bot.slack.wait_for(lambda: seen)
     assert message.ephemeral_to == bot.slack.people[user].id
     return message
 
 
-def asked(bot: Bot) -> list[str]:
-    """What the model was told by people with its last request."""
+def list_model_messages(bot: Bot) -> list[str]:
+    """Return the user messages of the newest model request."""
     return [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
 
 
 async def test_reset_starts_over_where_the_asker_spoke_if_that_was_in_one_thread(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
-        assert (await said(bot, "ada", "general", "/reset")).text == words.NOTHING_TO_RESET
+    async with run_bot(slack, tmp_path, echo) as bot:
+        assert (await run_command(bot, "ada", "general", "/reset")).text == words.NOTHING_TO_RESET
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
-        assert (await said(bot, "grace", "general", "/reset")).text == words.NOTHING_TO_RESET
-        assert (await said(bot, "ada", "general", "/reset")).text == words.RESET_DONE
+        assert (await run_command(bot, "grace", "general", "/reset")).text == words.NOTHING_TO_RESET
+        assert (await run_command(bot, "ada", "general", "/reset")).text == words.RESET_DONE
         await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: "heard: ada: two" in texts)
-        assert asked(bot) == ["ada: two"]
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: two" in texts)
+        assert list_model_messages(bot) == ["ada: two"]
 
 
 @BOTH_MODES
 async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         questions = [
             await bot.mention_bot("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)
         ]
         await bot.mention_bot("grace", "general", "mine")
         await bot.wait_for_turns(8)
-        choice = await said(bot, "ada", "general", "/reset")
+        choice = await run_command(bot, "ada", "general", "/reset")
         assert choice.text == words.CHOOSE_RESET
         newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MAX_CHOICES, -1)]
         assert list(choice.buttons) == newest
@@ -77,17 +77,17 @@ async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
         assert choice.buttons == {}
         for n, counted in ((5, 1), (6, 2)):
             await bot.mention_bot("ada", "general", "again", thread_ts=questions[n].ts)
-            await bot.shows(questions[n], lambda texts: "heard: ada: again" in texts)
-            assert len(asked(bot)) == counted
+            await bot.wait_for_texts(questions[n], lambda texts: "heard: ada: again" in texts)
+            assert len(list_model_messages(bot)) == counted
 
 
 async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "random", "one")
         await bot.mention_bot("ada", "general", "one")
         await bot.mention_bot("ada", "general", "two")
         await bot.wait_for_turns(3)
-        choice = await said(bot, "ada", "general", "/reset")
+        choice = await run_command(bot, "ada", "general", "/reset")
         body = {
             "type": "block_actions",
             "team": {"id": slack.team_id},
@@ -105,8 +105,8 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
 
 async def test_help_tells_what_there_is_in_the_language_of_who_asks(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("minsu", locale="ko-KR")
-    async with running(slack, tmp_path, echo) as bot:
-        told, korean = (await said(bot, "ada", "general", "/help")).text, words.messages_for("ko")
+    async with run_bot(slack, tmp_path, echo) as bot:
+        told, korean = (await run_command(bot, "ada", "general", "/help")).text, words.messages_for("ko")
         for one in (
             words.HELP_COMMANDS,
             *(f"`{written}" for written in COMMANDS),
@@ -114,70 +114,70 @@ async def test_help_tells_what_there_is_in_the_language_of_who_asks(slack: Slack
             "`model [NAME]`",
         ):
             assert one in told
-        assert korean(words.HELP_COMMANDS) in (told := (await said(bot, "minsu", "general", "/help")).text)
+        assert korean(words.HELP_COMMANDS) in (told := (await run_command(bot, "minsu", "general", "/help")).text)
         for one in ("`/model [이름]`", *map(korean, DOES.values()), *SHORTCUTS.values()):
             assert one in told
 
 
 async def test_what_may_be_chosen_is_told_before_the_first_question(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
-        assert MODELS[1] in (await said(bot, "ada", "general", "/model")).text
-        assert "`parley`" in (await said(bot, "ada", "general", "/agent")).text
-        assert (await said(bot, "ada", "general", "/model", MODELS[1])).text == words.NOTHING_TO_RESET
+    async with run_bot(slack, tmp_path, echo) as bot:
+        assert MODELS[1] in (await run_command(bot, "ada", "general", "/model")).text
+        assert "`parley`" in (await run_command(bot, "ada", "general", "/agent")).text
+        assert (await run_command(bot, "ada", "general", "/model", MODELS[1])).text == words.NOTHING_TO_RESET
 
 
 async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         for number in ("one", "two"):
             await bot.mention_bot("ada", "general", number)
         await bot.wait_for_turns(2)
-        assert (await said(bot, "ada", "general", "/export", "pdf")).text == words.UNKNOWN_EXPORT_FORMAT
-        assert (await said(bot, "ada", "general", "/export", "JSON")).text == words.CHOOSE_EXPORT
+        assert (await run_command(bot, "ada", "general", "/export", "pdf")).text == words.UNKNOWN_EXPORT_FORMAT
+        assert (await run_command(bot, "ada", "general", "/export", "JSON")).text == words.CHOOSE_EXPORT
 
 
 async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada").id, "one")
-        await bot.shows(question, lambda texts: texts[1:] == ["heard: one"])
+        await bot.wait_for_texts(question, lambda texts: texts[1:] == ["heard: one"])
         await slack.post_message("ada", question.channel.id, "mute", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: texts[2:] == ["mute", words.CANNOT_MUTE_DM])
+        await bot.wait_for_texts(question, lambda texts: texts[2:] == ["mute", words.CANNOT_MUTE_DM])
 
 
 async def test_the_status_and_the_model_of_ones_latest_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
-        assert "openai/scripted" in (await said(bot, "ada", "general", "/info")).text
-        assert "openai/scripted" in (await said(bot, "ada", "general", "/model")).text
-        assert "nonsense" in (await said(bot, "ada", "general", "/model", "nonsense")).text
+        assert "openai/scripted" in (await run_command(bot, "ada", "general", "/info")).text
+        assert "openai/scripted" in (await run_command(bot, "ada", "general", "/model")).text
+        assert "nonsense" in (await run_command(bot, "ada", "general", "/model", "nonsense")).text
 
 
 async def test_stop_stops_what_one_has_asked(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
-        await bot.shows(question, lambda texts: "Once" in texts)
-        assert (await said(bot, "grace", "general", "/stop")).text == words.NOTHING_TO_RESET
-        assert (await said(bot, "ada", "general", "/stop")).text == words.STOPPING
-        await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
+        await bot.wait_for_texts(question, lambda texts: "Once" in texts)
+        assert (await run_command(bot, "grace", "general", "/stop")).text == words.NOTHING_TO_RESET
+        assert (await run_command(bot, "ada", "general", "/stop")).text == words.STOPPING
+        await bot.wait_for_texts(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
         (row,) = await bot.wait_for_turns(1)
         assert row.state == "cancelled"
 
 
 async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, "Blue.", "So it is. " * 500) as bot:
+    async with run_bot(slack, tmp_path, "Blue.", "So it is. " * 500) as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         await bot.wait_for_turns(1)
-        exported = await said(bot, "ada", "general", "/export")
+        exported = await run_command(bot, "ada", "general", "/export")
         assert words.EXPORTED in exported.text
         assert "which colour?" in exported.text
         assert "Blue." in exported.text
         # for programs it is a file, however short it is: as text, Slack would read markup in it
-        assert (await said(bot, "ada", "general", "/export", "json")).text == words.SENT_AS_DM
+        assert (await run_command(bot, "ada", "general", "/export", "json")).text == words.SENT_AS_DM
         (sent,) = [message for message in slack.messages(slack.open_dm("ada")) if message.files]
         assert json.loads(sent.files[0].data)["runs"]
         await bot.mention_bot("ada", "general", "why?", thread_ts=question.ts)
         await bot.wait_for_turns(2)
-        assert (await said(bot, "ada", "general", "/export")).text == words.SENT_AS_DM
+        assert (await run_command(bot, "ada", "general", "/export")).text == words.SENT_AS_DM
         opening, sent = slack.messages(slack.open_dm("ada"))[2:]
         assert (opening.text, sent.thread_ts) == (words.EXPORTED, opening.ts)
         (file,) = sent.files
@@ -186,52 +186,52 @@ async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: S
 
 
 async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         direct = slack.open_dm("ada")
         question = await slack.post_message("ada", direct, "one")
         await slack.post_message("ada", direct, "two")
         await bot.wait_for_turns(2)
-        choice = await said(bot, "ada", direct, "/export")
+        choice = await run_command(bot, "ada", direct, "/export")
         assert choice.text == words.CHOOSE_EXPORT
         assert await slack.click_button("ada", choice, choice.buttons["one"])
         await slack.wait_for(lambda: choice.text == words.SENT_IN_THREAD)
-        (sent,) = [message for message in bot.thread(question) if message.files]
+        (sent,) = [message for message in bot.list_thread(question) if message.files]
         assert "one" in sent.files[0].data.decode()
 
 
 async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: Any, **__: Any) -> Any:
+    async def raise_store_error(*_: Any, **__: Any) -> Any:
         raise StoreError("out of reach")
 
-    async with running(slack, tmp_path, echo) as bot:
-        monkeypatch.setattr(ConversationService, "list_recent", away)
+    async with run_bot(slack, tmp_path, echo) as bot:
+        monkeypatch.setattr(ConversationService, "list_recent", raise_store_error)
         for command in COMMANDS:
-            assert StoreError.public in (await said(bot, "ada", "general", command)).text
+            assert StoreError.public in (await run_command(bot, "ada", "general", command)).text
         assert all(envelope.acknowledged_at for envelope in slack.envelopes)
 
 
 @pytest.mark.parametrize("spoken", ["reset", "stop", "help", "info", "model", "export", "mute", "listen"])
 async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_path: Path, spoken: str) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
-        before = len(bot.thread(question))
+        before = len(bot.list_thread(question))
         await bot.mention_bot("ada", "general", spoken, thread_ts=question.ts)
-        await slack.wait_for(lambda: len(bot.thread(question)) > before + 1)
+        await slack.wait_for(lambda: len(bot.list_thread(question)) > before + 1)
         assert len(await bot.turn_rows()) == 1
 
 
 async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, "So it is. " * 500) as bot:
+    async with run_bot(slack, tmp_path, "So it is. " * 500) as bot:
         direct = slack.open_dm("ada")
         question = await slack.post_message("ada", direct, "why?")
         await bot.wait_for_turns(1)
         slack.faults.lose_response("files.completeUploadExternal")
         await slack.run_command("ada", direct, "/export")
         await slack.wait_for(lambda: any(message.text == words.SENT_IN_THREAD for message in slack.messages(direct)))
-        assert sum(bool(message.files) for message in bot.thread(question)) == 1
+        assert sum(bool(message.files) for message in bot.list_thread(question)) == 1
 
 
 @pytest.mark.parametrize("word", ["/reset", "/stop"])
@@ -242,34 +242,34 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
     begun, asked, go_on, done = (asyncio.Event() for _ in range(4))
     watch, run = InteractionQueue.run_orphaned, CommandHandler.run
 
-    async def dies(*_: Any, **__: Any) -> CommandResult:
+    async def hang(*_: Any, **__: Any) -> CommandResult:
         begun.set()
         await asyncio.Event().wait()
         raise AssertionError("it died")
 
-    async def late(*of: Any) -> None:
+    async def watch_late(*of: Any) -> None:
         await asked.wait()
         await watch(*of)
 
-    async def tells(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
+    async def run_and_signal(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
         said = await run(self, *of, **more)
         done.set()
         return said
 
-    async with running(slack, tmp_path, "Well.") as bot:
+    async with run_bot(slack, tmp_path, "Well.") as bot:
         one = await bot.mention_bot("ada", "general", "one")
-        await bot.shows(one, lambda texts: "Well." in texts)
+        await bot.wait_for_texts(one, lambda texts: "Well." in texts)
         await bot.wait_for_turns(1)
-        monkeypatch.setattr(CommandHandler, "run", dies)
+        monkeypatch.setattr(CommandHandler, "run", hang)
         giving = asyncio.create_task(slack.run_command("ada", "general", word))
         await asyncio.wait_for(begun.wait(), 30)
     giving.cancel()
     await asyncio.wait([giving])
-    monkeypatch.setattr(CommandHandler, "run", tells)
-    monkeypatch.setattr(InteractionQueue, "run_orphaned", late)
-    async with running(slack, tmp_path, [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
+    monkeypatch.setattr(CommandHandler, "run", run_and_signal)
+    monkeypatch.setattr(InteractionQueue, "run_orphaned", watch_late)
+    async with run_bot(slack, tmp_path, [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
         await slack.post_message("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
-        await bot.shows(one, lambda texts: texts[-1].startswith("It is"))
+        await bot.wait_for_texts(one, lambda texts: texts[-1].startswith("It is"))
         asked.set()
         await asyncio.wait_for(done.wait(), 30)
         go_on.set()
@@ -282,32 +282,32 @@ async def test_an_orphaned_reset_keeps_later_messages_that_were_not_stored(
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
     begun, done, run, look = asyncio.Event(), asyncio.Event(), CommandHandler.run, Backfill._fetch_all
 
-    async def dies(*_: Any, **__: Any) -> CommandResult:
+    async def hang(*_: Any, **__: Any) -> CommandResult:
         begun.set()
         await asyncio.Event().wait()
         raise AssertionError("it died")
 
-    async def tells(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
+    async def run_and_signal(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
         said = await run(self, *of, **more)
         done.set()
         return said
 
-    async def later(self: Backfill) -> None:
+    async def fetch_late(self: Backfill) -> None:
         await done.wait()
         await look(self)
 
-    async with running(slack, tmp_path, "Well.") as bot:
+    async with run_bot(slack, tmp_path, "Well.") as bot:
         one = await bot.mention_bot("ada", "general", "one")
-        await bot.shows(one, lambda texts: "Well." in texts)
+        await bot.wait_for_texts(one, lambda texts: "Well." in texts)
         await bot.wait_for_turns(1)
-        monkeypatch.setattr(CommandHandler, "run", dies)
+        monkeypatch.setattr(CommandHandler, "run", hang)
         giving = asyncio.create_task(slack.run_command("ada", "general", "/reset"))
         await asyncio.wait_for(begun.wait(), 10)
     giving.cancel()
     await asyncio.wait([giving])
     await bot.mention_bot("ada", "general", "which colour?", thread_ts=one.ts)
     await slack.discard_pending()
-    monkeypatch.setattr(CommandHandler, "run", tells)
-    monkeypatch.setattr(Backfill, "_fetch_all", later)
-    async with running(slack, tmp_path, "Blue.") as bot:
-        await bot.shows(one, lambda texts: texts[-1] == "Blue.")
+    monkeypatch.setattr(CommandHandler, "run", run_and_signal)
+    monkeypatch.setattr(Backfill, "_fetch_all", fetch_late)
+    async with run_bot(slack, tmp_path, "Blue.") as bot:
+        await bot.wait_for_texts(one, lambda texts: texts[-1] == "Blue.")

@@ -12,26 +12,26 @@ from core.conversations.service import ConversationService
 from core.turns.cancel import StopResult
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
 async def test_it_stops_the_answer_to_who_presses_it(slack: SlackSandbox, tmp_path: Path, streaming: Any) -> None:
-    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "Again.", streaming=streaming) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "Again.", streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "a story")
-        await bot.shows(question, lambda texts: texts[-1].startswith("Once"))
+        await bot.wait_for_texts(question, lambda texts: texts[-1].startswith("Once"))
         session = slack.find_session(question)
         assert session is not None
         await slack.click_stop("ada", question)
-        texts = await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
+        texts = await bot.wait_for_texts(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
         assert texts[-1].startswith("Once")
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.error) == ("cancelled", "stop")
         await slack.wait_for(lambda: session.status == "active")
-        assert not bot.thread(question)[-1].edited
+        assert not bot.list_thread(question)[-1].edited
         await bot.model.wait_for_disconnects()
         await slack.post_message("ada", question.channel, "go on", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: texts[-1] == "Again.")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "Again.")
 
 
 async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
@@ -39,16 +39,16 @@ async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
 ) -> None:
     go_on = asyncio.Event()
     script = [[Say("Once upon a time "), Pause(go_on), Say("there was a king.")]]
-    async with running(slack, tmp_path, *script, streaming="native") as bot:
+    async with run_bot(slack, tmp_path, *script, streaming="native") as bot:
         question = await bot.mention_bot("ada", "general", "a story")
-        await slack.wait_for(lambda: bot.texts(question)[-1].startswith("Once"))
+        await slack.wait_for(lambda: bot.list_texts(question)[-1].startswith("Once"))
         await slack.click_stop("grace", question)
-        await slack.wait_for(lambda: words.NOTHING_TO_STOP in bot.texts(question))
+        await slack.wait_for(lambda: words.NOTHING_TO_STOP in bot.list_texts(question))
         go_on.set()
-        await bot.shows(question, lambda texts: "Once upon a time there was a king." in texts)
+        await bot.wait_for_texts(question, lambda texts: "Once upon a time there was a king." in texts)
         (row,) = await bot.wait_for_turns(1)
         assert row.state == "done"
-        (whispered,) = [message for message in bot.thread(question) if message.text == words.NOTHING_TO_STOP]
+        (whispered,) = [message for message in bot.list_thread(question) if message.text == words.NOTHING_TO_STOP]
         assert whispered.ephemeral_to == slack.people["grace"].id
 
 
@@ -56,25 +56,25 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)], [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "a story")
-        await bot.shows(question, lambda texts: texts[-1] == "Once")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "Once")
         await slack.click_stop("ada", question)
-        await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
+        await bot.wait_for_texts(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
         (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == SESSION_STOPPED]
         later = await slack.post_message("ada", question.channel, "which colour?", thread_ts=question.ts)
-        await bot.shows(later, lambda texts: texts[-1].startswith("It is"))
+        await bot.wait_for_texts(later, lambda texts: texts[-1].startswith("It is"))
         again, stop = asyncio.Event(), ConversationService.stop_session
 
-        async def stopping(self: ConversationService, *of: Any, **more: Any) -> StopResult | None:
+        async def stop_and_signal(self: ConversationService, *of: Any, **more: Any) -> StopResult | None:
             halt = await stop(self, *of, **more)
             again.set()
             return halt
 
-        monkeypatch.setattr(ConversationService, "stop_session", stopping)
+        monkeypatch.setattr(ConversationService, "stop_session", stop_and_signal)
         await slack.redeliver(stopped)
         await asyncio.wait_for(again.wait(), 30)
         go_on.set()
-        await bot.shows(later, lambda texts: any("It is blue." in text for text in texts))
+        await bot.wait_for_texts(later, lambda texts: any("It is blue." in text for text in texts))
         rows = await bot.wait_for_turns(2)
         assert [row.state for row in rows] == ["cancelled", "done"]

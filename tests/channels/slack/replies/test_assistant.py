@@ -14,16 +14,16 @@ from channels.slack.settings import DEFAULT_PROMPTS
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 
 
 def echo(asked: Any) -> str:
-    """What was said to it, without what others said around it."""
+    """Return the text of the question without its context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, echo):
+    async with run_bot(slack, tmp_path, echo):
         await slack.open_home("ada", "home")
         await slack.open_home("ada")
         direct = slack.open_dm("ada")
@@ -35,10 +35,10 @@ async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSa
 async def test_without_prompts_nothing_is_suggested_and_what_slack_refuses_is_no_fault(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo, prompts=()) as bot:
+    async with run_bot(slack, tmp_path, echo, prompts=()) as bot:
         await slack.open_home("ada")
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.shows(question, lambda texts: "heard: hello" in texts)
+        await bot.wait_for_texts(question, lambda texts: "heard: hello" in texts)
         assert not [call for call in slack.calls if call.method.startswith("assistant.")]
 
 
@@ -48,7 +48,7 @@ async def test_a_thread_shows_a_status_while_a_reply_grows_and_gets_a_title(
 ) -> None:
     go_on = asyncio.Event()
     script = [[Say("Because "), Pause(go_on), Say("of Rayleigh.")], "And so on."]
-    async with running(slack, tmp_path, *script, streaming=streaming) as bot:  # type: ignore[arg-type]  # by its name
+    async with run_bot(slack, tmp_path, *script, streaming=streaming) as bot:  # type: ignore[arg-type]  # by its name
         question = await bot.mention_bot(
             "ada", "general", "why is the sky <https://blue.example|blue> &amp; not green?"
         )
@@ -58,9 +58,9 @@ async def test_a_thread_shows_a_status_while_a_reply_grows_and_gets_a_title(
         assert session.title == "why is the sky blue (https://blue.example) & not green?"
         go_on.set()
         await slack.wait_for(lambda: session.status == "active")
-        assert bot.texts(question)[-1] == "Because of Rayleigh."
+        assert bot.list_texts(question)[-1] == "Because of Rayleigh."
         await bot.mention_bot("ada", "general", "go on", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: texts[-1] == "And so on.")
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "And so on.")
         await slack.wait_for(lambda: session.statuses == ["processing", "active"] * 2)
         assert session.title.startswith("why is the sky")
 
@@ -68,7 +68,7 @@ async def test_a_thread_shows_a_status_while_a_reply_grows_and_gets_a_title(
 async def test_a_thread_keeps_its_status_between_the_streams_of_a_reply(slack: SlackSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say("word " * 3_000), Pause(go_on), Say("end.")]
-    async with running(slack, tmp_path, script, streaming="native") as bot:
+    async with run_bot(slack, tmp_path, script, streaming="native") as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await slack.wait_for(lambda: any(call.method == "chat.stopStream" and call.status for call in slack.calls))
         session = slack.find_session(question)
@@ -81,11 +81,11 @@ async def test_a_thread_keeps_its_status_between_the_streams_of_a_reply(slack: S
 async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, echo) as bot:
+    async with run_bot(slack, tmp_path, echo) as bot:
         slack.scopes.discard("assistant:write")
         for text in ("one", "two"):
             question = await slack.post_message("ada", slack.open_dm("ada"), text)
-            await bot.shows(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
+            await bot.wait_for_texts(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
             await bot.channel._assistant.settle(5)
         told = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
         assert set(told) <= {"processing", "active"}
@@ -93,19 +93,19 @@ async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while
 
 
 async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.") as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.") as bot:
         question = await bot.mention_bot("ada", "general", "a story")
-        await bot.shows(question, lambda texts: "Once" in texts)
+        await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         session = slack.find_session(question)
         assert session is not None
 
-        async def unanswered(*_: Any, **__: Any) -> None: ...
+        async def drop_response(*_: Any, **__: Any) -> None: ...
 
         with pytest.MonkeyPatch.context() as dead:
-            dead.setattr(assistant.AssistantThreads, "_call", unanswered)
+            dead.setattr(assistant.AssistantThreads, "_call", drop_response)
             await bot.restart_worker()
         assert session.status == "processing"
-        await bot.shows(question, lambda texts: "Once upon a time." in texts)
+        await bot.wait_for_texts(question, lambda texts: "Once upon a time." in texts)
         await slack.wait_for(lambda: session.status == "active")
 
 

@@ -15,19 +15,19 @@ from core.inbox.store import InboxStore
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackMessage, SlackSandbox
 from sandbox.slack.state.controls import find_controls
-from tests.channels.slack.conftest import BOTH_MODES, Bot, running
+from tests.channels.slack.conftest import BOTH_MODES, Bot, run_bot
 
 EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
 
 
-def spoken(message: SlackMessage) -> list[str]:
-    """What a screen reader says of what can be pressed."""
+def list_accessibility_labels(message: SlackMessage) -> list[str]:
+    """Return the labels of the controls that a screen reader reads."""
     return [control.accessibility_label for control in find_controls(message.blocks or ())]
 
 
-async def answered(bot: Bot, question: SlackMessage, text: str) -> SlackMessage:
-    await bot.shows(question, lambda texts: texts[-1] == text)
-    answer = bot.thread(question)[-1]
+async def wait_for_answer(bot: Bot, question: SlackMessage, text: str) -> SlackMessage:
+    await bot.wait_for_texts(question, lambda texts: texts[-1] == text)
+    answer = bot.list_thread(question)[-1]
     await bot.slack.wait_for(lambda: words.REGENERATE in answer.buttons)
     return answer
 
@@ -36,10 +36,10 @@ async def answered(bot: Bot, question: SlackMessage, text: str) -> SlackMessage:
 async def test_under_an_answer_stand_regenerate_and_feedback_with_labels(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
-    async with running(slack, tmp_path, [Say("Blue "), Say("it is.")], streaming=streaming) as bot:
+    async with run_bot(slack, tmp_path, [Say("Blue "), Say("it is.")], streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "which colour?")
-        answer = await answered(bot, question, "Blue it is.")
-        assert spoken(answer) == [words.REGENERATE, words.GOOD_ANSWER, words.BAD_ANSWER]
+        answer = await wait_for_answer(bot, question, "Blue it is.")
+        assert list_accessibility_labels(answer) == [words.REGENERATE, words.GOOD_ANSWER, words.BAD_ANSWER]
         assert [block["type"] for block in answer.blocks or ()] == ["markdown", "actions", "context_actions"]
         assert not answer.edited
 
@@ -47,11 +47,11 @@ async def test_under_an_answer_stand_regenerate_and_feedback_with_labels(
 async def test_they_come_with_the_end_of_a_stream_and_cost_no_call(slack: SlackSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [[Say("Because of the way in which light is scattered. "), Pause(go_on), Say("Blue most.")]]
-    async with running(slack, tmp_path, *script, streaming="native") as bot:
+    async with run_bot(slack, tmp_path, *script, streaming="native") as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "why?")
-        await bot.shows(question, lambda texts: "scattered" in texts[-1])
+        await bot.wait_for_texts(question, lambda texts: "scattered" in texts[-1])
         go_on.set()
-        await answered(bot, question, "Because of the way in which light is scattered. Blue most.")
+        await wait_for_answer(bot, question, "Because of the way in which light is scattered. Blue most.")
         await bot.wait_for_turns(1)
         ends = [call.method for call in slack.calls if call.method in ("chat.stopStream", "chat.update")]
         assert ends.count("chat.stopStream") == 1
@@ -64,52 +64,54 @@ async def test_they_come_with_the_end_of_a_stream_and_cost_no_call(slack: SlackS
 async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
-    async with running(slack, tmp_path, "Blue.", "Azure.", streaming=streaming) as bot:
+    async with run_bot(slack, tmp_path, "Blue.", "Azure.", streaming=streaming) as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
-        answer = await answered(bot, question, "Blue.")
+        answer = await wait_for_answer(bot, question, "Blue.")
         assert await slack.click_button("grace", answer, answer.buttons[words.REGENERATE])
-        await bot.shows(question, lambda texts: words.RETRY_NOT_ALLOWED in texts)
+        await bot.wait_for_texts(question, lambda texts: words.RETRY_NOT_ALLOWED in texts)
         assert await slack.click_button("ada", answer, answer.buttons[words.REGENERATE])
         await slack.wait_for(lambda: answer.text == "Azure.")
         await bot.wait_for_turns(2)
-        assert [m.text for m in bot.thread(question) if m.ephemeral_to is None] == [
+        assert [m.text for m in bot.list_thread(question) if m.ephemeral_to is None] == [
             "@parley which colour?",
             "Azure.",
         ]
 
 
 async def test_feedback_is_kept_and_thanked_for(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, "Blue.") as bot:
+    async with run_bot(slack, tmp_path, "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
-        answer = await answered(bot, question, "Blue.")
+        answer = await wait_for_answer(bot, question, "Blue.")
         for user, verdict in (("ada", words.BAD_ANSWER), ("grace", words.GOOD_ANSWER)):
             assert await slack.click_button(user, answer, answer.buttons[verdict])
             thanked = slack.people[user].id
-            await slack.wait_for(lambda: bot.thread(question)[-1].ephemeral_to == thanked)  # noqa: B023 (it is waited for)
-            assert bot.thread(question)[-1].text == words.FEEDBACK_THANKS
+            await slack.wait_for(lambda: bot.list_thread(question)[-1].ephemeral_to == thanked)  # noqa: B023 (it is waited for)
+            assert bot.list_thread(question)[-1].text == words.FEEDBACK_THANKS
         await bot.mention_bot("ada", "general", "export", thread_ts=question.ts)
-        (file,) = await slack.wait_for(lambda: [file for message in bot.thread(question) for file in message.files])
+        (file,) = await slack.wait_for(
+            lambda: [file for message in bot.list_thread(question) for file in message.files]
+        )
         assert b"*Feedback: 1 bad, 1 good*" in file.data
 
 
 async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
-        await bot.shows(question, lambda texts: texts[-1] == "Once")
-        reply = bot.thread(question)[1]
+        await bot.wait_for_texts(question, lambda texts: texts[-1] == "Once")
+        reply = bot.list_thread(question)[1]
         assert list(reply.buttons) == [words.STOP]
         assert await slack.click_button("grace", reply, reply.buttons[words.STOP])
-        await bot.shows(question, lambda texts: words.STOP_NOT_ALLOWED in texts)
+        await bot.wait_for_texts(question, lambda texts: words.STOP_NOT_ALLOWED in texts)
         assert await slack.click_button("ada", reply, reply.buttons[words.STOP])
         await slack.wait_for(lambda: words.STOPPED[1:-1] in reply.text)
         assert words.STOP not in reply.buttons
 
 
 async def test_what_failed_may_be_tried_again(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Fail(400)], "Blue.") as bot:
+    async with run_bot(slack, tmp_path, [Fail(400)], "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
-        await slack.wait_for(lambda: words.RETRY in (bot.thread(question)[-1].buttons))
-        reply = bot.thread(question)[-1]
+        await slack.wait_for(lambda: words.RETRY in (bot.list_thread(question)[-1].buttons))
+        reply = bot.list_thread(question)[-1]
         assert await slack.click_button("ada", reply, reply.buttons[words.RETRY])
         await slack.wait_for(lambda: reply.text == "Blue.")
 
@@ -117,21 +119,21 @@ async def test_what_failed_may_be_tried_again(slack: SlackSandbox, tmp_path: Pat
 async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(slack, tmp_path, "Blue.") as bot:
+    async with run_bot(slack, tmp_path, "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
-        answer = await answered(bot, question, "Blue.")
+        answer = await wait_for_answer(bot, question, "Blue.")
         back = asyncio.Event()
 
-        async def slow(*_: Any, **__: Any) -> Any:
+        async def fail_late(*_: Any, **__: Any) -> Any:
             await back.wait()
             raise StoreError("out of reach")
 
-        monkeypatch.setattr(InboxStore, "request_rerun", slow)
-        monkeypatch.setattr(FeedbackStore, "save_feedback", slow)
+        monkeypatch.setattr(InboxStore, "request_rerun", fail_late)
+        monkeypatch.setattr(FeedbackStore, "save_feedback", fail_late)
         for label in (words.REGENERATE, words.GOOD_ANSWER):
             assert await asyncio.wait_for(slack.click_button("ada", answer, answer.buttons[label]), 30)
         back.set()
-        await slack.wait_for(lambda: sum(StoreError.public in text for text in bot.texts(question)) == 2)
+        await slack.wait_for(lambda: sum(StoreError.public in text for text in bot.list_texts(question)) == 2)
 
 
 def test_what_was_pressed_is_told_by_the_value_where_two_share_a_name() -> None:

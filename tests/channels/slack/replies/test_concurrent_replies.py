@@ -24,12 +24,12 @@ WORDS = [f"{number:02} {'word ' * 19}" for number in range(60)]
 
 
 class Workspace(AsyncWebClient):
-    """Takes every call, and counts those that come too often."""
+    """Client that accepts each call and counts the calls over a limit."""
 
     def __init__(self) -> None:
         super().__init__()
         self.refused = 0
-        self.texts: dict[str, str] = {}
+        self.list_texts: dict[str, str] = {}
         self.threads: defaultdict[str, list[str]] = defaultdict(list)
         self.changed: dict[str, float] = {}
         self._ids = count(1)
@@ -55,10 +55,10 @@ class Workspace(AsyncWebClient):
         if "ts" not in arguments:
             self.threads[arguments["thread_ts"]].append(ts)
         if "blocks" in arguments:
-            self.texts[ts] = arguments["blocks"][0]["text"]
+            self.list_texts[ts] = arguments["blocks"][0]["text"]
         else:
             said = "".join(chunk.get("text", "") for chunk in arguments.get("chunks", ()))
-            self.texts[ts] = self.texts.get(ts, "") + said
+            self.list_texts[ts] = self.list_texts.get(ts, "") + said
         self.changed[arguments["thread_ts"] if "ts" not in arguments else self._thread(ts)] = now()
         return ts
 
@@ -66,18 +66,18 @@ class Workspace(AsyncWebClient):
         return next(thread for thread, messages in self.threads.items() if ts in messages)
 
     def text(self, thread: str) -> str:
-        return "".join(self.texts[ts] for ts in self.threads[thread])
+        return "".join(self.list_texts[ts] for ts in self.threads[thread])
 
 
-async def unsaid(_address: Address) -> None:
-    """No sign is of any matter here."""
+async def ignore_reaction(_address: Address) -> None:
+    """Ignore reactions."""
 
 
 @pytest.mark.parametrize("step", [0.0, 0.6], ids=["together", "in turn"])
 def test_no_final_of_fifty_replies_in_a_workspace_waits_or_gets_a_429(step: float) -> None:
     async def main() -> tuple[Workspace, list[float]]:
         web = Workspace()
-        api, receipts, streams = SlackApi(web), QueuedReactions(unsaid, unsaid), StreamPolicy()
+        api, receipts, streams = SlackApi(web), QueuedReactions(ignore_reaction, ignore_reaction), StreamPolicy()
 
         async def reply(number: int) -> float:
             await asyncio.sleep(number * step + number * 0.618 % 1)
@@ -85,10 +85,10 @@ def test_no_final_of_fifty_replies_in_a_workspace_waits_or_gets_a_429(step: floa
             address = {"team": "T", "user": "U", "user_team": "T", "bot": "B", "thread_ts": thread, "ts": thread}
             surface = StreamSurface(api, receipts, {**address, "channel": f"C{number % 10}"}, thread, streams)
 
-            async def keep(_ids: object) -> None:
-                """They are not needed again."""
+            async def ignore_ids(_ids: object) -> None:
+                """Drop the ids."""
 
-            async with Reply(surface, save_ids=keep) as shown:
+            async with Reply(surface, save_ids=ignore_ids) as shown:
                 for word in WORDS:
                     await asyncio.sleep(0.5)
                     shown.feed(word)

@@ -21,13 +21,13 @@ from channels.slack.replies.surface import LIMITS, SlackSurface
 from channels.slack.settings import Streaming
 from sandbox.models import Say
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import run_bot
 
 STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
 
 
-def planned(text: str, priority: Priority, status: str = "", waited: str = "") -> Plan:
-    """As a reply plans it."""
+def create_plan(text: str, priority: Priority, status: str = "", waited: str = "") -> Plan:
+    """Return the plan that a reply makes of a text."""
     planner = Planner(LIMITS)
     planner.feed(text)
     chunks = list(planner.plan(priority).chunks)
@@ -40,8 +40,8 @@ def planned(text: str, priority: Priority, status: str = "", waited: str = "") -
     return Plan(chunks, priority, is_growing=priority is not Priority.FINAL, status=status, elapsed=waited)
 
 
-class Streamed:
-    """A reply to a question, by streams, and the ids that it has recorded."""
+class StreamedReply:
+    """Streamed reply to a question, and the ids that it has recorded."""
 
     def __init__(
         self,
@@ -68,15 +68,15 @@ class Streamed:
         )
         self.known: list[str] = []
 
-    def again(self) -> None:
-        """As after a restart."""
+    def restart(self) -> None:
+        """Replace the surface, as a restarted process does."""
         self.surface = SlackSurface(self.api, make_queued_reactions(self.api), self.address, "turn-1")
 
     async def show(self, text: str, priority: Priority = Priority.STREAM_UPDATE, **status: str) -> bool:
         async def record(position: int, ts: str) -> None:
             self.known[position:] = [ts, *self.known[position + 1 :]]
 
-        plan = planned(text, priority, **status)
+        plan = create_plan(text, priority, **status)
         is_last = priority is Priority.FINAL
         assert is_last or self.surface.try_open()
         since = asyncio.get_running_loop().time()
@@ -99,20 +99,20 @@ class Streamed:
 
     @property
     def tasks(self) -> list[tuple[str, str]]:
-        """The cards of the first message."""
+        """Titles and states of the task cards of the first message."""
         return [(task.title, task.status) for task in self.messages[0].tasks]
 
     @property
     def texts(self) -> list[str]:
         return [message.text for message in self.messages]
 
-    def calls(self, *methods: str) -> list[str]:
-        """The calls that wrote something, in order, without their family's name."""
+    def list_calls(self, *methods: str) -> list[str]:
+        """Return the methods of the writing calls in order, without `chat.`."""
         wanted = methods or (*STREAM_CALLS, "chat.postMessage", "chat.update")
         return [call.method.removeprefix("chat.") for call in self.slack.calls if call.method in wanted]
 
     def check_complete(self, *texts: str) -> None:
-        """Exactly these messages stand, with nothing beside their text, none is still streamed, and all are known."""
+        """Check that exactly these texts are shown, complete and recorded."""
         assert self.texts == list(texts)
         assert [message.ts for message in self.messages] == self.known
         assert not any(message.stream and message.stream.is_live for message in self.messages)
@@ -127,59 +127,59 @@ async def streams() -> StreamPolicy:
 
 
 @pytest.fixture
-async def on(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> AsyncIterator[Streamed]:
-    on = Streamed(slack, web, await slack.post_message("ada", "general", "question"), streams)
+async def reply(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> AsyncIterator[StreamedReply]:
+    on = StreamedReply(slack, web, await slack.post_message("ada", "general", "question"), streams)
     with on.surface.track_reply():
         yield on
 
 
-async def test_a_reply_grows_by_appends_and_ends_as_its_text_alone(on: Streamed) -> None:
-    await on.begin()
-    assert on.tasks == [(PLACEHOLDER, "in_progress")]
+async def test_a_reply_grows_by_appends_and_ends_as_its_text_alone(reply: StreamedReply) -> None:
+    await reply.begin()
+    assert reply.tasks == [(PLACEHOLDER, "in_progress")]
     for text in ("It", "It is", "It is 42,"):
-        assert await on.show(text)
-    await on.end("It is 42, you know.")
-    assert on.calls() == ["startStream", *["appendStream"] * 3, "stopStream", "update"]
-    assert [version.text for version in on.messages[0].versions] == [
+        assert await reply.show(text)
+    await reply.end("It is 42, you know.")
+    assert reply.list_calls() == ["startStream", *["appendStream"] * 3, "stopStream", "update"]
+    assert [version.text for version in reply.messages[0].versions] == [
         *("", "It", "It is", "It is 42,"),
         *("It is 42, you know.", "It is 42, you know."),
     ]
-    on.check_complete("It is 42, you know.")
-    assert (on.messages[0].unfurl_links, on.messages[0].unfurl_media) == (False, False)
+    reply.check_complete("It is 42, you know.")
+    assert (reply.messages[0].unfurl_links, reply.messages[0].unfurl_media) == (False, False)
 
 
-async def test_tools_are_tasks_and_stay_above_an_answer_that_needs_no_edit(on: Streamed) -> None:
-    await on.begin()
-    await on.show("", status=ENGLISH.format_tool("search_web"))
-    await on.show("", status=ENGLISH.format_tool("search_web"), waited=" (15 s)")
-    assert on.tasks == [("Using search web… (15 s)", "in_progress")]
-    await on.show("", status=ENGLISH.format_tool("read"))
-    await on.show("Found")
-    assert on.tasks == [("Using search web", "complete"), ("Using read", "complete")]
-    await on.end("Found it.")
-    assert on.calls("chat.update") == []
-    on.check_complete("Found it.")
-    assert on.tasks == [("Using search web", "complete"), ("Using read", "complete")]
+async def test_tools_are_tasks_and_stay_above_an_answer_that_needs_no_edit(reply: StreamedReply) -> None:
+    await reply.begin()
+    await reply.show("", status=ENGLISH.format_tool("search_web"))
+    await reply.show("", status=ENGLISH.format_tool("search_web"), waited=" (15 s)")
+    assert reply.tasks == [("Using search web… (15 s)", "in_progress")]
+    await reply.show("", status=ENGLISH.format_tool("read"))
+    await reply.show("Found")
+    assert reply.tasks == [("Using search web", "complete"), ("Using read", "complete")]
+    await reply.end("Found it.")
+    assert reply.list_calls("chat.update") == []
+    reply.check_complete("Found it.")
+    assert reply.tasks == [("Using search web", "complete"), ("Using read", "complete")]
 
 
-async def test_nothing_is_said_twice_when_nothing_is_new(on: Streamed) -> None:
-    await on.begin()
-    await on.show("", waited=" (15 s)")
-    assert on.messages[0].tasks[0].title == f"{PLACEHOLDER} (15 s)"
-    await on.show("a")
+async def test_nothing_is_said_twice_when_nothing_is_new(reply: StreamedReply) -> None:
+    await reply.begin()
+    await reply.show("", waited=" (15 s)")
+    assert reply.messages[0].tasks[0].title == f"{PLACEHOLDER} (15 s)"
+    await reply.show("a")
     for _ in range(3):
-        assert await on.show("a")
-    assert on.calls("chat.appendStream") == ["appendStream"] * 2
+        assert await reply.show("a")
+    assert reply.list_calls("chat.appendStream") == ["appendStream"] * 2
 
 
-async def test_what_may_still_change_is_not_appended(on: Streamed) -> None:
-    await on.begin()
+async def test_what_may_still_change_is_not_appended(reply: StreamedReply) -> None:
+    await reply.begin()
     for text in ("See **bo", "See **bold** [the pa", "See **bold** [the page](https://x.y/z) <", "See **bold** "):
-        await on.show(text)
-        assert "See **bold** [the page](https://x.y/z) &lt;!here> and".startswith(on.messages[0].content.text)
-    await on.end("See **bold** [the page](https://x.y/z) <!here> and")
-    assert on.calls("chat.appendStream", "chat.stopStream")[-1] == "stopStream"
-    assert on.messages[0].pings == frozenset()
+        await reply.show(text)
+        assert "See **bold** [the page](https://x.y/z) &lt;!here> and".startswith(reply.messages[0].content.text)
+    await reply.end("See **bold** [the page](https://x.y/z) <!here> and")
+    assert reply.list_calls("chat.appendStream", "chat.stopStream")[-1] == "stopStream"
+    assert reply.messages[0].pings == frozenset()
 
 
 @given(
@@ -200,49 +200,49 @@ def test_what_is_settled_stays_cancel_unless_the_message_grows(pieces: list[str]
             settled = chunks[0].text[: chunks[0].stable_length].rstrip("<")
 
 
-async def test_another_text_in_mid_stream_takes_the_message_over(on: Streamed) -> None:
-    await on.begin()
-    await on.show("The password is hun")
-    await on.show("I may not tell.")
-    assert on.texts == ["I may not tell."]
-    await on.show("I may not tell. S")
-    await on.end("I may not tell. Sorry.")
-    assert on.calls() == ["startStream", "appendStream", "stopStream", "update", "update", "update"]
-    on.check_complete("I may not tell. Sorry.")
+async def test_another_text_in_mid_stream_takes_the_message_over(reply: StreamedReply) -> None:
+    await reply.begin()
+    await reply.show("The password is hun")
+    await reply.show("I may not tell.")
+    assert reply.texts == ["I may not tell."]
+    await reply.show("I may not tell. S")
+    await reply.end("I may not tell. Sorry.")
+    assert reply.list_calls() == ["startStream", "appendStream", "stopStream", "update", "update", "update"]
+    reply.check_complete("I may not tell. Sorry.")
 
 
-async def test_retracted_text_is_removed_at_once_even_if_the_new_text_is_its_prefix(on: Streamed) -> None:
-    await on.begin()
-    await on.show("Yes, and the password is hunter2")
-    await on.show("Yes")
-    assert on.texts == ["Yes"]
-    await on.end("Yes")
-    on.check_complete("Yes")
+async def test_retracted_text_is_removed_at_once_even_if_the_new_text_is_its_prefix(reply: StreamedReply) -> None:
+    await reply.begin()
+    await reply.show("Yes, and the password is hunter2")
+    await reply.show("Yes")
+    assert reply.texts == ["Yes"]
+    await reply.end("Yes")
+    reply.check_complete("Yes")
 
 
-async def test_a_final_that_differs_is_an_edit_of_the_same_message(on: Streamed) -> None:
-    await on.begin()
-    await on.show("Half an")
-    await on.end("Another answer.")
-    on.check_complete("Another answer.")
+async def test_a_final_that_differs_is_an_edit_of_the_same_message(reply: StreamedReply) -> None:
+    await reply.begin()
+    await reply.show("Half an")
+    await reply.end("Another answer.")
+    reply.check_complete("Another answer.")
 
 
-async def test_a_long_reply_goes_on_in_the_next_stream(on: Streamed) -> None:
+async def test_a_long_reply_goes_on_in_the_next_stream(reply: StreamedReply) -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(30))
-    await on.begin()
+    await reply.begin()
     for end in range(400, len(text), 400):
-        assert await on.show(text[:end])
-    assert len(on.messages) > 2
-    assert sum(bool(message.stream and message.stream.is_live) for message in on.messages) <= 1
-    await on.end(text)
-    on.check_complete(*[chunk.text for chunk in planned(text, Priority.FINAL).chunks])
-    assert not [call for call in on.slack.calls if call.error and call.error != "streaming_state_conflict"]
+        assert await reply.show(text[:end])
+    assert len(reply.messages) > 2
+    assert sum(bool(message.stream and message.stream.is_live) for message in reply.messages) <= 1
+    await reply.end(text)
+    reply.check_complete(*[chunk.text for chunk in create_plan(text, Priority.FINAL).chunks])
+    assert not [call for call in reply.slack.calls if call.error and call.error != "streaming_state_conflict"]
 
 
 async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    on = Streamed(
+    on = StreamedReply(
         slack, web, await slack.post_message("ada", "general", "question"), StreamPolicy("native", seconds=2.0)
     )
     with on.surface.track_reply():
@@ -251,7 +251,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
         await asyncio.sleep(2.0)
         await on.show("before and")
         await on.show("before and after")
-        assert on.calls() == ["startStream", "appendStream", "stopStream", "update", "update"]
+        assert on.list_calls() == ["startStream", "appendStream", "stopStream", "update", "update"]
         await on.end("before and after.")
     on.check_complete("before and after.")
 
@@ -259,7 +259,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
 async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    on = Streamed(
+    on = StreamedReply(
         slack, web, await slack.post_message("ada", "general", "question"), StreamPolicy("native", seconds=0.1)
     )
     with on.surface.track_reply():
@@ -271,57 +271,57 @@ async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
     assert on.texts == ["a"]
 
 
-async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(on: Streamed) -> None:
-    await on.begin()
+async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(reply: StreamedReply) -> None:
+    await reply.begin()
     for number in range(60):
-        await on.show("", status=ENGLISH.format_tool(f"tool_{number}_{'x' * 100}"))
-    assert "update" in on.calls()
-    assert not [call for call in on.slack.calls if call.error]
-    await on.end("done")
-    on.check_complete("done")
+        await reply.show("", status=ENGLISH.format_tool(f"tool_{number}_{'x' * 100}"))
+    assert "update" in reply.list_calls()
+    assert not [call for call in reply.slack.calls if call.error]
+    await reply.end("done")
+    reply.check_complete("done")
 
 
-async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(on: Streamed) -> None:
-    edits = on.api.at(on.slack.team_id).limiter(("chat.update", on.slack.team_id), TIER_3)
+async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(reply: StreamedReply) -> None:
+    edits = reply.api.at(reply.slack.team_id).limiter(("chat.update", reply.slack.team_id), TIER_3)
     most = int(0.8 * TIER_3.calls)
-    await on.begin()
+    await reply.begin()
     assert not edits.can_reserve(most)
-    await on.show("", status=ENGLISH.format_tool("search"))  # a card that may stay
+    await reply.show("", status=ENGLISH.format_tool("search"))  # a card that may stay
     assert edits.can_reserve(most)
-    await on.slack.end_streams()
-    await on.show("one")
-    assert on.calls()[-1] == "update"
+    await reply.slack.end_streams()
+    await reply.show("one")
+    assert reply.list_calls()[-1] == "update"
     assert not edits.can_reserve(most)
-    await on.end("one two")
-    on.check_complete("one two")
+    await reply.end("one two")
+    reply.check_complete("one two")
 
 
-async def test_a_stream_that_dies_is_taken_over_by_an_edit(on: Streamed) -> None:
-    await on.begin()
-    await on.show("one")
-    await on.slack.end_streams()
-    await on.show("one two")
-    assert on.texts == ["one two"]
-    await on.end("one two three")
-    on.check_complete("one two three")
+async def test_a_stream_that_dies_is_taken_over_by_an_edit(reply: StreamedReply) -> None:
+    await reply.begin()
+    await reply.show("one")
+    await reply.slack.end_streams()
+    await reply.show("one two")
+    assert reply.texts == ["one two"]
+    await reply.end("one two three")
+    reply.check_complete("one two three")
 
 
-async def test_a_stream_that_dies_before_its_last_word_says_it_nevertheless(on: Streamed) -> None:
-    await on.begin()
-    await on.show("one")
-    await on.slack.end_streams()
-    await on.end("one two")
-    on.check_complete("one two")
+async def test_a_stream_that_dies_before_its_last_word_says_it_nevertheless(reply: StreamedReply) -> None:
+    await reply.begin()
+    await reply.show("one")
+    await reply.slack.end_streams()
+    await reply.end("one two")
+    reply.check_complete("one two")
 
 
-async def test_a_message_that_somebody_deleted_is_posted_anew(on: Streamed, web: AsyncWebClient) -> None:
-    await on.begin()
-    await on.show("one")
-    await web.chat_stopStream(channel=on.question.channel.id, ts=on.known[0])
-    await web.chat_delete(channel=on.question.channel.id, ts=on.known[0])
-    await on.show("one two")
-    await on.end("one two three")
-    assert on.texts == ["one two three"]
+async def test_a_message_that_somebody_deleted_is_posted_anew(reply: StreamedReply, web: AsyncWebClient) -> None:
+    await reply.begin()
+    await reply.show("one")
+    await web.chat_stopStream(channel=reply.question.channel.id, ts=reply.known[0])
+    await web.chat_delete(channel=reply.question.channel.id, ts=reply.known[0])
+    await reply.show("one two")
+    await reply.end("one two three")
+    assert reply.texts == ["one two three"]
 
 
 def _lose_all(slack: SlackSandbox, method: str) -> None:
@@ -345,45 +345,47 @@ FAULTS: dict[str, Callable[[SlackSandbox, str], None]] = {
 @pytest.mark.parametrize("method", STREAM_CALLS)
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_whatever_goes_wrong_with_a_call_the_reply_stands_once_and_whole(
-    on: Streamed, method: str, fault: str
+    reply: StreamedReply, method: str, fault: str
 ) -> None:
-    FAULTS[fault](on.slack, method)
-    await on.begin()
+    FAULTS[fault](reply.slack, method)
+    await reply.begin()
     for text in ("one", "one two", "one two three"):
-        await on.show(text)
-    await on.end("one two three four")
-    on.check_complete("one two three four")
+        await reply.show(text)
+    await reply.end("one two three four")
+    reply.check_complete("one two three four")
 
 
-async def test_a_lost_start_is_found_and_gone_on_with(on: Streamed) -> None:
-    on.slack.faults.lose_response("chat.startStream")
-    await on.begin()
-    await on.show("one")
-    assert on.calls() == ["startStream", "appendStream"]
+async def test_a_lost_start_is_found_and_gone_on_with(reply: StreamedReply) -> None:
+    reply.slack.faults.lose_response("chat.startStream")
+    await reply.begin()
+    await reply.show("one")
+    assert reply.list_calls() == ["startStream", "appendStream"]
 
 
-async def test_a_start_that_took_no_effect_is_not_looked_for_in_vain_for_long(on: Streamed) -> None:
-    on.slack.faults.fail("chat.startStream")
-    await on.begin()
-    assert on.calls() == ["startStream", "postMessage"]
-    assert on.texts == [PLACEHOLDER]
+async def test_a_start_that_took_no_effect_is_not_looked_for_in_vain_for_long(reply: StreamedReply) -> None:
+    reply.slack.faults.fail("chat.startStream")
+    await reply.begin()
+    assert reply.list_calls() == ["startStream", "postMessage"]
+    assert reply.texts == [PLACEHOLDER]
 
 
 async def test_where_slack_refuses_streams_it_is_not_asked_again_for_a_while(
-    on: Streamed, web: AsyncWebClient, streams: StreamPolicy
+    reply: StreamedReply, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
-    on.slack.faults.fail("chat.startStream", 9, error="channel_type_not_supported")
-    await on.begin()
-    other = Streamed(on.slack, web, await on.slack.post_message("ada", "general", "another"), streams)
+    reply.slack.faults.fail("chat.startStream", 9, error="channel_type_not_supported")
+    await reply.begin()
+    other = StreamedReply(reply.slack, web, await reply.slack.post_message("ada", "general", "another"), streams)
     with other.surface.track_reply():
         await other.begin()
-    assert on.calls("chat.startStream") == ["startStream"]
+    assert reply.list_calls("chat.startStream") == ["startStream"]
 
 
 async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> None:
-    replies = [Streamed(slack, web, await slack.post_message("ada", "general", name), streams) for name in ("a", "b")]
+    replies = [
+        StreamedReply(slack, web, await slack.post_message("ada", "general", name), streams) for name in ("a", "b")
+    ]
 
-    async def reply(on: Streamed) -> None:
+    async def stream_words(on: StreamedReply) -> None:
         word = on.question.text
         with on.surface.track_reply():
             await on.begin()
@@ -391,20 +393,20 @@ async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWeb
                 await on.show(f"{word} " * count)
             await on.end(f"{word} " * 6)
 
-    await asyncio.gather(*map(reply, replies))
+    await asyncio.gather(*map(stream_words, replies))
     for on in replies:
         on.check_complete((f"{on.question.text} " * 6).strip())
 
 
-async def test_a_spent_budget_in_mid_stream_holds_the_text_back_and_loses_nothing(on: Streamed) -> None:
-    await on.begin()
-    on.slack.faults.rate_limit("chat.appendStream", 30)
-    assert not await on.show("one")
+async def test_a_spent_budget_in_mid_stream_holds_the_text_back_and_loses_nothing(reply: StreamedReply) -> None:
+    await reply.begin()
+    reply.slack.faults.rate_limit("chat.appendStream", 30)
+    assert not await reply.show("one")
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(on.show("one two"), 0.3)
-    assert on.calls("chat.appendStream") == ["appendStream"]
-    await on.end("one two three")
-    on.check_complete("one two three")
+        await asyncio.wait_for(reply.show("one two"), 0.3)
+    assert reply.list_calls("chat.appendStream") == ["appendStream"]
+    await reply.end("one two three")
+    reply.check_complete("one two three")
 
 
 async def test_no_stream_is_begun_that_could_not_be_stopped(
@@ -413,57 +415,57 @@ async def test_no_stream_is_begun_that_could_not_be_stopped(
     api = SlackApi(web)
     begun = []
     for number in range(22):
-        on = Streamed(slack, web, await slack.post_message("ada", slack.open_dm("ada"), str(number)), streams)
+        on = StreamedReply(slack, web, await slack.post_message("ada", slack.open_dm("ada"), str(number)), streams)
         on.surface = StreamSurface(api, make_queued_reactions(api), on.address, f"turn-{number}", streams)
         with on.surface.track_reply():
             await on.begin()
             await on.end("done")
         assert on.texts[-1] == "done"
-        begun.append(on.calls("chat.startStream"))
+        begun.append(on.list_calls("chat.startStream"))
     assert len(begun[-1]) == 20
     assert not [call for call in slack.calls if call.rate_limited]
 
 
-async def test_a_restart_in_mid_stream_finds_the_message_and_finishes_it(on: Streamed) -> None:
-    await on.begin()
-    await on.show("half an ans")
-    on.again()
-    known, on.known = on.known, await on.surface.find_message_ids()
-    assert on.known == known
-    await on.end("half an answer")
-    assert on.calls()[2:] == ["update", "stopStream", "update"]
-    on.check_complete("half an answer")
+async def test_a_restart_in_mid_stream_finds_the_message_and_finishes_it(reply: StreamedReply) -> None:
+    await reply.begin()
+    await reply.show("half an ans")
+    reply.restart()
+    known, reply.known = reply.known, await reply.surface.find_message_ids()
+    assert reply.known == known
+    await reply.end("half an answer")
+    assert reply.list_calls()[2:] == ["update", "stopStream", "update"]
+    reply.check_complete("half an answer")
 
 
-async def test_a_restart_finds_what_was_streamed_and_what_was_posted_in_order(on: Streamed) -> None:
+async def test_a_restart_finds_what_was_streamed_and_what_was_posted_in_order(reply: StreamedReply) -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
-    await on.begin()
+    await reply.begin()
     for end in range(800, len(text), 800):
-        await on.show(text[:end])
-    known = list(on.known)
+        await reply.show(text[:end])
+    known = list(reply.known)
     assert len(known) > 1
-    on.again()
-    assert await on.surface.find_message_ids() == known
+    reply.restart()
+    assert await reply.surface.find_message_ids() == known
 
 
-async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(on: Streamed) -> None:
+async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(reply: StreamedReply) -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
-    await on.begin()
+    await reply.begin()
     for end in range(800, len(text), 800):
-        await on.show(text[:end])
-    on.again()
-    on.known = await on.surface.find_message_ids()
-    assert len(on.known) > 1
-    await on.end("something else")
-    on.check_complete("something else")
+        await reply.show(text[:end])
+    reply.restart()
+    reply.known = await reply.surface.find_message_ids()
+    assert len(reply.known) > 1
+    await reply.end("something else")
+    reply.check_complete("something else")
 
 
-async def test_another_turns_stream_is_not_taken_for_ones_own(on: Streamed, web: AsyncWebClient) -> None:
-    await on.begin()
-    await on.end("the first answer")
-    question = await on.slack.post_message("ada", "general", "and then?", thread_ts=on.question.ts)
-    other = Streamed(on.slack, web, question, StreamPolicy("native"), turn_id="turn-2")
-    other.again()
+async def test_another_turns_stream_is_not_taken_for_ones_own(reply: StreamedReply, web: AsyncWebClient) -> None:
+    await reply.begin()
+    await reply.end("the first answer")
+    question = await reply.slack.post_message("ada", "general", "and then?", thread_ts=reply.question.ts)
+    other = StreamedReply(reply.slack, web, question, StreamPolicy("native"), turn_id="turn-2")
+    other.restart()
     assert await other.surface.find_message_ids() == []
 
 
@@ -483,10 +485,10 @@ async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
     question = await slack.post_message("ada", channel, "question")
     if place == "a thread that goes on":
         question = await slack.post_message("ada", channel, "another", thread_ts=question.ts)
-    on = Streamed(slack, web, question, StreamPolicy(streaming))
+    on = StreamedReply(slack, web, question, StreamPolicy(streaming))
     with on.surface.track_reply():
         await on.begin()
-    assert on.calls() == ["startStream" if is_native else "postMessage"]
+    assert on.list_calls() == ["startStream" if is_native else "postMessage"]
     (call,) = [call for call in slack.calls if call.method.startswith("chat.")]
     assert ("recipient_user_id" in call.arguments) == (is_native and not channel.is_dm)
 
@@ -494,7 +496,7 @@ async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
 async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: SlackSandbox, web: AsyncWebClient) -> None:
     api, streams, ways = SlackApi(web), StreamPolicy("auto"), []
     channel = slack.open_dm("ada")
-    address = Streamed(slack, web, await slack.post_message("ada", channel, "question"), streams).address
+    address = StreamedReply(slack, web, await slack.post_message("ada", channel, "question"), streams).address
     surfaces = [
         StreamSurface(api, make_queued_reactions(api), address, f"turn-{number}", streams) for number in range(9)
     ]
@@ -511,39 +513,39 @@ async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: Slack
 async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
     slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
-    on = Streamed(slack, web, await slack.post_message("ada", "general", "question"), streams)
+    on = StreamedReply(slack, web, await slack.post_message("ada", "general", "question"), streams)
     address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
     on.surface = StreamSurface(on.api, make_queued_reactions(on.api), address, "turn-1", streams)
     with on.surface.track_reply():
         await on.begin()
         await on.end("done")
-    assert on.calls() == ["postMessage", "update"]
+    assert on.list_calls() == ["postMessage", "update"]
 
 
 async def test_a_whole_reply_streams_past_the_end_of_what_one_message_holds(
     slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
-    on = Streamed(slack, web, await slack.post_message("ada", slack.open_dm("ada"), "question"), streams)
+    on = StreamedReply(slack, web, await slack.post_message("ada", slack.open_dm("ada"), "question"), streams)
     text = "\n\n".join(f"**Point {number}**: " + "word " * 50 for number in range(40))
 
-    async def keep(ids: Any) -> None:
+    async def save_ids(ids: Any) -> None:
         on.known = list(ids)
 
-    async with Reply(on.surface, save_ids=keep) as reply:
+    async with Reply(on.surface, save_ids=save_ids) as reply:
         for start in range(0, len(text), 200):
             reply.feed(text[start : start + 200])
             await asyncio.sleep(0.02)
         await reply.close(text)
-    on.check_complete(*[chunk.text for chunk in planned(text, Priority.FINAL).chunks])
-    assert on.calls("chat.startStream")
+    on.check_complete(*[chunk.text for chunk in create_plan(text, Priority.FINAL).chunks])
+    assert on.list_calls("chat.startStream")
 
 
 async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tmp_path: Path) -> None:
     script = [Say("The quick brown fox jumps over the lazy dog.", pieces=10, pace=0.3)]
-    async with running(slack, tmp_path, *script, streaming="auto") as bot:
+    async with run_bot(slack, tmp_path, *script, streaming="auto") as bot:
         question = await bot.mention_bot("ada", "general", "go")
         await bot.wait_for_turns(1)
-        (answer,) = bot.thread(question)[1:]
+        (answer,) = bot.list_thread(question)[1:]
         assert answer.text == "The quick brown fox jumps over the lazy dog."
         assert len({version.text for version in answer.versions}) > 3
         assert answer.stream is not None
