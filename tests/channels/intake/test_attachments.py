@@ -34,7 +34,7 @@ WIRES: dict[str, Any] = {
 }
 
 
-def last_said(talk: Talk, vendor: str = "openai") -> list[Any]:
+def get_last_parts(talk: Talk, vendor: str = "openai") -> list[Any]:
     """Return the parts of the newest message in the newest request."""
     body = talk.bot.model.requests[-1]
     newest = (body.get("messages") or body.get("contents"))[-1]
@@ -42,16 +42,16 @@ def last_said(talk: Talk, vendor: str = "openai") -> list[Any]:
     return [{"text": parts}] if isinstance(parts, str) else parts
 
 
-def text_said(talk: Talk) -> str:
-    return "".join(part.get("text", "") for part in last_said(talk))
+def get_last_text(talk: Talk) -> str:
+    return "".join(part.get("text", "") for part in get_last_parts(talk))
 
 
-async def kept(talk: Talk) -> list[bytes]:
+async def list_blobs(talk: Talk) -> list[bytes]:
     async with talk.bot.database.read() as connection:
         return list((await connection.execute(sa.select(blobs.c.data))).scalars())
 
 
-async def asked(talk: Talk) -> int:
+async def count_questions(talk: Talk) -> int:
     """Return the number of stored messages."""
     async with talk.bot.database.read() as connection:
         query = sa.select(sa.func.count()).select_from(messages).where(messages.c.role == "user")
@@ -65,17 +65,17 @@ async def test_an_image_reaches_the_model_in_its_format_and_is_in_the_history(
     async with run_conversation(sandbox, tmp_path, "A cat.", "Still a cat.", core={"vendor": vendor}) as talk:
         await talk.say("what is this?", files={"cat.png": PNG})
         await wait_for_answer(talk, "A cat.")
-        assert last_said(talk, vendor)[-1] == WIRES[vendor]
-        first = json.dumps(last_said(talk, vendor)[0])
+        assert get_last_parts(talk, vendor)[-1] == WIRES[vendor]
+        first = json.dumps(get_last_parts(talk, vendor)[0])
         assert "what is this?" in first
         assert "sent a file, which you are shown: cat.png" in first
         await talk.say("and now?")
         await wait_for_texts(talk, lambda found: found[-1] == "Still a cat.")
         assert json.dumps(talk.bot.model.requests[-1]).count(B64) == 1
-        assert (talk.count_downloads(), await kept(talk)) == (1, [PNG])
+        assert (talk.count_downloads(), await list_blobs(talk)) == (1, [PNG])
         await talk.say("reset")
         await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
-        assert await kept(talk) == []
+        assert await list_blobs(talk) == []
 
 
 async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(sandbox: Any, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(
     async with run_conversation(sandbox, tmp_path, "I see.") as talk:
         await talk.say("look", files=files)
         await wait_for_answer(talk, "I see.")
-        said = text_said(talk)
+        said = get_last_text(talk)
         assert indent(f"`````csv\n{hostile}`````\n", INDENT) in said.partition("table.csv. This is what it says:]\n")[2]
         assert indent("```ts\nconst a = 1;\n```", INDENT) in said
         assert "that you cannot open: plan.zip (54 bytes): I cannot read files of its kind]" in said
@@ -107,7 +107,7 @@ async def test_a_long_text_is_truncated_and_binary_data_is_no_text(sandbox: Any,
     async with run_conversation(sandbox, tmp_path, "I see.") as talk:
         await talk.say("look", files=files)
         await wait_for_answer(talk, "I see.")
-        said = text_said(talk)
+        said = get_last_text(talk)
         assert indent("0,value\n1,value\n", INDENT) in said
         assert "9999,value" not in said
         assert f"of its {len(rows)} characters]" in said
@@ -120,7 +120,7 @@ async def test_a_request_refused_for_its_file_is_sent_without_it(sandbox: Any, t
     async with run_conversation(sandbox, tmp_path, Fail(400, "cannot decode"), "I cannot see it.") as talk:
         await talk.say("what is this?", files={"cat.png": PNG})
         await wait_for_answer(talk, "I cannot see it.")
-        assert "[a file that is not shown to you: image/png, 2 kB]" in text_said(talk)
+        assert "[a file that is not shown to you: image/png, 2 kB]" in get_last_text(talk)
 
 
 async def test_a_file_is_fetched_and_stored_once_despite_retries(sandbox: Any, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_a_file_is_fetched_and_stored_once_despite_retries(sandbox: Any, t
         await talk.press(words.REGENERATE)
         await wait_for_answer(talk, "A dog.")
         assert json.dumps(talk.bot.model.requests[-1]).count(B64) == 1
-        assert (talk.count_downloads(), await kept(talk), await asked(talk)) == (1, [PNG], 1)
+        assert (talk.count_downloads(), await list_blobs(talk), await count_questions(talk)) == (1, [PNG], 1)
 
 
 async def test_the_next_process_reuses_the_stored_file(sandbox: Any, tmp_path: Path) -> None:
@@ -144,20 +144,20 @@ async def test_the_next_process_reuses_the_stored_file(sandbox: Any, tmp_path: P
         await wait_for_texts(talk, lambda found: found == ["A"])
         await talk.bot.restart_worker()
         await wait_for_answer(talk, "A cat.")
-        assert (talk.count_downloads(), await kept(talk), await asked(talk)) == (1, [PNG], 1)
+        assert (talk.count_downloads(), await list_blobs(talk), await count_questions(talk)) == (1, [PNG], 1)
 
 
 async def test_a_failed_download_is_retried_and_a_hanging_one_blocks_nobody(sandbox: Any, tmp_path: Path) -> None:
     allowance = AttachmentLimits(seconds=0.2)
     async with run_conversation(sandbox, tmp_path, "Well.", core={"attachment_limits": allowance}) as talk:
 
-        async def hangs(*_: Any) -> Any:
+        async def hang(*_: Any) -> Any:
             await asyncio.Event().wait()
 
-        talk.bot.channel.fetch_file = hangs
+        talk.bot.channel.fetch_file = hang
         await talk.say("look", files={"cat.png": PNG})
         await wait_for_answer(talk, "Well.")
-        assert "cat.png (2 kB): it did not come in time]" in text_said(talk)
+        assert "cat.png (2 kB): it did not come in time]" in get_last_text(talk)
 
 
 # Slack only
@@ -181,9 +181,9 @@ async def test_external_slack_files_are_looked_up_and_only_slack_hosts_are_calle
         slack.faults.fail("download")
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
-        assert last_said(talk)[-1] == WIRES["openai"]
-        assert "which you are shown: theirs.png" in text_said(talk)
-        assert "moved.png (2 kB): it is not where the platform keeps its files]" in text_said(talk)
+        assert get_last_parts(talk)[-1] == WIRES["openai"]
+        assert "which you are shown: theirs.png" in get_last_text(talk)
+        assert "moved.png (2 kB): it is not where the platform keeps its files]" in get_last_text(talk)
         assert elsewhere.calls == []
 
 
@@ -200,7 +200,7 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
         ]
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
-        said = text_said(talk)
+        said = get_last_text(talk)
         for name in ("cat.png (2 kB)", "page.html (26 bytes)", "F3"):
             assert f"{name}: I am not allowed to read it]" in said
         assert "the app lacks the scope files:read" in caplog.text
@@ -208,7 +208,7 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
         talk.bot.model.add_turns("Well, well.")
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files[1:2])
         await slack.wait_for(lambda: "Well, well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
-        assert "<p>mine</p>" in text_said(talk)
+        assert "<p>mine</p>" in get_last_text(talk)
 
 
 # Discord only
@@ -221,5 +221,5 @@ async def test_an_expired_discord_url_is_refreshed(tmp_path: Path) -> None:
         await talk.say("what is this?", files={"cat.png": PNG})
         server.set_file_url_lifetime(86_400)
         await wait_for_answer(talk, "A cat.")
-        assert last_said(talk)[-1] == WIRES["openai"]
+        assert get_last_parts(talk)[-1] == WIRES["openai"]
         assert talk.count_downloads() == 1

@@ -30,14 +30,14 @@ TEXTS = st.lists(st.sampled_from(_TRICKS) | st.text(max_size=8)).map("".join)
 IDS = st.from_regex(r"U[0-9]", fullmatch=True)
 
 
-async def by_words(text: str) -> int:
+async def count_words(text: str) -> int:
     return len(text.split())
 
 
-async def shown(said: list[ContextMessage], most: int = 10_000) -> str:
+async def render_context(said: list[ContextMessage], most: int = 10_000) -> str:
     question = inbound(sent_at=1_000.0)
     names = label_names({one.author: one.name for one in said})
-    (frames,) = (await build_frames([question], said, names, count=by_words, max_tokens=most))[0].values()
+    (frames,) = (await build_frames([question], said, names, count=count_words, max_tokens=most))[0].values()
     return "\n\n".join(frames)
 
 
@@ -46,7 +46,7 @@ async def test_context_messages_cannot_close_the_frame_or_impersonate(talk: list
     names = {id_: name for id_, name, _ in talk}
     said = [ContextMessage(id_, names[id_], text, sent_at=float(n)) for n, (id_, _, text) in enumerate(talk)]
     told = [one for one in said if one.text.replace("\0", "").strip()]
-    text = await shown(said)
+    text = await render_context(said)
     if not told:
         return
     first, *lines, last = text.split("\n")
@@ -100,7 +100,7 @@ def test_a_message_to_the_bot_contains_no_frame_brackets() -> None:
 
 async def test_the_newest_context_messages_stay_and_the_cut_is_noted() -> None:
     talk = [ContextMessage("U1", "Ada", f"word {n}", sent_at=float(n), is_thread_start=n == 0) for n in range(100)]
-    text = await shown(talk, most=24)
+    text = await render_context(talk, most=24)
     lines = text.split("\n")[1:-1]
     assert lines == [
         "> Ada: word 0",
@@ -111,7 +111,7 @@ async def test_the_newest_context_messages_stay_and_the_cut_is_noted() -> None:
 
 async def test_a_long_context_message_is_truncated_with_a_note() -> None:
     long = " ".join(str(n) for n in range(1_000))
-    text = await shown(
+    text = await render_context(
         [ContextMessage("U1", "Ada", "before", sent_at=1.0), ContextMessage("U1", "Ada", long, sent_at=2.0)], most=100
     )
     assert "> Ada: 0 1 2" in text
@@ -119,7 +119,7 @@ async def test_a_long_context_message_is_truncated_with_a_note() -> None:
     assert f"{QUOTE_OPEN}1 older messages are left out{QUOTE_CLOSE}" in text
     assert "before" not in text.split("\n", 1)[1]
     assert len(text.split()) < 160
-    assert await shown([ContextMessage("U1", "Ada", long, sent_at=2.0)], most=0) == ""
+    assert await render_context([ContextMessage("U1", "Ada", long, sent_at=2.0)], most=0) == ""
 
 
 async def test_messages_in_between_keep_their_position() -> None:
@@ -128,7 +128,7 @@ async def test_messages_in_between_keep_their_position() -> None:
     talk = [ContextMessage("U1", "Ada", "early", sent_at=5.0), ContextMessage("U1", "Ada", "late", sent_at=15.0), quote]
     after = ContextMessage("U1", "Ada", "too late", sent_at=25.0)
     names = label_names({one.author: one.name for one in talk})
-    frames, _ = await build_frames([first, second], [*talk, after], names, count=by_words, max_tokens=100)
+    frames, _ = await build_frames([first, second], [*talk, after], names, count=count_words, max_tokens=100)
     ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]
     assert ("> Ada: early" in before, "> Ada: late" in between, "> Lin: quoted" in quoted) == (True, True, True)
     assert "What the next message replies to" in quoted

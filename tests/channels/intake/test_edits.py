@@ -97,7 +97,7 @@ async def test_changes_during_storing_are_applied(
     accept, tries = InboxStore.accept, [StoreError("out of reach")] * failures
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimited:
+    async def accept_slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimited:
         if tries:
             raise tries.pop()
         if not inbound.text.startswith("last"):
@@ -105,7 +105,7 @@ async def test_changes_during_storing_are_applied(
             await go_on.wait()
         return await accept(self, inbound)
 
-    monkeypatch.setattr(InboxStore, "accept", slowly)
+    monkeypatch.setattr(InboxStore, "accept", accept_slowly)
     async with run_conversation(sandbox, tmp_path, echo) as talk:
         said = await talk.say("tow")
         await asyncio.wait_for(begun.wait(), 10)
@@ -117,11 +117,11 @@ async def test_changes_during_storing_are_applied(
         await changing
         rows = await talk.bot.database.wait_until(
             talk.bot.inbox_rows,
-            lambda rows: rows and (rows[0].outcome == "deleted" if deletes else said_by(rows[0]) == "two"),
+            lambda rows: rows and (rows[0].outcome == "deleted" if deletes else get_text(rows[0]) == "two"),
         )
         assert len(rows) == 1
 
 
-def said_by(row: Any) -> str:
+def get_text(row: Any) -> str:
     """Return the text of a message after its last edit."""
     return str((row.edited_message or row.message)["text"])

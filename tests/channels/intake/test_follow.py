@@ -13,7 +13,7 @@ from core.turns.store import TurnStore
 from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import run_conversation, wait_for_answer
-from tests.channels.replies.test_reply_end import dies
+from tests.channels.replies.test_reply_end import create_crash
 from tests.channels.wiring import wait_until
 
 
@@ -38,16 +38,18 @@ async def test_in_a_followed_thread_the_setting_selects_the_answered_messages(
         place = "general" if is_slack else await sandbox.start_thread("ada", root, "numbers")
         where = {"thread_ts": root.ts} if is_slack else {}
 
-        def texts() -> list[str]:
+        def list_echoes() -> list[str]:
             return [m.text for m in sandbox.messages(place) if m.text.startswith("heard ")]
 
         said = [("ada", "one", True), ("ada", "two", False), ("grace", "three", False), ("ada", "four", False)]
         for user, text, is_called in [*said, ("ada", "five", True)]:
-            expected = [f"heard {one}" for one in answered[: answered.index(text) + 1]] if text in answered else texts()
+            expected = (
+                [f"heard {one}" for one in answered[: answered.index(text) + 1]] if text in answered else list_echoes()
+            )
             called = f"{talk.bot.mention} " if is_called else ""
             await sandbox.post_message(user, place, f"{called}{text}", **where)
-            await sandbox.wait_for(lambda expected=expected: texts() == expected)
-        assert texts() == [f"heard {one}" for one in answered]
+            await sandbox.wait_for(lambda expected=expected: list_echoes() == expected)
+        assert list_echoes() == [f"heard {one}" for one in answered]
 
 
 async def test_an_agent_leaves_a_message_to_others_without_a_trace(
@@ -61,16 +63,16 @@ async def test_an_agent_leaves_a_message_to_others_without_a_trace(
         place = "general" if is_slack else await sandbox.start_thread("ada", root, "numbers")
         where = {"thread_ts": root.ts} if is_slack else {}
 
-        def texts() -> list[str]:
+        def list_bot_texts() -> list[str]:
             bot = sandbox.bot_user_id if is_slack else sandbox.bot_id
             return [m.text for m in sandbox.messages(place) if (m.user if is_slack else m.author.id) == bot]
 
         await sandbox.post_message("ada", place, f"{talk.bot.mention} one", **where)
-        await sandbox.wait_for(lambda: texts() == ["heard one"])
+        await sandbox.wait_for(lambda: list_bot_texts() == ["heard one"])
         await talk.bot.wait_for_turns(1)
         calls = len(sandbox.calls)
         with monkeypatch.context() as death:  # the process dies before the turn has ended
-            death.setattr(TurnStore, "end", dies(talk))
+            death.setattr(TurnStore, "end", create_crash(talk))
             await sandbox.post_message("ada", place, "two", **where)
             await wait_until(talk.bot.worker._stopping.is_set)
             await talk.bot.worker.stop(5)
@@ -79,9 +81,9 @@ async def test_an_agent_leaves_a_message_to_others_without_a_trace(
     async with run_conversation(sandbox, tmp_path, *script[2:], follow="author", core=tools) as talk:
         rows = await talk.bot.wait_for_turns(2)
         assert (rows[-1].state, rows[-1].text, rows[-1].chunks) == ("done", "", [])
-        assert texts() == ["heard one"]
+        assert list_bot_texts() == ["heard one"]
         await sandbox.post_message("ada", place, f"{talk.bot.mention} three", **where)
-        await sandbox.wait_for(lambda: texts() == ["heard one", "heard three"])
+        await sandbox.wait_for(lambda: list_bot_texts() == ["heard one", "heard three"])
         assert "addressed to you" in str(talk.bot.model.received[-1].tool_results)
 
 

@@ -40,74 +40,79 @@ from tests.fixtures.inbox_messages import inbound
 ADA = Actor("test", "ada")
 
 #: Syntax of a platform without slash commands and menus.
-WAYS = CommandSyntax({}, "", lambda _: ())
+SYNTAX = CommandSyntax({}, "", lambda _: ())
 
 
-class Place:
+class IntakeRecorder:
     """Intake with the real core and without workers, and its visible effects."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.signs: set[Any] = set()
+        self.reactions: set[Any] = set()
         self.said: list[str] = []
         self.files: list[File] = []
-        self.shown: list[tuple[str, str]] = []
-        self.whispered: list[tuple[str, str]] = []
-        self.door = AccessPolicy()
+        self.renderings: list[tuple[str, str]] = []
+        self.private_texts: list[tuple[str, str]] = []
+        self.access = AccessPolicy()
         self.locale = ""
         self.error: SurfaceError | None = None
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def begin(self, folder: Path) -> "Place":
+    async def start(self, folder: Path) -> "IntakeRecorder":
         await tables.create_tables(self.database)
         self.turns = await create_successor(self.database)
-        worker = self.worker = Worker(self.turns, self._answer)
+        worker = self.worker = Worker(self.turns, self._fail_answer)
         self.inbox = InboxStore(self.database, self.turns, worker)
         self.conversations = ConversationService(self.database, self.turns, worker, budget=BUDGET)
-        self.receipts = QueuedReactions(self._add, self._remove)
-        self.open()
+        self.queued_reactions = QueuedReactions(self._add_reaction, self._remove_reaction)
+        self.create_intake()
         return self
 
-    def open(self, follow: ReplyWithoutMention = "author") -> None:
-        desk = ChannelServices(
+    def create_intake(self, follow: ReplyWithoutMention = "author") -> None:
+        services = ChannelServices(
             self.inbox,
             self.conversations,
             FeedbackStore(self.database),
-            self._reshow,
+            self._record_rendering,
             HumanRequestService(self.database, self.turns, self.worker),
-            self._reask,
+            self._record_request,
             InteractionQueue(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),
             DenialNotices(self.database),
             SpendingStore(self.database, Prices()),
-            self.door,
+            self.access,
             follow,
         )
         self.intake = MessageHandler(
-            desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper, syntax=WAYS
+            services,
+            self.queued_reactions,
+            lambda _: cast(Surface, self),
+            self._find_locale,
+            self._send_private,
+            syntax=SYNTAX,
         )
 
-    async def _whisper(self, message: InboxMessage, text: str) -> None:
-        self.whispered.append((message.author, text))
+    async def _send_private(self, message: InboxMessage, text: str) -> None:
+        self.private_texts.append((message.author, text))
 
-    async def _answer(self, turn: Turn) -> None:
-        raise AssertionError(f"nobody is at work: {turn}")
+    async def _fail_answer(self, turn: Turn) -> None:
+        raise AssertionError(f"no turn may be answered: {turn}")
 
-    async def _add(self, address: Address) -> None:
-        self.signs.add(address["number"])
+    async def _add_reaction(self, address: Address) -> None:
+        self.reactions.add(address["number"])
 
-    async def _remove(self, address: Address) -> None:
-        self.signs.discard(address["number"])
+    async def _remove_reaction(self, address: Address) -> None:
+        self.reactions.discard(address["number"])
 
-    async def _locale(self, _message: InboxMessage) -> str:
+    async def _find_locale(self, _message: InboxMessage) -> str:
         return self.locale
 
-    async def _reshow(self, turn_id: str, *, ending: str = "") -> None:
-        self.shown.append((turn_id, ending))
+    async def _record_rendering(self, turn_id: str, *, ending: str = "") -> None:
+        self.renderings.append((turn_id, ending))
 
-    async def _reask(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
-        self.shown.append((request.id, words.APPROVAL_VOID if is_void else request.verdict or ""))
+    async def _record_request(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
+        self.renderings.append((request.id, words.APPROVAL_VOID if is_void else request.verdict or ""))
 
     async def post_message(self, text: str, file: File | None = None) -> None:
         await self.answers.wait()
@@ -116,56 +121,56 @@ class Place:
         self.said.append(text)
         self.files += [file] if file else []
 
-    async def hear(self, text: str = "hello", *, is_called: bool = True, **about: Any) -> InboxMessage:
-        message = inbound(text, **about)
-        await self.hear_again(message, is_called=is_called)
+    async def receive(self, text: str = "hello", *, is_mention: bool = True, **fields: Any) -> InboxMessage:
+        message = inbound(text, **fields)
+        await self.deliver(message, is_mention=is_mention)
         return message
 
-    async def hear_again(self, message: InboxMessage, *, is_called: bool = True) -> None:
-        await self.intake.accept(IncomingMessage(message, is_called))
+    async def deliver(self, message: InboxMessage, *, is_mention: bool = True) -> None:
+        await self.intake.accept(IncomingMessage(message, is_mention))
         await self.intake.drain(1)
 
-    async def press(self, wish: ButtonAction, turn: Turn, author: str = "ada") -> str:
+    async def press(self, action: ButtonAction, turn: Turn, author: str = "ada") -> str:
         said = await self.intake.presses.handle(
-            create_button(wish, turn.id, ENGLISH).id, visitor=Actor("test", author), locale=""
+            create_button(action, turn.id, ENGLISH).id, visitor=Actor("test", author), locale=""
         )
         await self.intake.drain(1)
         return said
 
-    async def begun(self) -> Turn:
+    async def claim_turn(self) -> Turn:
         (turn,) = await self.turns.claim(1)
         return turn
 
-    async def ended(self, turn: Turn, state: EndState = "done") -> Turn:
+    async def end_turn(self, turn: Turn, state: EndState = "done") -> Turn:
         if state == "done":
             await self.turns.save_answer(turn, "Well.", {})
         await self.turns.end(turn, state)
         return turn
 
-    async def waiting(self) -> list[str]:
+    async def list_queued(self) -> list[str]:
         """Return the texts of the queued messages."""
         query = sa.select(inbox.c.message).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
         async with self.database.read() as connection:
             found = (await connection.execute(query.order_by(inbox.c.id))).scalars().all()
         return [InboxMessage.from_json(said).text for said in found]
 
-    async def count(self, table: sa.Table) -> int:
+    async def count_rows(self, table: sa.Table) -> int:
         async with self.database.read() as connection:
             return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
+async def recorder(tmp_path: Path) -> AsyncIterator[IntakeRecorder]:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    yield await Place(database).begin(tmp_path)
+    yield await IntakeRecorder(database).start(tmp_path)
     await database.aclose()
 
 
-async def test_a_mention_is_accepted_and_a_queued_one_gets_a_reaction(place: Place) -> None:
-    await place.hear("one")
-    assert (await place.waiting(), place.signs) == (["one"], set())
-    second = await place.hear("two")
-    assert (await place.waiting(), place.signs) == (["one", "two"], {second.address["number"]})
+async def test_a_mention_is_accepted_and_a_queued_one_gets_a_reaction(recorder: IntakeRecorder) -> None:
+    await recorder.receive("one")
+    assert (await recorder.list_queued(), recorder.reactions) == (["one"], set())
+    second = await recorder.receive("two")
+    assert (await recorder.list_queued(), recorder.reactions) == (["one", "two"], {second.address["number"]})
 
 
 @pytest.mark.parametrize(
@@ -177,331 +182,339 @@ async def test_a_mention_is_accepted_and_a_queued_one_gets_a_reaction(place: Pla
     ],
 )
 async def test_messages_without_a_mention_follow_the_setting(
-    place: Place, follow: ReplyWithoutMention, heard: list[str]
+    recorder: IntakeRecorder, follow: ReplyWithoutMention, heard: list[str]
 ) -> None:
-    place.open(follow)
-    await place.hear("talk of others", is_called=False)
-    await place.hear("first")
-    await place.hear("and then?", is_called=False)
-    lunch = await place.hear("lunch?", is_called=False, author="grace")
-    await place.hear_again(lunch, is_called=False)
-    await place.hear("yes", is_called=False)  # to Grace
-    await place.hear("@bot and mine?")
-    await place.hear("well?", is_called=False)
-    assert await place.waiting() == heard
+    recorder.create_intake(follow)
+    await recorder.receive("talk of others", is_mention=False)
+    await recorder.receive("first")
+    await recorder.receive("and then?", is_mention=False)
+    lunch = await recorder.receive("lunch?", is_mention=False, author="grace")
+    await recorder.deliver(lunch, is_mention=False)
+    await recorder.receive("yes", is_mention=False)  # to Grace
+    await recorder.receive("@bot and mine?")
+    await recorder.receive("well?", is_mention=False)
+    assert await recorder.list_queued() == heard
 
 
 async def test_a_muted_session_answers_mentions_only_until_it_is_unmuted(
-    place: Place,
+    recorder: IntakeRecorder,
 ) -> None:
-    place.open("everyone")
-    await place.hear("first")
-    await place.hear("mute")
-    await place.hear("talk", is_called=False)
-    await place.hear("called")
-    await place.hear("listen")
-    await place.hear("more talk", is_called=False)
-    assert await place.waiting() == ["first", "called", "more talk"]
-    assert place.said == [words.MUTED, words.UNMUTED]
+    recorder.create_intake("everyone")
+    await recorder.receive("first")
+    await recorder.receive("mute")
+    await recorder.receive("talk", is_mention=False)
+    await recorder.receive("called")
+    await recorder.receive("listen")
+    await recorder.receive("more talk", is_mention=False)
+    assert await recorder.list_queued() == ["first", "called", "more talk"]
+    assert recorder.said == [words.MUTED, words.UNMUTED]
 
 
-async def test_a_reset_removes_reactions_of_dropped_messages(place: Place) -> None:
-    await place.hear("one")
-    await place.hear("two")
-    reset = await place.hear("/reset")
-    assert (place.signs, place.said, await place.waiting()) == (set(), [words.RESET_DONE], [])
-    await place.hear_again(reset)
-    assert place.said == [words.RESET_DONE]
+async def test_a_reset_removes_reactions_of_dropped_messages(recorder: IntakeRecorder) -> None:
+    await recorder.receive("one")
+    await recorder.receive("two")
+    reset = await recorder.receive("/reset")
+    assert (recorder.reactions, recorder.said, await recorder.list_queued()) == (set(), [words.RESET_DONE], [])
+    await recorder.deliver(reset)
+    assert recorder.said == [words.RESET_DONE]
 
 
 @pytest.mark.parametrize("text", ["reset", "info", "help"])
-async def test_a_duplicate_command_runs_once_also_without_a_session(place: Place, text: str) -> None:
-    message = await place.hear(text)
-    await place.hear_again(message)
-    assert len(place.said) == 1
-    assert (await place.waiting(), await place.count(sessions)) == ([], 0)
-    assert (place.said == [words.NOTHING_TO_RESET]) == (text != "help")
+async def test_a_duplicate_command_runs_once_also_without_a_session(recorder: IntakeRecorder, text: str) -> None:
+    message = await recorder.receive(text)
+    await recorder.deliver(message)
+    assert len(recorder.said) == 1
+    assert (await recorder.list_queued(), await recorder.count_rows(sessions)) == ([], 0)
+    assert (recorder.said == [words.NOTHING_TO_RESET]) == (text != "help")
 
 
-async def test_a_command_word_in_a_sentence_or_with_a_file_is_a_question(place: Place) -> None:
-    await place.hear("hello")
-    await place.hear("reset", is_called=False)
-    await place.hear("info", attachments=(Attachment("a.txt", None, 1, {}),))
-    assert (await place.waiting(), place.said) == (["hello", "reset", "info"], [])
+async def test_a_command_word_in_a_sentence_or_with_a_file_is_a_question(recorder: IntakeRecorder) -> None:
+    await recorder.receive("hello")
+    await recorder.receive("reset", is_mention=False)
+    await recorder.receive("info", attachments=(Attachment("a.txt", None, 1, {}),))
+    assert (await recorder.list_queued(), recorder.said) == (["hello", "reset", "info"], [])
 
 
-async def test_a_command_is_answered_in_the_language_of_its_user(place: Place) -> None:
-    place.locale = "ko-KR"
-    await place.hear("hello")
-    await place.hear("!help")
-    assert place.said[0].startswith(words.messages_for("ko")(words.HELP_COMMANDS))
-    assert f"- `reset`: {words.messages_for('ko')(words.RESET_HELP)}" in place.said[0]
+async def test_a_command_is_answered_in_the_language_of_its_user(recorder: IntakeRecorder) -> None:
+    recorder.locale = "ko-KR"
+    await recorder.receive("hello")
+    await recorder.receive("!help")
+    assert recorder.said[0].startswith(words.messages_for("ko")(words.HELP_COMMANDS))
+    assert f"- `reset`: {words.messages_for('ko')(words.RESET_HELP)}" in recorder.said[0]
 
 
-async def test_a_stop_ends_the_turn_of_its_author_and_updates_its_reply(place: Place) -> None:
-    await place.hear("hello")
-    turn = await place.begun()
-    waits = await place.hear("and this")
-    assert place.signs == {waits.address["number"]}
-    await place.hear("stop", author="grace")
-    assert place.said == [words.NOTHING_TO_STOP]
-    await place.hear("Stop.")
-    assert (place.said, place.signs) == ([words.NOTHING_TO_STOP], set())
-    assert await place.turns.list_owned() == {turn.id: "stop"}
-    assert await place.waiting() == []
+async def test_a_stop_ends_the_turn_of_its_author_and_updates_its_reply(recorder: IntakeRecorder) -> None:
+    await recorder.receive("hello")
+    turn = await recorder.claim_turn()
+    queued = await recorder.receive("and this")
+    assert recorder.reactions == {queued.address["number"]}
+    await recorder.receive("stop", author="grace")
+    assert recorder.said == [words.NOTHING_TO_STOP]
+    await recorder.receive("Stop.")
+    assert (recorder.said, recorder.reactions) == ([words.NOTHING_TO_STOP], set())
+    assert await recorder.turns.list_owned() == {turn.id: "stop"}
+    assert await recorder.list_queued() == []
 
 
-async def test_status_describes_the_session_and_export_sends_a_file(place: Place) -> None:
-    await place.hear("hello")
-    await place.begun()
-    await place.hear("info")
-    lines = place.said[0].splitlines()
+async def test_status_describes_the_session_and_export_sends_a_file(recorder: IntakeRecorder) -> None:
+    await recorder.receive("hello")
+    await recorder.claim_turn()
+    await recorder.receive("info")
+    lines = recorder.said[0].splitlines()
     told = ENGLISH(words.STATUS_AGENT, agent="parley"), ENGLISH(words.STATUS_MODEL, model=MODELS[0])
     assert lines[:2] == [f"- {line}" for line in told]
     assert f"- {words.STATUS_ANSWERING}" in lines
-    await place.hear("export")
-    assert (place.said[-1], [file.name for file in place.files]) == (words.EXPORTED, ["transcript.md"])
+    await recorder.receive("export")
+    assert (recorder.said[-1], [file.name for file in recorder.files]) == (words.EXPORTED, ["transcript.md"])
 
 
-async def test_the_model_command_shows_sets_and_rejects_models(place: Place) -> None:
-    await place.hear("hello")
+async def test_the_model_command_shows_sets_and_rejects_models(recorder: IntakeRecorder) -> None:
+    await recorder.receive("hello")
     for text in ("model", f"model {MODELS[1]}", "model", "model nothing/else"):
-        await place.hear(text)
-    assert place.said[0].startswith(ENGLISH(words.CURRENT_MODEL, model=MODELS[0]))
-    assert place.said[1] == ENGLISH(words.MODEL_CHANGED, model=MODELS[1])
-    assert place.said[2].startswith(ENGLISH(words.CURRENT_MODEL, model=MODELS[1]))
-    assert "`nothing/else`" in place.said[3]
-    assert all(f"`{model}`" in place.said[3] for model in MODELS)
+        await recorder.receive(text)
+    assert recorder.said[0].startswith(ENGLISH(words.CURRENT_MODEL, model=MODELS[0]))
+    assert recorder.said[1] == ENGLISH(words.MODEL_CHANGED, model=MODELS[1])
+    assert recorder.said[2].startswith(ENGLISH(words.CURRENT_MODEL, model=MODELS[1]))
+    assert "`nothing/else`" in recorder.said[3]
+    assert all(f"`{model}`" in recorder.said[3] for model in MODELS)
 
 
-async def test_a_model_can_be_chosen_before_the_first_question(place: Place) -> None:
-    await place.hear(f"model {MODELS[1]}")
-    await place.hear("hello")
-    assert place.said == [ENGLISH(words.MODEL_CHANGED, model=MODELS[1])]
-    assert (await place.begun()).model == MODELS[1]
+async def test_a_model_can_be_chosen_before_the_first_question(recorder: IntakeRecorder) -> None:
+    await recorder.receive(f"model {MODELS[1]}")
+    await recorder.receive("hello")
+    assert recorder.said == [ENGLISH(words.MODEL_CHANGED, model=MODELS[1])]
+    assert (await recorder.claim_turn()).model == MODELS[1]
 
 
-async def test_a_command_without_a_session_finds_nothing_to_reset(place: Place) -> None:
+async def test_a_command_without_a_session_finds_nothing_to_reset(recorder: IntakeRecorder) -> None:
     nowhere = CommandContext(None, "place", "ada", "test", {}, "key")
-    assert (await place.intake.commands.run("reset", "", nowhere)).text == words.NOTHING_TO_RESET
+    assert (await recorder.intake.commands.run("reset", "", nowhere)).text == words.NOTHING_TO_RESET
 
 
-async def test_a_failed_command_answer_is_logged(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    place.error = SurfaceError("forbidden")
-    await place.hear("reset")
+async def test_a_failed_command_answer_is_logged(recorder: IntakeRecorder, caplog: pytest.LogCaptureFixture) -> None:
+    recorder.error = SurfaceError("forbidden")
+    await recorder.receive("reset")
     assert "answer to reset cannot be shown: SurfaceError: forbidden" in caplog.text
 
 
 async def test_an_unexpected_task_error_is_logged_without_content(
-    place: Place, caplog: pytest.LogCaptureFixture
+    recorder: IntakeRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = "somebody's words"
 
-    async def errand() -> None:
+    async def raise_key_error() -> None:
         raise KeyError(said)
 
-    place.intake.run_in_background(errand(), name="press")
-    await place.intake.drain(5)
+    recorder.intake.run_in_background(raise_key_error(), name="press")
+    await recorder.intake.drain(5)
     assert "press failed: KeyError" in caplog.text
     assert said not in caplog.text
 
 
-async def test_a_failed_insert_is_reported_to_the_adapter(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_insert_is_reported_to_the_adapter(
+    recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for step in ("accept", "record_command", "edit_message", "delete_message"):
-        monkeypatch.setattr(place.inbox, step, away)
+        monkeypatch.setattr(recorder.inbox, step, raise_store_error)
     for taking in (
-        place.hear(),
-        place.hear("help"),
-        place.intake.handle_edit("key", "text"),
-        place.intake.handle_deletion("key"),
+        recorder.receive(),
+        recorder.receive("help"),
+        recorder.intake.handle_edit("key", "text"),
+        recorder.intake.handle_deletion("key"),
     ):
         with pytest.raises(StoreError):
             await taking
 
 
-async def test_a_permanently_failing_command_gets_one_apology(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def unreadable(*_: Any, **__: Any) -> Any:
+async def test_a_permanently_failing_command_gets_one_apology(
+    recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def raise_damaged_session(*_: Any, **__: Any) -> Any:
         raise DamagedSessionError("a row cannot be read")
 
-    await place.hear("hello")
-    monkeypatch.setattr(place.conversations, "get_status", unreadable)
-    message = await place.hear("info")
-    await place.hear_again(message)
-    assert place.said == [ENGLISH.format_error(DamagedSessionError.public)]
+    await recorder.receive("hello")
+    monkeypatch.setattr(recorder.conversations, "get_status", raise_damaged_session)
+    message = await recorder.receive("info")
+    await recorder.deliver(message)
+    assert recorder.said == [ENGLISH.format_error(DamagedSessionError.public)]
 
 
 @pytest.mark.parametrize("fails", ["set_muted", "record_command", "get_status"])
 async def test_a_command_that_cannot_be_stored_runs_when_it_is_redelivered(
-    place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
+    recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    await place.hear("hello")
-    monkeypatch.setattr(place.inbox if fails == "record_command" else place.conversations, fails, away)
+    await recorder.receive("hello")
+    monkeypatch.setattr(
+        recorder.inbox if fails == "record_command" else recorder.conversations, fails, raise_store_error
+    )
     message = inbound("info" if fails == "get_status" else "mute")
     with pytest.raises(StoreError):
-        await place.hear_again(message)
+        await recorder.deliver(message)
     monkeypatch.undo()
     for _ in range(2):
-        await place.hear_again(message)
-    assert len(place.said) == 1
+        await recorder.deliver(message)
+    assert len(recorder.said) == 1
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-async def test_the_last_choice_wins_although_an_earlier_one_arrives_later(place: Place, *, is_late: bool) -> None:
+async def test_the_last_choice_wins_although_an_earlier_one_arrives_later(
+    recorder: IntakeRecorder, *, is_late: bool
+) -> None:
     """Check the order of choices: Slack redelivers an unacknowledged command late."""
-    await place.hear("hello")
+    await recorder.receive("hello")
     late = inbound("mute")
-    await place.hear("listen")
-    await place.intake.accept(IncomingMessage(late, True, is_late=is_late))
-    assert not await place.conversations.is_muted("place:1")
-    await place.intake.accept(IncomingMessage(inbound("mute"), True, is_late=True))
-    assert await place.conversations.is_muted("place:1")
+    await recorder.receive("listen")
+    await recorder.intake.accept(IncomingMessage(late, True, is_late=is_late))
+    assert not await recorder.conversations.is_muted("place:1")
+    await recorder.intake.accept(IncomingMessage(inbound("mute"), True, is_late=True))
+    assert await recorder.conversations.is_muted("place:1")
 
 
-async def test_a_stop_received_by_two_workers_runs_once(place: Place) -> None:
-    await place.hear("hello")
+async def test_a_stop_received_by_two_workers_runs_once(recorder: IntakeRecorder) -> None:
+    await recorder.receive("hello")
     stop = inbound("stop")
     for _ in range(2):
-        await place.hear_again(stop)
-    assert (place.said, await place.waiting()) == ([words.STOPPING], [])
+        await recorder.deliver(stop)
+    assert (recorder.said, await recorder.list_queued()) == ([words.STOPPING], [])
 
 
-async def test_a_redelivered_reset_keeps_newer_messages(place: Place) -> None:
-    await place.hear("hello")
-    await place.ended(await place.begun())
+async def test_a_redelivered_reset_keeps_newer_messages(recorder: IntakeRecorder) -> None:
+    await recorder.receive("hello")
+    await recorder.end_turn(await recorder.claim_turn())
     reset = inbound("reset")
-    await place.hear("which colour?")
-    turn = await place.begun()
+    await recorder.receive("which colour?")
+    turn = await recorder.claim_turn()
     for _ in range(2):
-        await place.hear_again(reset)
-    assert await place.turns.list_owned() == {turn.id: None}
-    assert place.said == [words.RESET_SUPERSEDED]
+        await recorder.deliver(reset)
+    assert await recorder.turns.list_owned() == {turn.id: None}
+    assert recorder.said == [words.RESET_SUPERSEDED]
 
 
-async def test_a_late_stop_ends_only_earlier_messages(place: Place) -> None:
-    await place.hear("hello")
-    turn = await place.begun()
+async def test_a_late_stop_ends_only_earlier_messages(recorder: IntakeRecorder) -> None:
+    await recorder.receive("hello")
+    turn = await recorder.claim_turn()
     late = inbound("stop")
-    await place.hear("said since")
-    await place.intake.accept(IncomingMessage(late, True, is_late=True))
-    assert await place.turns.list_owned() == {turn.id: CancelReason.STOP}
-    assert await place.waiting() == ["said since"]
-    await place.ended(turn, "cancelled")
-    since = await place.begun()
+    await recorder.receive("said since")
+    await recorder.intake.accept(IncomingMessage(late, True, is_late=True))
+    assert await recorder.turns.list_owned() == {turn.id: CancelReason.STOP}
+    assert await recorder.list_queued() == ["said since"]
+    await recorder.end_turn(turn, "cancelled")
+    since = await recorder.claim_turn()
     too_late = inbound("stop", sent_at=late.sent_at)
-    await place.intake.accept(IncomingMessage(too_late, True, is_late=True))
-    assert await place.turns.list_owned() == {since.id: None}
+    await recorder.intake.accept(IncomingMessage(too_late, True, is_late=True))
+    assert await recorder.turns.list_owned() == {since.id: None}
 
 
 async def test_a_command_is_recorded_only_after_its_input_is_resolved(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place.intake, "_get_locale", away)
+    monkeypatch.setattr(recorder.intake, "_get_locale", raise_store_error)
     message = inbound("help")
     with pytest.raises(StoreError):
-        await place.hear_again(message)
+        await recorder.deliver(message)
     monkeypatch.undo()
-    await place.hear_again(message)
-    assert len(place.said) == 1
+    await recorder.deliver(message)
+    assert len(recorder.said) == 1
 
 
-async def test_draining_is_limited_in_time(place: Place) -> None:
-    place.answers.clear()
+async def test_draining_is_limited_in_time(recorder: IntakeRecorder) -> None:
+    recorder.answers.clear()
     async with asyncio.timeout(30):
-        await place.intake.accept(IncomingMessage(inbound("reset"), True))
-        await place.intake.drain(0.01)
-    place.answers.set()
-    await place.intake.drain(1)
-    assert place.said == []  # the late task is given up
+        await recorder.intake.accept(IncomingMessage(inbound("reset"), True))
+        await recorder.intake.drain(0.01)
+    recorder.answers.set()
+    await recorder.intake.drain(1)
+    assert recorder.said == []  # the late task is given up
 
 
-async def test_a_failed_turn_is_retried_for_its_author(place: Place) -> None:
-    await place.hear()
-    turn = await place.ended(await place.begun(), "failed")
-    assert await place.press("retry", turn, "grace") == words.RETRY_NOT_ALLOWED
-    assert await place.press("retry", turn) == ""
-    again = await place.begun()
-    assert (again.kind, again.origin, place.signs) == ("retry", turn.id, set())
-    await place.ended(again)
-    assert await place.press("retry", turn) == words.RETRY_EXPIRED
+async def test_a_failed_turn_is_retried_for_its_author(recorder: IntakeRecorder) -> None:
+    await recorder.receive()
+    turn = await recorder.end_turn(await recorder.claim_turn(), "failed")
+    assert await recorder.press("retry", turn, "grace") == words.RETRY_NOT_ALLOWED
+    assert await recorder.press("retry", turn) == ""
+    again = await recorder.claim_turn()
+    assert (again.kind, again.origin, recorder.reactions) == ("retry", turn.id, set())
+    await recorder.end_turn(again)
+    assert await recorder.press("retry", turn) == words.RETRY_EXPIRED
 
 
-async def test_a_queued_retry_gets_a_reaction(place: Place) -> None:
-    message = await place.hear()
-    turn = await place.ended(await place.begun(), "failed")
-    await place.hear("another")
-    assert await place.press("retry", turn) == ""
-    assert place.signs == {message.address["number"]}
+async def test_a_queued_retry_gets_a_reaction(recorder: IntakeRecorder) -> None:
+    message = await recorder.receive()
+    turn = await recorder.end_turn(await recorder.claim_turn(), "failed")
+    await recorder.receive("another")
+    assert await recorder.press("retry", turn) == ""
+    assert recorder.reactions == {message.address["number"]}
 
 
-async def test_the_last_answer_is_regenerated_for_its_author(place: Place) -> None:
-    await place.hear()
-    turn = await place.ended(await place.begun())
-    assert await place.press("regenerate", turn, "grace") == words.RETRY_NOT_ALLOWED
-    assert await place.press("regenerate", turn) == ""
-    again = await place.ended(await place.begun())
+async def test_the_last_answer_is_regenerated_for_its_author(recorder: IntakeRecorder) -> None:
+    await recorder.receive()
+    turn = await recorder.end_turn(await recorder.claim_turn())
+    assert await recorder.press("regenerate", turn, "grace") == words.RETRY_NOT_ALLOWED
+    assert await recorder.press("regenerate", turn) == ""
+    again = await recorder.end_turn(await recorder.claim_turn())
     assert again.kind == "regenerate"
-    await place.hear("more")
-    assert await place.press("regenerate", again) == words.NEWER_MESSAGES
+    await recorder.receive("more")
+    assert await recorder.press("regenerate", again) == words.NEWER_MESSAGES
 
 
-async def test_only_the_author_stops_a_running_turn(place: Place) -> None:
-    await place.hear()
-    turn = await place.begun()
-    assert await place.press("stop", turn, "grace") == words.STOP_NOT_ALLOWED
-    assert await place.press("stop", turn) == ""
-    assert await place.turns.list_owned() == {turn.id: "stop"}
-    await place.ended(turn, "cancelled")
-    assert await place.press("stop", turn) == words.ALREADY_ENDED
+async def test_only_the_author_stops_a_running_turn(recorder: IntakeRecorder) -> None:
+    await recorder.receive()
+    turn = await recorder.claim_turn()
+    assert await recorder.press("stop", turn, "grace") == words.STOP_NOT_ALLOWED
+    assert await recorder.press("stop", turn) == ""
+    assert await recorder.turns.list_owned() == {turn.id: "stop"}
+    await recorder.end_turn(turn, "cancelled")
+    assert await recorder.press("stop", turn) == words.ALREADY_ENDED
 
 
-async def test_any_reader_gives_feedback_while_the_turn_is_stored(place: Place) -> None:
-    await place.hear()
-    turn = await place.ended(await place.begun())
-    assert await place.press("good", turn) == words.FEEDBACK_THANKS
-    assert await place.press("bad", turn, "grace") == words.FEEDBACK_THANKS
-    assert await place.press("bad", turn) == words.FEEDBACK_THANKS
-    assert await place.count(feedback) == 2
-    await place.hear("reset")
-    assert await place.press("good", turn) == words.ANSWER_NOT_STORED
+async def test_any_reader_gives_feedback_while_the_turn_is_stored(recorder: IntakeRecorder) -> None:
+    await recorder.receive()
+    turn = await recorder.end_turn(await recorder.claim_turn())
+    assert await recorder.press("good", turn) == words.FEEDBACK_THANKS
+    assert await recorder.press("bad", turn, "grace") == words.FEEDBACK_THANKS
+    assert await recorder.press("bad", turn) == words.FEEDBACK_THANKS
+    assert await recorder.count_rows(feedback) == 2
+    await recorder.receive("reset")
+    assert await recorder.press("good", turn) == words.ANSWER_NOT_STORED
 
 
-async def test_a_press_is_answered_in_the_language_of_the_user(place: Place) -> None:
+async def test_a_press_is_answered_in_the_language_of_the_user(recorder: IntakeRecorder) -> None:
     korean = words.messages_for("ko")
-    assert await place.intake.presses.handle("strange", visitor=ADA, locale="ko") == korean(words.UNKNOWN_BUTTON)
-    assert await place.intake.presses.handle("retry:t1", visitor=ADA, locale="ko") == korean(words.RETRY_EXPIRED)
+    assert await recorder.intake.presses.handle("strange", visitor=ADA, locale="ko") == korean(words.UNKNOWN_BUTTON)
+    assert await recorder.intake.presses.handle("retry:t1", visitor=ADA, locale="ko") == korean(words.RETRY_EXPIRED)
 
 
-async def test_an_edit_updates_queued_messages_and_rerenders_answers(place: Place) -> None:
-    message = await place.hear("What is tow and two?")
-    await place.intake.handle_edit("unknown", "text")
-    await place.intake.handle_edit(message.event_key, "What is two and two?")
-    assert await place.waiting() == ["What is two and two?"]
-    turn = await place.begun()
+async def test_an_edit_updates_queued_messages_and_rerenders_answers(recorder: IntakeRecorder) -> None:
+    message = await recorder.receive("What is tow and two?")
+    await recorder.intake.handle_edit("unknown", "text")
+    await recorder.intake.handle_edit(message.event_key, "What is two and two?")
+    assert await recorder.list_queued() == ["What is two and two?"]
+    turn = await recorder.claim_turn()
     for text in ("What is two and three?", "What is two and three?"):  # the second time, nothing has changed
-        await place.intake.handle_edit(message.event_key, text)
-        await place.intake.drain(1)
-    assert place.shown == [(turn.id, "")]
-    await place.ended(turn)
-    assert await place.press("revise", turn) == ""
-    assert [said.text for said in (await place.begun()).messages] == ["What is two and three?"]
+        await recorder.intake.handle_edit(message.event_key, text)
+        await recorder.intake.drain(1)
+    assert recorder.renderings == [(turn.id, "")]
+    await recorder.end_turn(turn)
+    assert await recorder.press("revise", turn) == ""
+    assert [said.text for said in (await recorder.claim_turn()).messages] == ["What is two and three?"]
 
 
-async def test_a_deletion_drops_queued_stops_running_and_marks_answered_messages(place: Place) -> None:
-    await place.intake.handle_deletion("unknown")
-    waits = await place.hear("one")
-    await place.intake.handle_deletion(waits.event_key)
-    assert await place.waiting() == []
-    runs = await place.hear("two")
-    turn = await place.begun()
-    await place.intake.handle_deletion(runs.event_key)
-    assert await place.turns.list_owned() == {turn.id: "message_deleted"}
-    await place.ended(turn, "cancelled")
-    answered = await place.hear("three")
-    other = await place.ended(await place.begun())
-    await place.intake.handle_deletion(answered.event_key)
-    await place.intake.drain(1)
-    assert place.shown == [(turn.id, words.STOPPED_BY_DELETION), (other.id, words.STOPPED_BY_DELETION)]
+async def test_a_deletion_drops_queued_stops_running_and_marks_answered_messages(recorder: IntakeRecorder) -> None:
+    await recorder.intake.handle_deletion("unknown")
+    queued = await recorder.receive("one")
+    await recorder.intake.handle_deletion(queued.event_key)
+    assert await recorder.list_queued() == []
+    running = await recorder.receive("two")
+    turn = await recorder.claim_turn()
+    await recorder.intake.handle_deletion(running.event_key)
+    assert await recorder.turns.list_owned() == {turn.id: "message_deleted"}
+    await recorder.end_turn(turn, "cancelled")
+    answered = await recorder.receive("three")
+    other = await recorder.end_turn(await recorder.claim_turn())
+    await recorder.intake.handle_deletion(answered.event_key)
+    await recorder.intake.drain(1)
+    assert recorder.renderings == [(turn.id, words.STOPPED_BY_DELETION), (other.id, words.STOPPED_BY_DELETION)]
 
 
-async def away(*_: Any, **__: Any) -> Any:
+async def raise_store_error(*_: Any, **__: Any) -> Any:
     raise StoreError("out of reach")

@@ -29,23 +29,23 @@ CHOSEN = words.MODEL_CHANGED.format(model=MODEL)
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_poll_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_module, "POLL_SECONDS", 0.05)
 
 
-async def choose(sandbox: Any) -> None:
+async def choose_model(sandbox: Any) -> None:
     if isinstance(sandbox, SlackSandbox):
         await sandbox.run_command("ada", "general", "/model", MODEL)
     else:
         await sandbox.run_command("ada", "general", "model", name=MODEL)
 
 
-async def rows(bot: Any) -> list[Any]:
+async def list_interactions(bot: Any) -> list[Any]:
     async with bot.database.read() as connection:
         return list((await connection.execute(sa.select(interactions))).all())
 
 
-def told(sandbox: Any) -> list[str]:
+def list_confirmations(sandbox: Any) -> list[str]:
     return [m.text for m in sandbox.messages("general") if CHOSEN.replace("`", "") in m.text.replace("`", "")]
 
 
@@ -54,7 +54,7 @@ async def test_the_next_process_runs_an_acknowledged_command_once(
 ) -> None:
     begun, run = asyncio.Event(), CommandHandler.run
 
-    async def dies(*_: Any) -> Any:
+    async def start_and_hang(*_: Any) -> Any:
         begun.set()
         await asyncio.Event().wait()
 
@@ -62,16 +62,16 @@ async def test_the_next_process_runs_an_acknowledged_command_once(
         await talk.say("one")
         await wait_for_answer(talk, "one")
         await talk.bot.wait_for_turns(1)
-        monkeypatch.setattr(CommandHandler, "run", dies)
-        giving = asyncio.create_task(choose(sandbox))
+        monkeypatch.setattr(CommandHandler, "run", start_and_hang)
+        giving = asyncio.create_task(choose_model(sandbox))
         await asyncio.wait_for(begun.wait(), 30)
-        (row,) = await rows(talk.bot)
+        (row,) = await list_interactions(talk.bot)
         assert all(secret not in str(row.payload) for secret in ("response_url", "trigger_id", "https://"))
     monkeypatch.setattr(CommandHandler, "run", run)
     async with run_conversation(sandbox, tmp_path, "two") as talk:
-        await sandbox.wait_for(lambda: told(sandbox), timeout=20)
-        await gone(talk.bot)
-        assert len(told(sandbox)) == 1
+        await sandbox.wait_for(lambda: list_confirmations(sandbox), timeout=20)
+        await wait_until_processed(talk.bot)
+        assert len(list_confirmations(sandbox)) == 1
         (session,) = {row.session for row in await talk.bot.inbox_rows() if row.outcome is None}
         assert await talk.bot.services.conversations.get_model(session) == MODEL
     giving.cancel()
@@ -83,7 +83,7 @@ async def test_the_next_process_runs_an_acknowledged_press_once(
 ) -> None:
     begun, press = asyncio.Event(), PressHandler.handle
 
-    async def dies(*_: Any, **__: Any) -> Any:
+    async def start_and_hang(*_: Any, **__: Any) -> Any:
         begun.set()
         await asyncio.Event().wait()
 
@@ -91,7 +91,7 @@ async def test_the_next_process_runs_an_acknowledged_press_once(
         await talk.say("hello")
         await wait_for_answer(talk, "one")
         await talk.bot.wait_for_turns(1)
-        monkeypatch.setattr(PressHandler, "handle", dies)
+        monkeypatch.setattr(PressHandler, "handle", start_and_hang)
         pressing = asyncio.create_task(talk.press(words.REGENERATE))
         await asyncio.wait_for(begun.wait(), 30)
     pressing.cancel()
@@ -99,7 +99,7 @@ async def test_the_next_process_runs_an_acknowledged_press_once(
     monkeypatch.setattr(PressHandler, "handle", press)
     async with run_conversation(sandbox, tmp_path, "two") as talk:
         await wait_for_answer(talk, "two")
-        await gone(talk.bot)
+        await wait_until_processed(talk.bot)
         assert len(await talk.bot.wait_for_turns(2)) == 2
 
 
@@ -109,7 +109,7 @@ async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
     handler = SlackInteractionHandler if isinstance(sandbox, SlackSandbox) else DiscordInteractionHandler
     identify = handler._identify
 
-    async def hangs(*_: Any) -> Any:
+    async def hang(*_: Any) -> Any:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(handling, "IDENTIFY_SECONDS", 0.01)
@@ -117,30 +117,30 @@ async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
         await talk.say("one")
         await wait_for_answer(talk, "one")
         await talk.bot.wait_for_turns(1)
-        monkeypatch.setattr(handler, "_identify", hangs)
-        giving = asyncio.create_task(choose(sandbox))
-        await talk.bot.database.wait_until(partial(rows, talk.bot), lambda found: found)
+        monkeypatch.setattr(handler, "_identify", hang)
+        giving = asyncio.create_task(choose_model(sandbox))
+        await talk.bot.database.wait_until(partial(list_interactions, talk.bot), lambda found: found)
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(handler, "_identify", identify)
     async with run_conversation(sandbox, tmp_path, "two") as talk:
-        await gone(talk.bot)
+        await wait_until_processed(talk.bot)
         await sandbox.wait_for(lambda: talk.private_messages() == [words.ENGLISH.format_error(SurfaceError.public)])
 
 
 async def test_an_interaction_that_cannot_be_stored_is_processed(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any) -> None:
+    def raise_store_error(*_: Any) -> None:
         raise StoreError("out of reach")
 
     async with run_conversation(sandbox, tmp_path, "one") as talk:
         await talk.say("one")
         await wait_for_answer(talk, "one")
         await talk.bot.wait_for_turns(1)
-        monkeypatch.setattr(queue_module, "build_insert", fail)
-        await choose(sandbox)
-        await sandbox.wait_for(lambda: told(sandbox))
+        monkeypatch.setattr(queue_module, "build_insert", raise_store_error)
+        await choose_model(sandbox)
+        await sandbox.wait_for(lambda: list_confirmations(sandbox))
 
 
 async def test_the_token_of_an_interaction_is_encrypted_in_the_database(tmp_path: Path) -> None:
@@ -167,10 +167,10 @@ async def test_a_private_answer_stays_private_after_its_token_expired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: CommandName
 ) -> None:
     async with run_sandbox("discord") as server:
-        await _left(server, tmp_path, monkeypatch, name)
+        await _abandon_command(server, tmp_path, monkeypatch, name)
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         async with run_conversation(server, tmp_path, "two") as talk:
-            await gone(talk.bot)
+            await wait_until_processed(talk.bot)
             assert [one.text for one in talk.replies()][1:] == [PRIVATE_COMMANDS[name]]
 
 
@@ -178,10 +178,10 @@ async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monk
     look = to_adk_tool(Tool("look", "Looks.", lambda _: {"seen": "a cat"}))
     call = CallTool("look", {"password": "hunter2hunter2"})
     async with run_sandbox("discord") as server:
-        await _left(server, tmp_path, monkeypatch, "export", call, core={"tools": [look]})
+        await _abandon_command(server, tmp_path, monkeypatch, "export", call, core={"tools": [look]})
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         async with run_conversation(server, tmp_path, "two") as talk:
-            await gone(talk.bot)
+            await wait_until_processed(talk.bot)
             await server.wait_for(talk.files)
             ((_, data),) = talk.files()
             assert b"a cat" in data
@@ -193,21 +193,21 @@ async def test_the_next_process_checks_access_of_stored_interactions(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_blocked: bool
 ) -> None:
     person = sandbox.people["ada"].id
-    await _left(sandbox, tmp_path, monkeypatch, "usage")
+    await _abandon_command(sandbox, tmp_path, monkeypatch, "usage")
     rules = AccessRules(block=frozenset({f"user:{person}"} if is_blocked else ()))
     async with run_conversation(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as talk:
         word = words.USER_NOT_ALLOWED if is_blocked else words.USAGE_ALL
         await sandbox.wait_for(lambda: [one for one in talk.private_messages() if word in one], timeout=20)
-        await gone(talk.bot)
+        await wait_until_processed(talk.bot)
 
 
-async def _left(
+async def _abandon_command(
     sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *script: Any, **more: Any
 ) -> None:
     """Kill a process during a command, after it has answered a question."""
     begun, run = asyncio.Event(), CommandHandler.run
 
-    async def dies(*_: Any) -> Any:
+    async def start_and_hang(*_: Any) -> Any:
         begun.set()
         await asyncio.Event().wait()
 
@@ -215,7 +215,7 @@ async def _left(
         await talk.say("one")
         await wait_for_answer(talk, "one")
         await talk.bot.wait_for_turns(1)
-        monkeypatch.setattr(CommandHandler, "run", dies)
+        monkeypatch.setattr(CommandHandler, "run", start_and_hang)
         giving = asyncio.create_task(ask_privately(sandbox, name))
         await asyncio.wait_for(begun.wait(), 30)
     monkeypatch.setattr(CommandHandler, "run", run)
@@ -223,6 +223,6 @@ async def _left(
     await asyncio.wait([giving])
 
 
-async def gone(bot: Any) -> None:
+async def wait_until_processed(bot: Any) -> None:
     """Return whether no interaction is pending."""
-    await bot.database.wait_until(partial(rows, bot), lambda found: not found)
+    await bot.database.wait_until(partial(list_interactions, bot), lambda found: not found)

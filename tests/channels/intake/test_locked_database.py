@@ -23,13 +23,13 @@ Interaction = Callable[[Any], Awaitable[Any]]
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def ack_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("slack.interactions.commands", "slack.interactions.delivery", "discord.interactions.delivery"):
         monkeypatch.setattr(f"sandbox.{module}.ACK_TIMEOUT_SECONDS", ACK_TIMEOUT_SECONDS)
 
 
 @asynccontextmanager
-async def locked(folder: Path) -> AsyncIterator[None]:
+async def lock_database(folder: Path) -> AsyncIterator[None]:
     """Hold the write lock of the bot's database."""
     file = folder / "parley.db"
     with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as database:
@@ -38,27 +38,27 @@ async def locked(folder: Path) -> AsyncIterator[None]:
         yield
 
 
-def command(name: str, **options: str) -> Interaction:
-    async def give(talk: Any) -> None:
+def create_command(name: str, **options: str) -> Interaction:
+    async def run_command(talk: Any) -> None:
         slash = f"/{name}" if isinstance(talk.sandbox, SlackSandbox) else name
         seen = await talk.sandbox.run_command("ada", "general", slash, **options)
         assert not [one.text for one in seen if "operation_timeout" in one.text or "did not respond" in one.text]
 
-    return give
+    return run_command
 
 
-def press(label: str) -> Interaction:
+def create_press(label: str) -> Interaction:
     return lambda talk: talk.press(label)
 
 
-async def menu(talk: Any) -> None:
+async def use_why_menu(talk: Any) -> None:
     if isinstance(talk.sandbox, SlackSandbox):
         assert await talk.sandbox.use_shortcut("ada", talk.replies()[0], WHY)
     else:
         await talk.sandbox.run_message_command("ada", talk.replies()[0], words.WHY_THIS)
 
 
-async def rating(talk: Any) -> None:
+async def rate_answer(talk: Any) -> None:
     await talk.rate(words.GOOD_ANSWER)
 
 
@@ -72,17 +72,19 @@ class Case:
 
 
 MADE_OF = "How this answer was made"
-READS = [command("help"), command("usage"), command("model"), command("info"), menu]
+READS = [create_command("help"), create_command("usage"), create_command("model"), create_command("info"), use_why_menu]
 READ = [words.HELP_COMMANDS, words.USAGE_TITLE, MODELS[1], words.STATUS_IDLE, MADE_OF]
-RESET = Case([command("reset"), command("help")], [words.RESET_DONE, words.HELP_COMMANDS])
-REGENERATE = Case([press(words.REGENERATE), command("help")], [words.HELP_COMMANDS], ["two"])
-ASK = Case([command("ask", question="why?"), command("help")], [words.HELP_COMMANDS], ["one", "> why?", "two"])
+RESET = Case([create_command("reset"), create_command("help")], [words.RESET_DONE, words.HELP_COMMANDS])
+REGENERATE = Case([create_press(words.REGENERATE), create_command("help")], [words.HELP_COMMANDS], ["two"])
+ASK = Case(
+    [create_command("ask", question="why?"), create_command("help")], [words.HELP_COMMANDS], ["one", "> why?", "two"]
+)
 
 CASES = {
     "slack-reads": Case(READS, READ),
     "slack-reset": RESET,
     "slack-regenerate": REGENERATE,
-    "discord-reads": Case([*READS, rating], [*READ, words.FEEDBACK_THANKS]),
+    "discord-reads": Case([*READS, rate_answer], [*READ, words.FEEDBACK_THANKS]),
     "discord-reset": RESET,
     "discord-regenerate": REGENERATE,
     "discord-ask": ASK,
@@ -99,7 +101,7 @@ async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(t
         await talk.say("hello")
         await wait_for_answer(talk, "one")
         await talk.bot.wait_for_turns(1)
-        async with locked(tmp_path):
+        async with lock_database(tmp_path):
             await asyncio.gather(*(interact(talk) for interact in case.interactions))
         await wait_for_answer(talk, *case.replies)
         await sandbox.wait_for(lambda: len(list(filter(None, talk.private_messages()))) == len(case.private))

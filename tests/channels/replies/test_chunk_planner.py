@@ -46,23 +46,23 @@ plain_limits = st.sampled_from([SMALL, MessageLimits(600, len), MessageLimits(50
 priorities = st.sampled_from(Priority)
 
 
-def planned(text: str, of: MessageLimits = SMALL, priority: Priority = Priority.FINAL) -> list[Chunk]:
+def plan_chunks(text: str, of: MessageLimits = SMALL, priority: Priority = Priority.FINAL) -> list[Chunk]:
     planner = Planner(of)
     planner.feed(text)
     return list(planner.plan(priority).chunks)
 
 
-def shown(text: str, of: MessageLimits = SMALL, priority: Priority = Priority.FINAL) -> list[str]:
-    return [chunk.text for chunk in planned(text, of, priority)]
+def plan_texts(text: str, of: MessageLimits = SMALL, priority: Priority = Priority.FINAL) -> list[str]:
+    return [chunk.text for chunk in plan_chunks(text, of, priority)]
 
 
-def growing(text: str, of: MessageLimits = SMALL) -> str:
+def get_growing_end(text: str, of: MessageLimits = SMALL) -> str:
     """Return the shown end of a growing text."""
-    chunks = shown(text, of, Priority.STREAM_UPDATE)
+    chunks = plan_texts(text, of, Priority.STREAM_UPDATE)
     return chunks[-1] if chunks else ""
 
 
-def open_fence(text: str) -> str:
+def find_open_fence(text: str) -> str:
     """Return the marker of the fence that is open at the end of `text`, at the margin."""
     marks = ""
     for line in re.split(r"\r\n?|\n", text):
@@ -76,20 +76,20 @@ def open_fence(text: str) -> str:
     return marks
 
 
-def ink(text: str) -> Iterator[str]:
+def list_visible_characters(text: str) -> Iterator[str]:
     return iter("".join(text.split()))
 
 
 @given(texts, limits, priorities)
 def test_the_spans_partition_the_text(text: str, of: MessageLimits, priority: Priority) -> None:
-    chunks = planned(text, of, priority)
+    chunks = plan_chunks(text, of, priority)
     assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == (text if text.strip() else "")
     assert all(before.end == after.start for before, after in pairwise(chunks))
 
 
 @given(texts, limits, priorities)
 def test_every_chunk_fits_and_is_visible(text: str, of: MessageLimits, priority: Priority) -> None:
-    for chunk in planned(text, of, priority):
+    for chunk in plan_chunks(text, of, priority):
         assert of.measure(chunk.text) <= of.chunk_size - of.status_reserve
         assert chunk.text.strip()
 
@@ -102,7 +102,7 @@ def test_a_text_fed_in_pieces_is_split_as_if_fed_completely(pieces: list[str], o
         chunks = list(planner.plan(Priority.STREAM_UPDATE).chunks)
         assert chunks[: len(stable)] == stable
         stable = chunks[:-1]
-    assert list(planner.plan(Priority.FINAL).chunks) == planned("".join(pieces), of)
+    assert list(planner.plan(Priority.FINAL).chunks) == plan_chunks("".join(pieces), of)
 
 
 @settings(max_examples=40, deadline=None)
@@ -112,13 +112,13 @@ def test_a_text_fed_by_characters_is_split_as_if_fed_completely(text: str, of: M
     for character in text:
         planner.feed(character)
         planner.plan(Priority.STREAM_UPDATE)
-    assert list(planner.plan(Priority.FINAL).chunks) == planned(text, of)
+    assert list(planner.plan(Priority.FINAL).chunks) == plan_chunks(text, of)
 
 
 @given(texts, plain_limits)
 def test_all_visible_text_is_planned(text: str, of: MessageLimits) -> None:
-    left = ink("".join(shown(text, of)))
-    assert all(character in left for character in ink(text.replace("`", "").replace("~", "")))
+    left = list_visible_characters("".join(plan_texts(text, of)))
+    assert all(character in left for character in list_visible_characters(text.replace("`", "").replace("~", "")))
 
 
 @given(texts, limits, priorities)
@@ -130,8 +130,8 @@ def test_no_chunk_leaves_a_fence_open(text: str, of: MessageLimits, priority: Pr
     text = re.sub(
         r"(?m)^[ \t]+|^[ \t]*(?:[>+*-]|\d+[.)])+[ \t]*", "", text
     )  # the end of a list or quotation closes its fence
-    for chunk in planned(text, of, priority):
-        assert not open_fence(chunk.text)
+    for chunk in plan_chunks(text, of, priority):
+        assert not find_open_fence(chunk.text)
 
 
 @given(texts, texts, priorities)
@@ -141,18 +141,18 @@ def test_a_replaced_text_is_planned_like_a_new_one(first: str, second: str, prio
     planner.plan(priority)
     planner.replace(second)
     assert planner.text == second
-    assert list(planner.plan(Priority.FINAL).chunks) == planned(second)
+    assert list(planner.plan(Priority.FINAL).chunks) == plan_chunks(second)
 
 
 @given(texts, priorities)
 def test_no_text_mentions_anybody_on_slack(text: str, priority: Priority) -> None:
-    for chunk in shown(text, SLACK, priority):
+    for chunk in plan_texts(text, SLACK, priority):
         assert not re.search(r"<[!@#A-Za-z/]", chunk)
 
 
 @given(texts, priorities)
 def test_no_text_mentions_anybody_on_discord(text: str, priority: Priority) -> None:
-    for chunk in shown(re.sub("[`~|]", "", text), DISCORD, priority):
+    for chunk in plan_texts(re.sub("[`~|]", "", text), DISCORD, priority):
         assert not re.search(r"<@|<#\d|</\w|@(?:everyone|here)", chunk)
 
 
@@ -161,7 +161,7 @@ def test_no_text_mentions_anybody_on_discord(text: str, priority: Priority) -> N
 _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def styled(text: str) -> list[tuple[str, frozenset[str]]]:
+def list_styled_words(text: str) -> list[tuple[str, frozenset[str]]]:
     """Return each word with its style: strong, em, s, code, a link."""
     words: list[tuple[str, frozenset[str]]] = []
     for block in _READER.parse(text):
@@ -176,13 +176,13 @@ def styled(text: str) -> list[tuple[str, frozenset[str]]]:
     return words
 
 
-def codes(text: str) -> list[str]:
+def list_code_lines(text: str) -> list[str]:
     return [
         line for token in _READER.parse(text) if token.type == "fence" for line in token.content.split("\n") if line
     ]
 
 
-def tables(text: str) -> list[list[str]]:
+def list_table_rows(text: str) -> list[list[str]]:
     """Return the rows of all tables, and each header once."""
     rows: list[list[str]] = []
     for before, token in pairwise(_READER.parse(text)):
@@ -209,15 +209,17 @@ paragraphs = st.lists(_STYLED, min_size=1, max_size=40).map(" ".join)
 
 @given(paragraphs)
 def test_words_have_the_same_style_in_chunks_as_in_the_text(text: str) -> None:
-    assert [word for chunk in shown(text) for word in styled(chunk)] == styled(text)
+    assert [word for chunk in plan_texts(text) for word in list_styled_words(chunk)] == list_styled_words(text)
 
 
 @given(paragraphs, st.data())
 def test_a_growing_text_has_every_mark_closed_and_every_word_shown(text: str, data: st.DataObject) -> None:
     text = text[: data.draw(st.integers(1, len(text)))]
-    for chunk in shown(text, SMALL, Priority.STREAM_UPDATE):
-        assert not any(re.search(r"[*`~\[\]]", word) for word, _ in styled(chunk))
-    seen = " ".join(word for chunk in shown(text, SMALL, Priority.STREAM_UPDATE) for word, _ in styled(chunk))
+    for chunk in plan_texts(text, SMALL, Priority.STREAM_UPDATE):
+        assert not any(re.search(r"[*`~\[\]]", word) for word, _ in list_styled_words(chunk))
+    seen = " ".join(
+        word for chunk in plan_texts(text, SMALL, Priority.STREAM_UPDATE) for word, _ in list_styled_words(chunk)
+    )
     written = re.sub(r"\]\(\S*", "", text.rpartition(" ")[0])
     assert re.findall(r"[^\W_]+", written) == re.findall(r"[^\W_]+", seen)[: len(re.findall(r"[^\W_]+", written))]
 
@@ -230,7 +232,7 @@ _ROWS = st.lists(_CELLS, min_size=1, max_size=40)
 def test_a_split_table_repeats_its_header_and_has_each_row_once(rows: list[list[str]], words: str) -> None:
     text = f"{words}\n\n| one | two | three |\n|---|:-:|--:|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
     text += f"\n{words}"
-    seen = [tables(chunk) for chunk in shown(text)]
+    seen = [list_table_rows(chunk) for chunk in plan_texts(text)]
     assert [row for chunk in seen for row in chunk if row[0] != "HEAD"] == rows
     assert all(chunk[0] == ["HEAD", "one", "two", "three"] and len(chunk) > 1 for chunk in seen if chunk)
 
@@ -238,7 +240,7 @@ def test_a_split_table_repeats_its_header_and_has_each_row_once(rows: list[list[
 @given(_ROWS, _WORDS)
 def test_a_table_on_discord_has_aligned_columns_in_each_chunk(rows: list[list[str]], words: str) -> None:
     text = f"{words}\n| one | two | three |\n|---|:-:|--:|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    lines = [line for chunk in shown(text, DISCORD) for line in codes(chunk)]
+    lines = [line for chunk in plan_texts(text, DISCORD) for line in list_code_lines(chunk)]
     heads = [line for line in lines if re.fullmatch(r"one +\| +two +\| +three", line)]
     assert len(lines) - 2 * len(heads) == len(rows)
     assert {line.count("|") for line in lines if "-+-" not in line} == {2}
@@ -252,7 +254,7 @@ def test_a_table_on_discord_has_aligned_columns_in_each_chunk(rows: list[list[st
 def test_split_code_in_a_list_stays_the_same_code(code: list[str]) -> None:
     inside = "".join(f"   {line}\n" for line in code)
     text = f"1. one\n\n   ````py\n{inside}   ````\n2. two\n"
-    assert [line for chunk in shown(text) for line in codes(chunk)] == codes(text) == code
+    assert [line for chunk in plan_texts(text) for line in list_code_lines(chunk)] == list_code_lines(text) == code
 
 
 @pytest.mark.parametrize(
@@ -290,26 +292,26 @@ def test_split_code_in_a_list_stays_the_same_code(code: list[str]) -> None:
     ],
 )
 def test_the_end_of_a_growing_text_is_completed(so_far: str, seen: str) -> None:
-    assert growing(so_far) == seen
+    assert get_growing_end(so_far) == seen
 
 
 @pytest.mark.parametrize("text", ["**", "<@U1", "| a |", "```", "["])
 def test_a_growing_text_without_visible_characters_shows_a_placeholder(text: str) -> None:
-    assert growing(text) == PLACEHOLDER
-    assert shown(text)[0].startswith(text)
+    assert get_growing_end(text) == PLACEHOLDER
+    assert plan_texts(text)[0].startswith(text)
 
 
 def test_the_final_text_is_shown_unchanged() -> None:
     text = "An *open [end <@U1 | []() and `more"
-    assert shown(text) == [text]
-    assert shown(text, priority=Priority.ERROR) == [text]
-    assert shown("```py\nx") == ["```py\nx\n```"]
+    assert plan_texts(text) == [text]
+    assert plan_texts(text, priority=Priority.ERROR) == [text]
+    assert plan_texts("```py\nx") == ["```py\nx\n```"]
 
 
 @pytest.mark.parametrize("mark", ["```", "~~~", "`````"])
 def test_a_split_fence_is_reopened_with_its_info_string(mark: str) -> None:
     code = "".join(f"line {n}\n" for n in range(100))
-    first, *others = shown(f"See:\n\n{mark}python\n{code}{mark}\n\nThat is all.")
+    first, *others = plan_texts(f"See:\n\n{mark}python\n{code}{mark}\n\nThat is all.")
     assert len(others) >= 2
     assert first.endswith(f"\n{mark}")
     assert all(chunk.startswith(f"{mark}python\nline ") for chunk in others)
@@ -320,37 +322,37 @@ def test_a_split_fence_is_reopened_with_its_info_string(mark: str) -> None:
 
 def test_a_shorter_fence_within_a_longer_one_is_text() -> None:
     inner = "```\nnot a fence of its own\n```\n" * 30
-    chunks = shown(f"````markdown\n{inner}````")
+    chunks = plan_texts(f"````markdown\n{inner}````")
     assert len(chunks) > 1
     assert all(chunk.startswith("````markdown\n") and chunk.endswith("\n````") for chunk in chunks)
 
 
 def test_a_text_is_split_at_paragraphs_then_lines_then_words() -> None:
-    assert planned("a" * 300 + "\n\n" + "b\nb " * 30)[0].end == 302
-    assert planned("a" * 300 + "\n" + "b b " * 40)[0].end == 301
-    assert planned("a" * 300 + " " + "b" * 300)[0].end == 301
-    assert planned("a" * 800)[0].end == 400
+    assert plan_chunks("a" * 300 + "\n\n" + "b\nb " * 30)[0].end == 302
+    assert plan_chunks("a" * 300 + "\n" + "b b " * 40)[0].end == 301
+    assert plan_chunks("a" * 300 + " " + "b" * 300)[0].end == 301
+    assert plan_chunks("a" * 800)[0].end == 400
 
 
 def test_a_heading_stays_with_its_text() -> None:
     text = "word " * 50 + "\n\n# Heading\n\n" + "more " * 50
-    assert shown(text)[1].startswith("# Heading\n\nmore")
+    assert plan_texts(text)[1].startswith("# Heading\n\nmore")
 
 
 def test_a_list_stays_with_the_line_that_announces_it() -> None:
     text = "a" * 250 + "\n\n" + "b" * 50 + "\n\nThe items:\n\n" + "- item\n" * 50
-    assert shown(text)[1].startswith("The items:\n\n- item")
+    assert plan_texts(text)[1].startswith("The items:\n\n- item")
 
 
 def test_a_split_list_continues_at_the_margin() -> None:
     text = "- item\n" + "    - nested item of the list\n" * 30
-    chunks = shown(text)
+    chunks = plan_texts(text)
     assert len(chunks) > 1
     assert all(chunk.startswith("- nested") for chunk in chunks[1:])
 
 
 def test_a_quotation_split_within_a_line_stays_a_quotation() -> None:
-    chunks = shown("> " + "quoted words " * 60)
+    chunks = plan_texts("> " + "quoted words " * 60)
     assert len(chunks) > 1
     assert all(chunk.startswith("> ") for chunk in chunks)
 
@@ -362,38 +364,38 @@ _WHOLES = ["[" + "label " * 30 + f"](https://x.y/{'p' * 100})", "`" + "code " * 
 def test_links_and_inline_code_are_not_split(whole: str) -> None:
     for before in range(0, 400, 7):
         text = "w " * (before // 2) + whole + " w" * 100
-        assert any(whole in chunk for chunk in shown(text))
+        assert any(whole in chunk for chunk in plan_texts(text))
 
 
 def test_a_link_longer_than_a_message_is_split() -> None:
     text = "[label](https://example.com/" + "p" * 900 + ")"
-    assert "".join(shown(text)) == text
+    assert "".join(plan_texts(text)) == text
 
 
 def test_a_split_within_a_line_starts_no_block() -> None:
     for sign in ("```", "#", "-", "1.", ">", "|", "+"):
         for space in range(370, 402):
-            chunks = shown("a" * space + f" {sign} " + "b" * 300)
+            chunks = plan_texts("a" * space + f" {sign} " + "b" * 300)
             assert not any(chunk.startswith(f"{sign} ") for chunk in chunks)
 
 
 @given(st.text(st.sampled_from("👩‍👦🇩🇪e\u0301❤️한\u1112\u1161\u11abनमस्ते x"), min_size=100, max_size=600))
 def test_grapheme_clusters_are_not_split(text: str) -> None:
     wholes = {*cluster_starts(text, 0, len(text)), len(text)}
-    assert all(chunk.end in wholes for chunk in planned(text))
+    assert all(chunk.end in wholes for chunk in plan_chunks(text))
 
 
 def test_trailing_white_space_needs_no_chunk_of_its_own() -> None:
-    assert shown("a" * 400 + "\n" * 5000) == ["a" * 400]
-    assert shown("\n" * 5000) == []
-    assert shown("") == []
-    assert shown("\n" * 5000 + "    indented") == ["    indented"]
+    assert plan_texts("a" * 400 + "\n" * 5000) == ["a" * 400]
+    assert plan_texts("\n" * 5000) == []
+    assert plan_texts("") == []
+    assert plan_texts("\n" * 5000 + "    indented") == ["    indented"]
 
 
 def test_invisible_text_belongs_to_a_visible_chunk() -> None:
     unseen = "<br>" * 200
     for text in (f"{unseen}word", f"{'word ' * 70}\n\n{unseen}", f"{'word ' * 70}{unseen}{'word ' * 70}"):
-        chunks = planned(text, DISCORD)
+        chunks = plan_chunks(text, DISCORD)
         assert all("word" in chunk.text for chunk in chunks)
         assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == text
 
@@ -409,11 +411,11 @@ def test_an_invisible_final_text_shows_the_placeholder_for_empty_answers(text: s
 def test_a_table_header_stays_with_its_delimiter_row() -> None:
     table, row = "| a | b |\n|---|---|\n", " | ".join(["word"] * 200)
     for before in range(300, 400):
-        for chunk in shown("x" * before + f"\n{table}{row}"):
+        for chunk in plan_texts("x" * before + f"\n{table}{row}"):
             assert "| a | b |" not in chunk or table.strip() in chunk
 
 
-class Scale:
+class CountingMeasure:
     """Measure that counts the measured characters."""
 
     def __init__(self) -> None:
@@ -425,7 +427,7 @@ class Scale:
 
 
 def test_many_blank_lines_are_parsed_once() -> None:
-    scale = Scale()
+    scale = CountingMeasure()
     planner = Planner(MessageLimits(400, scale))
     planner.feed("Hello" + "\n" * 60_000)
     planner.plan(Priority.STREAM_UPDATE)
@@ -433,13 +435,13 @@ def test_many_blank_lines_are_parsed_once() -> None:
 
 
 def test_escaped_text_still_fits() -> None:
-    chunks = shown("<@U1>" * 1000, SLACK)
+    chunks = plan_texts("<@U1>" * 1000, SLACK)
     assert max(map(utf8, chunks)) <= 380
     assert "".join(chunks) == "&lt;@U1>" * 1000
 
 
 def test_a_chunk_leaves_room_for_a_status_line() -> None:
-    for chunk in shown("word " * 500, SLACK):
+    for chunk in plan_texts("word " * 500, SLACK):
         assert utf8(f"{chunk}\n\n{'s' * 18}") <= SLACK.chunk_size
 
 
@@ -447,7 +449,7 @@ def test_a_chunk_leaves_room_for_a_status_line() -> None:
     "unit", ["word ", "x", "\n", "line\n", "```\ncode\n```\n", "| a | b |\n|---|---|\n", "**a** ", "[a"]
 )
 def test_the_cost_of_planning_is_linear(unit: str) -> None:
-    def cost(size: int, *, piece: int) -> int:
+    def count_measured(size: int, *, piece: int) -> int:
         measured = 0
 
         def measure(text: str) -> int:
@@ -462,20 +464,20 @@ def test_the_cost_of_planning_is_linear(unit: str) -> None:
         return measured
 
     for piece in (50, 10**6):
-        assert cost(20_000, piece=piece) <= 4.5 * cost(5_000, piece=piece) + 2_500
+        assert count_measured(20_000, piece=piece) <= 4.5 * count_measured(5_000, piece=piece) + 2_500
 
 
 async def test_planning_a_long_text_yields_to_other_tasks() -> None:
     text = "A paragraph of some words.\n\n" * 2_000
     planner, passes = Planner(SLACK), 0
 
-    async def count() -> None:
+    async def count_passes() -> None:
         nonlocal passes
         while True:
             passes += 1
             await asyncio.sleep(0)
 
-    counting = asyncio.create_task(count())
+    counting = asyncio.create_task(count_passes())
     planner.replace(text)
     await planner.catch_up()
     counting.cancel()

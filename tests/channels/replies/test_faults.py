@@ -45,7 +45,7 @@ STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
 _numbers = itertools.count(1)
 
 
-class Model:
+class BreakingModel:
     """Model that answers; for `break`, its first answer breaks off in a long text."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Model:
 
 
 @asynccontextmanager
-async def benched(platform: str, folder: Path, **more: Any) -> AsyncIterator[Talk]:
+async def run_shared_bot(platform: str, folder: Path, **more: Any) -> AsyncIterator[Talk]:
     """Run one bot with a short call timeout for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
@@ -71,7 +71,7 @@ async def benched(platform: str, folder: Path, **more: Any) -> AsyncIterator[Tal
         patch.setattr(socket, "PING_INTERVAL", 0.2)
         async with (
             run_sandbox(platform) as sandbox,
-            run_conversation(sandbox, folder, Model(), most_messages=3, **more) as talk,
+            run_conversation(sandbox, folder, BreakingModel(), most_messages=3, **more) as talk,
         ):
             client: Any = talk.bot.channel._client
             if isinstance(sandbox, SlackSandbox):
@@ -82,38 +82,38 @@ async def benched(platform: str, folder: Path, **more: Any) -> AsyncIterator[Tal
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
-async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
-    async with benched(request.param, tmp_path_factory.mktemp("bot")) as talk:
+async def shared_talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+    async with run_shared_bot(request.param, tmp_path_factory.mktemp("bot")) as talk:
         yield talk
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def streaming(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
-    async with benched("slack", tmp_path_factory.mktemp("streaming"), streaming="auto") as talk:
+async def shared_streaming_talk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+    async with run_shared_bot("slack", tmp_path_factory.mktemp("streaming"), streaming="auto") as talk:
         yield talk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def streamed(streaming: Any) -> AsyncIterator[SlackTalk]:
+async def streaming_talk(shared_streaming_talk: Any) -> AsyncIterator[SlackTalk]:
     """Begin a conversation with streamed replies."""
     name = f"streamed-{next(_numbers)}"
-    streaming.sandbox.add_channel(name)
-    shorten_pauses(streaming.bot)  # forget the learned rate limits
-    yield SlackTalk(streaming.bot, name)
-    streaming.sandbox.faults.clear()
+    shared_streaming_talk.sandbox.add_channel(name)
+    shorten_pauses(shared_streaming_talk.bot)  # forget the learned rate limits
+    yield SlackTalk(shared_streaming_talk.bot, name)
+    shared_streaming_talk.sandbox.faults.clear()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def talk(bench: Talk) -> AsyncIterator[Talk]:
+async def talk(shared_talk: Talk) -> AsyncIterator[Talk]:
     """Begin a conversation in a thread."""
     name = f"talk-{next(_numbers)}"
-    sandbox = bench.sandbox
+    sandbox = shared_talk.sandbox
     if isinstance(sandbox, SlackSandbox):
         sandbox.add_channel(name)
-        yield SlackTalk(bench.bot, name)
+        yield SlackTalk(shared_talk.bot, name)
     else:
         root = await sandbox.post_message("ada", sandbox.add_channel(name), "a root")
-        yield DiscordTalk(bench.bot, await sandbox.start_thread("ada", root, name))
+        yield DiscordTalk(shared_talk.bot, await sandbox.start_thread("ada", root, name))
     sandbox.faults.clear()
 
 
@@ -135,24 +135,24 @@ async def prepare(talk: Talk, call: str, *, says: str = "hi") -> Callable[[], Aw
     return lambda: talk.say("long" if call == "upload" else says)
 
 
-async def ended(talk: Talk, count: int) -> Any:
+async def wait_for_turns(talk: Talk, count: int) -> Any:
     """Wait until `count` turns of this conversation have ended; return the newest."""
     place = talk.channel.id if isinstance(talk, SlackTalk) else talk.place.id  # type: ignore[attr-defined]
 
-    async def here() -> list[Any]:
+    async def list_turns() -> list[Any]:
         return [row for row in await talk.bot.turn_rows() if place in row.session]
 
     rows = await talk.bot.database.wait_until(
-        here, lambda rows: len(rows) == count and all(row.finished_at for row in rows), seconds=10
+        list_turns, lambda rows: len(rows) == count and all(row.finished_at for row in rows), seconds=10
     )
     return rows[-1]
 
 
-def turns_of(call: str) -> int:
+def count_turns(call: str) -> int:
     return 2 if call in ("delete", "react") else 1
 
 
-def is_right(talk: Talk, call: str) -> None:
+def check_reply(talk: Talk, call: str) -> None:
     """Return whether exactly the complete reply is shown."""
     shown = texts(talk)
     if call == "upload":
@@ -166,30 +166,32 @@ def is_right(talk: Talk, call: str) -> None:
 # Transient faults
 
 
-async def comes_too_often(talk: Talk, name: str) -> None:
+async def exceed_rate_limit(talk: Talk, name: str) -> None:
     talk.sandbox.faults.rate_limit(name, 1)
 
 
-async def server_error(talk: Talk, name: str) -> None:
+async def fail_with_server_error(talk: Talk, name: str) -> None:
     talk.sandbox.faults.fail(name, 2, status=503)
 
 
-async def lost_reply(talk: Talk, name: str) -> None:
+async def lose_response(talk: Talk, name: str) -> None:
     talk.sandbox.faults.lose_response(name)
 
 
-async def timeout(talk: Talk, name: str) -> None:
+async def exceed_timeout(talk: Talk, name: str) -> None:
     talk.sandbox.faults.delay(name, TOO_LONG)
 
 
-async def closed_socket(talk: Talk, name: str) -> None:
+async def close_socket(talk: Talk, name: str) -> None:
     """Close the connection for events; API calls do not use it."""
     del name
     await talk.sandbox.drop_sockets()
     await talk.sandbox.wait_until_connected()
 
 
-@pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
+@pytest.mark.parametrize(
+    "fault", [exceed_rate_limit, fail_with_server_error, lose_response, exceed_timeout, close_socket]
+)
 @pytest.mark.parametrize("call", CALLS)
 async def test_transient_faults_leave_the_reply_correct(
     talk: Talk,
@@ -198,127 +200,134 @@ async def test_transient_faults_leave_the_reply_correct(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    act = await prepare(talk, call, says="slowly" if fault is timeout else "hi")
+    act = await prepare(talk, call, says="slowly" if fault is exceed_timeout else "hi")
     caplog.clear()
     if call == "upload" and isinstance(talk, DiscordTalk):  # a later edit attaches the files
         attach = talk.bot.channel._api.set_files
 
-        async def faulty(*about: Any) -> None:
+        async def attach_with_fault(*about: Any) -> None:
             monkeypatch.undo()
             await fault(talk, talk.calls[call])
             await attach(*about)
 
-        monkeypatch.setattr(talk.bot.channel._api, "set_files", faulty)
+        monkeypatch.setattr(talk.bot.channel._api, "set_files", attach_with_fault)
     else:
         await fault(talk, talk.calls[call])
     await act()
-    row = await ended(talk, turns_of(call))
+    row = await wait_for_turns(talk, count_turns(call))
     assert (row.state, row.error) == ("done", None)
-    is_right(talk, call)
-    assert errors(caplog) == []
+    check_reply(talk, call)
+    assert list_errors(caplog) == []
     assert not any(map(talk.sandbox.faults.has_pending, get_args(FaultKind)))  # the fault occurred
 
 
-@pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
+@pytest.mark.parametrize(
+    "fault", [exceed_rate_limit, fail_with_server_error, lose_response, exceed_timeout, close_socket]
+)
 @pytest.mark.parametrize("call", STREAM_CALLS)
 async def test_transient_faults_leave_a_streamed_reply_correct(
-    streamed: SlackTalk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
+    streaming_talk: SlackTalk,
+    call: str,
+    fault: Callable[[Talk, str], Awaitable[None]],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    before = len(streamed.sandbox.calls)
-    await fault(streamed, call)
-    await streamed.say("slowly" if fault is timeout else "stepwise")
-    row = await ended(streamed, 1)
+    before = len(streaming_talk.sandbox.calls)
+    await fault(streaming_talk, call)
+    await streaming_talk.say("slowly" if fault is exceed_timeout else "stepwise")
+    row = await wait_for_turns(streaming_talk, 1)
     assert (row.state, row.error) == ("done", None)
-    is_right(streamed, "edit")
-    assert not any(message.stream and message.stream.is_live for message in streamed.replies())
-    assert errors(caplog) == []
-    assert call in [made.method for made in streamed.sandbox.calls[before:]]
+    check_reply(streaming_talk, "edit")
+    assert not any(message.stream and message.stream.is_live for message in streaming_talk.replies())
+    assert list_errors(caplog) == []
+    assert call in [made.method for made in streaming_talk.sandbox.calls[before:]]
 
 
 # Permanent faults
 
 
-async def begun(talk: Talk) -> None:
+async def wait_for_text(talk: Talk) -> None:
     await talk.sandbox.wait_for(lambda: texts(talk)[-1:] not in ([], [words.PLACEHOLDER]))
 
 
-async def deleted_message(talk: Talk) -> None:
+async def delete_reply(talk: Talk) -> None:
     """Delete the bot's message at its first text."""
-    await begun(talk)
+    await wait_for_text(talk)
     world = talk.sandbox._workspace if isinstance(talk, SlackTalk) else talk.sandbox._guild
     world.delete_message(talk.replies()[-1])
 
 
-async def archived(talk: Talk) -> None:
+async def archive_thread(talk: Talk) -> None:
     """Archive the thread during an answer; Slack only archives channels."""
-    await begun(talk)
+    await wait_for_text(talk)
     if isinstance(talk, SlackTalk):
         talk.channel.archived = True
     elif isinstance(talk, DiscordTalk):
         await talk.sandbox.archive_thread(talk.place)
 
 
-async def missing_permission(talk: Talk, name: str) -> None:
+async def deny_permission(talk: Talk, name: str) -> None:
     if isinstance(talk, SlackTalk):
         talk.sandbox.faults.fail(name, 99, error="missing_scope")
     else:
         talk.sandbox.faults.fail(name, 99, status=403, code=50013)
 
 
-async def channel_gone(talk: Talk, name: str) -> None:
+async def remove_channel(talk: Talk, name: str) -> None:
     if isinstance(talk, SlackTalk):
         talk.sandbox.faults.fail(name, 99, error="channel_not_found")
     else:
         talk.sandbox.faults.fail(name, 99, status=404, code=10003)
 
 
-async def deleted_in_mid_answer(talk: Talk) -> Any:
+async def delete_reply_during_answer(talk: Talk) -> Any:
     """Return the turn of an answer whose message is deleted while it grows."""
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(deleted_message(talk))
+        tasks.create_task(delete_reply(talk))
         await talk.say("slowly")
-    return await ended(talk, 1)
+    return await wait_for_turns(talk, 1)
 
 
 async def test_a_message_deleted_during_an_answer_is_posted_again(talk: Talk) -> None:
-    row = await deleted_in_mid_answer(talk)
+    row = await delete_reply_during_answer(talk)
     assert (row.state, row.error) == ("done", None)
-    is_right(talk, "edit")
+    check_reply(talk, "edit")
 
 
 async def test_a_thread_archived_during_an_answer_is_reopened_and_a_channel_is_not(
     talk: Talk, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(archived(talk))
+        tasks.create_task(archive_thread(talk))
         await talk.say("slowly")
-    row = await ended(talk, 1)
+    row = await wait_for_turns(talk, 1)
     if isinstance(talk, SlackTalk):
         assert (row.state, row.error) == ("failed", "RefusedError: chat.update: is_archived")
-        assert len(errors(caplog)) == 1
+        assert len(list_errors(caplog)) == 1
     else:
         assert row.state == "done"
-        is_right(talk, "edit")
+        check_reply(talk, "edit")
 
 
 async def test_a_deleted_stream_is_posted_again_and_an_archived_channel_is_reported(
-    streamed: SlackTalk, caplog: pytest.LogCaptureFixture
+    streaming_talk: SlackTalk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert (await deleted_in_mid_answer(streamed)).state == "done"
-    is_right(streamed, "edit")
+    assert (await delete_reply_during_answer(streaming_talk)).state == "done"
+    check_reply(streaming_talk, "edit")
     caplog.clear()
-    streamed.root = None
+    streaming_talk.root = None
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(streamed.say("slowly, and once more"))
-        await streamed.sandbox.wait_for(lambda: [m for m in streamed.replies() if m.stream and m.stream.is_live])
-        streamed.channel.archived = True
-    row = await ended(streamed, 2)
+        tasks.create_task(streaming_talk.say("slowly, and once more"))
+        await streaming_talk.sandbox.wait_for(
+            lambda: [m for m in streaming_talk.replies() if m.stream and m.stream.is_live]
+        )
+        streaming_talk.channel.archived = True
+    row = await wait_for_turns(streaming_talk, 2)
     assert row.state == "failed"
     assert row.error.endswith(": is_archived")
-    assert len(errors(caplog)) == 1
+    assert len(list_errors(caplog)) == 1
 
 
-@pytest.mark.parametrize("fault", [missing_permission, channel_gone])
+@pytest.mark.parametrize("fault", [deny_permission, remove_channel])
 @pytest.mark.parametrize("call", ["post", "edit", "find"])
 async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_one_log_error(
     talk: Talk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
@@ -326,14 +335,14 @@ async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_one_log_error(
     act = await prepare(talk, call)
     await fault(talk, talk.calls[call])
     await act()
-    row = await ended(talk, 1)
+    row = await wait_for_turns(talk, 1)
     assert row.state == "failed"
     assert row.error.startswith("RefusedError: ")
-    (line,) = errors(caplog)
+    (line,) = list_errors(caplog)
     assert line.startswith(f"turn {row.id}: the reply cannot be shown: RefusedError: ")
     talk.sandbox.faults.clear()
     await talk.say("hi")  # the bot still answers
-    assert (await ended(talk, 2)).state == "done"
+    assert (await wait_for_turns(talk, 2)).state == "done"
 
 
 def refuse_edits(talk: Talk, times: int) -> None:
@@ -349,8 +358,8 @@ async def test_a_refused_chunk_does_not_block_the_complete_answer(
     """Check a refusal such as Discord's link filter or Slack's `invalid_blocks`."""
     refuse_edits(talk, 1)
     await talk.say("slowly")
-    assert (await ended(talk, 1)).state == "done"
-    is_right(talk, "edit")
+    assert (await wait_for_turns(talk, 1)).state == "done"
+    check_reply(talk, "edit")
 
 
 async def test_a_refused_text_is_posted_as_a_file_with_one_apology(
@@ -358,27 +367,27 @@ async def test_a_refused_text_is_posted_as_a_file_with_one_apology(
 ) -> None:
     refuse_edits(talk, 2)  # of a chunk, and of the final text
     await talk.say("slowly")
-    row = await ended(talk, 1)
+    row = await wait_for_turns(talk, 1)
     assert row.state == "failed"
     assert row.error.startswith("RefusedError: ")
-    assert len(errors(caplog)) == 1
+    assert len(list_errors(caplog)) == 1
     (text,) = texts(talk)
     assert text.startswith(f"⚠️ {words.MESSAGE_REFUSED} (turn")
     assert talk.files() == [("answer.md", ANSWER.encode())]
     assert [*talk.replies()[-1].buttons] == [words.RETRY]
     await talk.press(words.RETRY)
-    assert (await ended(talk, 2)).state == "done"
-    is_right(talk, "edit")
+    assert (await wait_for_turns(talk, 2)).state == "done"
+    check_reply(talk, "edit")
     assert not talk.files()
 
 
-@pytest.mark.parametrize("fault", [missing_permission, channel_gone])
+@pytest.mark.parametrize("fault", [deny_permission, remove_channel])
 async def test_optional_calls_may_fail(talk: Talk, fault: Callable[[Talk, str], Awaitable[None]]) -> None:
     act = await prepare(talk, "react")
     await fault(talk, talk.calls["react"])
     await act()
-    assert (await ended(talk, 2)).state == "done"
-    is_right(talk, "react")
+    assert (await wait_for_turns(talk, 2)).state == "done"
+    check_reply(talk, "react")
 
 
 async def test_an_extra_message_that_cannot_be_deleted_stays_and_is_logged(
@@ -387,20 +396,20 @@ async def test_an_extra_message_that_cannot_be_deleted_stays_and_is_logged(
     act = await prepare(talk, "delete")
     caplog.clear()
     left = texts(talk)[1:]
-    await missing_permission(talk, talk.calls["delete"])
+    await deny_permission(talk, talk.calls["delete"])
     await act()
-    assert (await ended(talk, 2)).state == "done"
+    assert (await wait_for_turns(talk, 2)).state == "done"
     assert texts(talk)[0] == ANSWER
-    assert len(errors(caplog)) == len(left)
+    assert len(list_errors(caplog)) == len(left)
 
 
 async def test_a_refused_file_is_posted_as_messages(talk: Talk) -> None:
     if isinstance(talk, SlackTalk):
-        await missing_permission(talk, talk.calls["upload"])
+        await deny_permission(talk, talk.calls["upload"])
     else:
         talk.sandbox.permissions.discard("attach_files")
     await talk.say("long")
-    row = await ended(talk, 1)
+    row = await wait_for_turns(talk, 1)
     if not isinstance(talk, SlackTalk):
         talk.sandbox.permissions.add("attach_files")
     assert row.state == "done"
@@ -408,7 +417,7 @@ async def test_a_refused_file_is_posted_as_messages(talk: Talk) -> None:
     assert "".join("".join(texts(talk)).split()) == "".join(LONG.split())
 
 
-def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+def list_errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the errors in the bot's log."""
     ours = [one for one in caplog.records if one.levelno >= logging.ERROR and one.name.startswith(("channels", "core"))]
     return [one.getMessage() for one in ours]

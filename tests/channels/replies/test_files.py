@@ -24,7 +24,7 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
-from tests.channels.replies.test_reply_end import dies, ended
+from tests.channels.replies.test_reply_end import create_crash, wait_for_turns
 from tests.channels.slack.conftest import short_ping_interval
 from tests.channels.wiring import wait_until
 
@@ -57,12 +57,12 @@ MAKES = [CallTool("plot", {"title": "up"}), CallTool("table", {})]
 MADE = [("plot.png", PNG), ("notes.txt", b"as text"), ("table.csv", b"a,b\n1,2\n")]
 
 
-async def kept(talk: Talk) -> int:
+async def count_artifacts(talk: Talk) -> int:
     async with talk.bot.database.read() as connection:
         return int((await connection.execute(sa.select(sa.func.count()).select_from(artifacts))).scalar_one())
 
 
-def alts(talk: Talk) -> list[str]:
+def list_alt_texts(talk: Talk) -> list[str]:
     """Return the alternative texts of the images."""
     standing = [m for m in talk.sandbox.messages("general") if not m.deleted]
     if talk.sandbox.api_url.endswith("/api/"):
@@ -75,17 +75,17 @@ async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(
     async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as talk:
         await talk.say("draw")
         await wait_for_answer(talk, "Here you are.")
-        await ended(talk)
+        await wait_for_turns(talk)
         assert sorted(talk.files()) == sorted(MADE)
-        assert alts(talk) == ["A curve: up"]
+        assert list_alt_texts(talk) == ["A curve: up"]
         assert "The user gets this file with your answer." in str(talk.bot.model.received[1].tool_results)
         await talk.press(words.REGENERATE)
         await wait_for_answer(talk, "Once more.")
-        await ended(talk, 2)
+        await wait_for_turns(talk, 2)
         assert talk.files() == MADE[2:]
         await talk.say("reset")
         await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
-        assert await kept(talk) == 0
+        assert await count_artifacts(talk) == 0
 
 
 @pytest.mark.parametrize("moment", ["sent", "recorded", "shared"])
@@ -96,32 +96,32 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
         shares = 0
         share, attach, shown = SlackSurface._share, DiscordApi.set_files, TurnStore.save_message_ids
 
-        async def dies_at_the_second(surface: Any, *more: Any) -> None:
+        async def die_at_second_share(surface: Any, *more: Any) -> None:
             nonlocal shares
             shares += 1
             if shares == 2:
-                await dies(talk)()
+                await create_crash(talk)()
             await (share if isinstance(surface, SlackSurface) else attach)(surface, *more)
 
-        async def dies_before_the_record(turns: Any, turn: Any, ids: Any) -> None:
+        async def die_before_record(turns: Any, turn: Any, ids: Any) -> None:
             if any(id_.startswith("file:") and id_.endswith("notes.txt") for id_ in ids):
-                await dies(talk)()
+                await create_crash(talk)()
             await shown(turns, turn, ids)
 
         with monkeypatch.context() as death:
             if moment == "sent":
-                death.setattr(TurnStore, "save_message_ids", dies_before_the_record)
+                death.setattr(TurnStore, "save_message_ids", die_before_record)
             elif moment == "recorded":
-                death.setattr(SlackSurface, "_share", dies_at_the_second)
-                death.setattr(DiscordApi, "set_files", dies(talk))
+                death.setattr(SlackSurface, "_share", die_at_second_share)
+                death.setattr(DiscordApi, "set_files", create_crash(talk))
             else:
-                death.setattr(TurnStore, "end", dies(talk))
+                death.setattr(TurnStore, "end", create_crash(talk))
             await talk.say("draw")
             await wait_until(talk.bot.worker._stopping.is_set)
             await talk.bot.worker.stop(5)
         assert len(talk.files()) == (2 if moment == "shared" else 1 if hasattr(talk, "channel") else 0)
     async with run_conversation(sandbox, tmp_path, "never said", core=TOOLS) as talk:
-        assert (await ended(talk))[0].state == "done"
+        assert (await wait_for_turns(talk))[0].state == "done"
         assert sorted(talk.files()) == sorted(MADE[:2])
         assert texts(talk) == ["Here you are."]
 
@@ -134,7 +134,7 @@ async def test_a_retried_turn_posts_its_files(sandbox: Any, tmp_path: Path) -> N
         assert not talk.files()
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "Here you are.")
-        await ended(talk, 2)
+        await wait_for_turns(talk, 2)
         assert sorted(talk.files()) == sorted(MADE[:2])
 
 
@@ -143,18 +143,18 @@ async def test_a_refused_file_is_named_and_the_others_are_posted(
 ) -> None:
     upload = SlackApi.upload
 
-    async def refuses(api: SlackApi, file: Any, team: str) -> str:
+    async def refuse_large_file(api: SlackApi, file: Any, team: str) -> str:
         if len(file.data) > 10 * 2**20:
             raise RefusedError("upload", "file_too_large")
         return await upload(api, file, team)
 
-    monkeypatch.setattr(SlackApi, "upload", refuses)
+    monkeypatch.setattr(SlackApi, "upload", refuse_large_file)
     async with run_conversation(
         sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS
     ) as talk:
         await talk.say("draw")
         told = "Here you are.\n\nI couldn't attach `heavy.pdf` (11.0 MB)."
         await wait_for_texts(talk, lambda found: found == [told.replace("`", "")] or found == [told])
-        (row,) = await ended(talk)
+        (row,) = await wait_for_turns(talk)
         assert (row.state, row.text) == ("done", "Here you are.")
         assert talk.files() == MADE[2:]

@@ -21,8 +21,8 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
-from tests.channels.replies.test_files import kept
-from tests.channels.replies.test_reply_end import dies, ended
+from tests.channels.replies.test_files import count_artifacts
+from tests.channels.replies.test_reply_end import create_crash, wait_for_turns
 from tests.channels.slack.conftest import short_ping_interval
 from tests.channels.wiring import wait_until
 
@@ -44,18 +44,18 @@ async def test_an_image_of_a_model_is_a_file_of_its_reply(sandbox: Any, tmp_path
     async with run_conversation(sandbox, tmp_path, drawing, SendFile("image/png", OTHER_PNG), **GEMINI) as talk:
         await talk.say("draw")
         await wait_for_texts(talk, lambda found: found and "Bluer?" in found[-1])
-        await ended(talk)
+        await wait_for_turns(talk)
         assert texts(talk) == ["Here:\n\n📎 `image-1.png`\n\nBluer?"]
         assert talk.files() == [("image-1.png", PNG)]
         await talk.say("yes, draw it bluer")
         await wait_for_texts(talk, lambda found: found and found[-1] == words.ONLY_FILES)
-        await ended(talk, 2)
+        await wait_for_turns(talk, 2)
         assert [data for _, data in talk.files()] == [PNG, OTHER_PNG]
         parts = talk.bot.model.requests[1]["contents"][1]["parts"]
         assert ["inlineData" in part for part in parts] == [False, True, False]
         await talk.say("reset")
         await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
-        assert await kept(talk) == 0
+        assert await count_artifacts(talk) == 0
 
 
 @pytest.mark.parametrize("moment", ["before the answer is stored", "before it is shown as done"])
@@ -68,7 +68,7 @@ async def test_an_image_is_posted_once_despite_a_crash(
 
         async def die(*_values: Any) -> None:
             with suppress(StoreError):
-                await dies(talk)()
+                await create_crash(talk)()
             raise TurnLostError("the process died here")
 
         with monkeypatch.context() as death:
@@ -77,11 +77,11 @@ async def test_an_image_is_posted_once_despite_a_crash(
             await wait_until(talk.bot.worker._stopping.is_set)
             await talk.bot.worker.stop(5)
     async with run_conversation(sandbox, tmp_path, [Say("One:"), SendFile("image/png", PNG)], **GEMINI) as talk:
-        assert (await ended(talk))[0].state == "done"
+        assert (await wait_for_turns(talk))[0].state == "done"
         is_generated_again = method == "save_answer"
         assert texts(talk) == ["One:" if is_generated_again else "Two:"]
         assert [data for _, data in talk.files()] == ([PNG] if is_generated_again else [PNG, OTHER_PNG])
-        assert await kept(talk) == len(talk.files())
+        assert await count_artifacts(talk) == len(talk.files())
 
 
 async def test_a_provider_that_fails_amid_an_image_loses_nothing(sandbox: Any, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_a_provider_that_fails_amid_an_image_loses_nothing(sandbox: Any, t
         assert not talk.files()
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "Here:")
-        await ended(talk, 2)
+        await wait_for_turns(talk, 2)
         assert talk.files() == [("image-1.png", PNG)]
 
 
@@ -104,7 +104,7 @@ async def test_a_file_of_30_mb_ends_in_a_sentence(sandbox: Any, tmp_path: Path) 
     async with run_conversation(sandbox, tmp_path, huge, **GEMINI) as talk:
         await talk.say("draw")
         await wait_for_answer(talk, f"Here:\n\n{FILE_TOO_LARGE}")
-        await ended(talk)
+        await wait_for_turns(talk)
         assert not talk.files()
 
 
@@ -115,7 +115,7 @@ async def test_a_picture_that_a_tool_returns_is_posted_once_and_shown_to_the_mod
     async with run_conversation(sandbox, tmp_path, CallTool("screenshot"), "Here you see it.", core=tools) as talk:
         await talk.say("take a picture")
         await wait_for_answer(talk, "Here you see it.")
-        await ended(talk)
+        await wait_for_turns(talk)
         assert [data for _, data in talk.files()] == [PNG]
         assert talk.bot.model.requests[1]["messages"][-1]["content"][0]["type"] == "image_url"
 
@@ -126,7 +126,7 @@ async def test_sources_are_numbered_links_below_the_answer(sandbox: Any, tmp_pat
     async with run_conversation(sandbox, tmp_path, answer, core={"vendor": vendor}) as talk:
         await talk.say("rain?")
         shown = (await wait_for_texts(talk, lambda found: found and "Sources" in found[-1]))[-1]
-        await ended(talk)
+        await wait_for_turns(talk)
         assert "weather.example" in shown
         assert "everyone" not in shown
         assert "javascript" not in shown

@@ -11,10 +11,16 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from tests.channels.platforms import run_conversation, run_sandbox, texts, wait_for_texts
-from tests.channels.replies.test_questions import ASKING, ask, choose, rows, wait_for_button
+from tests.channels.replies.test_questions import (
+    ASKING,
+    create_choice,
+    create_input_request,
+    list_requests,
+    wait_for_button,
+)
 
 
-def workflow(schemas: Mapping[str, Any], **request: Any) -> dict[str, Any]:
+def create_workflow_settings(schemas: Mapping[str, Any], **request: Any) -> dict[str, Any]:
     """Return the settings of a bot whose workflow asks for the answer that a message names, and repeats it."""
 
     def question(node_input: Any) -> Any:
@@ -55,7 +61,7 @@ BAD_SCHEMAS: dict[str, tuple[Any, str, str, str]] = {
 
 async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: Any, tmp_path: Path) -> None:
     schemas = {name: schema for name, (schema, *_) in BAD_SCHEMAS.items()}
-    async with run_conversation(sandbox, tmp_path, "unused", core=workflow(schemas)) as talk:
+    async with run_conversation(sandbox, tmp_path, "unused", core=create_workflow_settings(schemas)) as talk:
         for name, (_, note, wrong, right) in BAD_SCHEMAS.items():
             await talk.say(f"ask: {name}")
             assert note in (await wait_for_button(talk, words.ANSWER)).text
@@ -67,7 +73,7 @@ async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: A
             answer = f"Ordered: {right if right.startswith('{') else json.dumps(right)}"
             await talk.bot.database.wait_until(talk.bot.turn_rows, lambda found, text=answer: found[-1].text == text)
             await talk.sandbox.wait_for(lambda: not any(words.ANSWER in one.buttons for one in talk.replies()))
-        assert {row.decision for row in await rows(talk)} == {"answered"}
+        assert {row.decision for row in await list_requests(talk)} == {"answered"}
 
 
 FIELDS = {f"f{i}": {"type": "integer" if i == 38 else "string", "title": f"Field {i}"} for i in range(40)}
@@ -81,7 +87,7 @@ ANSWER = {f"f{i}": i if i == 38 else str(i) for i in range(40)}
 async def test_a_form_of_40_fields_is_one_modal_on_slack(tmp_path: Path) -> None:
     async with (
         run_sandbox("slack") as slack,
-        run_conversation(slack, tmp_path, ask("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+        run_conversation(slack, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING) as talk,
     ):
         await talk.say("shirts")
         await wait_for_button(talk, words.ANSWER)
@@ -91,13 +97,15 @@ async def test_a_form_of_40_fields_is_one_modal_on_slack(tmp_path: Path) -> None
         assert modal.errors == {"field-38": words.ENTRY_NOT_INTEGER}
         assert await slack.submit_modal(modal, **ENTRIES)
         await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        assert [row.answer for row in await rows(talk)] == [ANSWER]
+        assert [row.answer for row in await list_requests(talk)] == [ANSWER]
 
 
 async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) -> None:
     async with (
         run_sandbox("discord") as discord,
-        run_conversation(discord, tmp_path, ask("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+        run_conversation(
+            discord, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING
+        ) as talk,
     ):
 
         async def submit_page(message: Any, label: str, **entries: str) -> Any:
@@ -120,13 +128,15 @@ async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) ->
         assert f"Field 38: {words.ENTRY_NOT_INTEGER}" in message.text
         assert await submit_page(message, words.CORRECT_ANSWER) is None
         await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        assert [row.answer for row in await rows(talk)] == [ANSWER]
+        assert [row.answer for row in await list_requests(talk)] == [ANSWER]
 
 
 async def test_a_form_continues_after_its_private_message_is_dismissed(tmp_path: Path) -> None:
     async with (
         run_sandbox("discord") as discord,
-        run_conversation(discord, tmp_path, ask("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+        run_conversation(
+            discord, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING
+        ) as talk,
     ):
 
         def find_private() -> Any:
@@ -148,7 +158,7 @@ async def test_a_form_continues_after_its_private_message_is_dismissed(tmp_path:
 
 async def test_long_options_are_numbered_buttons(sandbox: Any, tmp_path: Path) -> None:
     options = [f"{'A long offer'.ljust(80, '.')} {i}" for i in range(3)]
-    async with run_conversation(sandbox, tmp_path, choose(*options), "Done.", core=ASKING) as talk:
+    async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as talk:
         await talk.say("an offer")
         await talk.sandbox.wait_for(lambda: any("2. A long" in text for text in texts(talk)))
         question = talk.replies()[-1]
@@ -156,7 +166,7 @@ async def test_long_options_are_numbered_buttons(sandbox: Any, tmp_path: Path) -
         assert [label[:10] for label in labels] == ["1. A long ", "2. A long ", "3. A long "]
         await talk.press(labels[1])
         await wait_for_texts(talk, lambda found: found[-1] == "Done.")
-        assert [row.answer for row in await rows(talk)] == [options[1]]
+        assert [row.answer for row in await list_requests(talk)] == [options[1]]
 
 
 async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Path) -> None:
@@ -165,7 +175,9 @@ async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Pat
     schema = {"type": "object", "properties": {**fields, "f39": {"enum": options, "default": options[2]}}}
     async with (
         run_sandbox("slack") as slack,
-        run_conversation(slack, tmp_path, ask("Please order.", schema), "Ordered.", core=ASKING) as talk,
+        run_conversation(
+            slack, tmp_path, create_input_request("Please order.", schema), "Ordered.", core=ASKING
+        ) as talk,
     ):
         await talk.say("shirts")
         await wait_for_button(talk, words.ANSWER)
@@ -175,12 +187,14 @@ async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Pat
         assert modal.errors == {"field-38": words.ENTRY_NOT_OPTION}
         assert await slack.submit_modal(modal, **{"field-0": "option:1", "field-38": options[3]})
         await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        assert [row.answer for row in await rows(talk)] == [{"f0": options[1], "f38": options[3], "f39": options[2]}]
+        assert [row.answer for row in await list_requests(talk)] == [
+            {"f0": options[1], "f38": options[3], "f39": options[2]}
+        ]
 
 
 async def test_only_the_people_in_the_payload_answer(sandbox: Any, tmp_path: Path) -> None:
     grace = str(sandbox.people["grace"].id)
-    asking = workflow({"size": {"enum": ["S", "M"]}}, payload={"approvers": [grace]})
+    asking = create_workflow_settings({"size": {"enum": ["S", "M"]}}, payload={"approvers": [grace]})
     async with run_conversation(sandbox, tmp_path, "unused", core=asking) as talk:
         await talk.say("ask: size")
         question = await wait_for_button(talk, "M")
@@ -193,4 +207,4 @@ async def test_only_the_people_in_the_payload_answer(sandbox: Any, tmp_path: Pat
         await wait_for_texts(talk, lambda found: found[-1] == 'Ordered: "S"')
         await talk.say("M", user="grace")
         await wait_for_texts(talk, lambda found: found[-1] == 'Ordered: "M"')
-        assert [(row.decision, row.decided_by) for row in await rows(talk)] == [("answered", grace)] * 2
+        assert [(row.decision, row.decided_by) for row in await list_requests(talk)] == [("answered", grace)] * 2

@@ -24,16 +24,16 @@ def ask_manager(about: str) -> None:
 ASKING: dict[str, Any] = {"tools": [get_user_choice_tool, request_input, LongRunningFunctionTool(ask_manager)]}
 
 
-def choose(*options: str) -> CallTool:
+def create_choice(*options: str) -> CallTool:
     return CallTool("get_user_choice", {"options": list(options)}, id="c1")
 
 
-def ask(message: str, schema: Any = None) -> CallTool:
+def create_input_request(message: str, schema: Any = None) -> CallTool:
     arguments = {"message": message} if schema is None else {"message": message, "response_schema": schema}
     return CallTool("adk_request_input", arguments, id="c1")
 
 
-async def rows(talk: Talk) -> list[Any]:
+async def list_requests(talk: Talk) -> list[Any]:
     async with talk.bot.database.read() as connection:
         found = await connection.execute(sa.select(human_requests).order_by(human_requests.c.requested_at))
         return list(found.all())
@@ -46,7 +46,7 @@ async def wait_for_button(talk: Talk, label: str) -> Any:
 
 
 async def test_a_button_of_the_asker_answers_once(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, choose("S", "M"), "M it is.", core=ASKING) as talk:
+    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "M it is.", core=ASKING) as talk:
         await talk.say("a shirt")
         question = await wait_for_button(talk, "M")
         assert list(question.buttons) == ["S", "M"]
@@ -57,25 +57,25 @@ async def test_a_button_of_the_asker_answers_once(sandbox: Any, tmp_path: Path) 
         await wait_for_texts(talk, lambda found: found[-1] == "M it is.")
         await talk.sandbox.wait_for(lambda: not talk.replies()[1].buttons)
         assert "✅" in texts(talk)[1]
-        (row,) = await rows(talk)
+        (row,) = await list_requests(talk)
         assert (row.kind, row.decision, row.answer) == ("question", "answered", "M")
         assert "'result': 'M'" in str(talk.bot.model.requests[-1]).replace('"', "'").replace("\\", "")
 
 
 async def test_a_message_of_the_asker_answers(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, ask("Which size?"), "Noted.", core=ASKING) as talk:
+    async with run_conversation(sandbox, tmp_path, create_input_request("Which size?"), "Noted.", core=ASKING) as talk:
         await talk.say("a shirt")
         question = await wait_for_button(talk, words.ANSWER)
         assert "Which size?" in question.text
         await talk.say("rather large")
         await wait_for_texts(talk, lambda found: found[-1] == "Noted.")
         await talk.sandbox.wait_for(lambda: not talk.replies()[1].buttons)
-        (row,) = await rows(talk)
+        (row,) = await list_requests(talk)
         assert (row.decision, row.answer, row.answer_run is not None) == ("answered", None, True)
 
 
 async def test_an_expired_question_says_so_and_the_next_message_is_no_answer(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, choose("S", "M"), "Hello.", core=ASKING) as talk:
+    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as talk:
         await talk.say("a shirt")
         await wait_for_button(talk, "M")
         await talk.bot.wait_for_turns(1)
@@ -90,24 +90,26 @@ async def test_an_expired_question_says_so_and_the_next_message_is_no_answer(san
             await asyncio.wait([watching])
         await talk.say("hello")
         await wait_for_texts(talk, lambda found: found[-1] == "Hello.")
-        assert [row.decision for row in await rows(talk)] == ["expired"]
+        assert [row.decision for row in await list_requests(talk)] == ["expired"]
 
 
 async def test_a_stop_closes_a_question(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, choose("S", "M"), "Hello.", core=ASKING) as talk:
+    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as talk:
         await talk.say("a shirt")
         await wait_for_button(talk, "M")
         await talk.bot.wait_for_turns(1)
         await talk.say("stop")
         await wait_for_texts(talk, lambda found: any(words.QUESTION_VOID in text for text in found))
-        assert await rows(talk) == []
+        assert await list_requests(talk) == []
         await talk.say("hello")
         await wait_for_texts(talk, lambda found: found[-1] == "Hello.")
 
 
 async def test_a_bad_schema_is_answered_as_text(sandbox: Any, tmp_path: Path) -> None:
     bad = {"$ref": "#/nowhere"}
-    async with run_conversation(sandbox, tmp_path, ask("Which size?", bad), "Noted.", core=ASKING) as talk:
+    async with run_conversation(
+        sandbox, tmp_path, create_input_request("Which size?", bad), "Noted.", core=ASKING
+    ) as talk:
         await talk.say("a shirt")
         question = await wait_for_button(talk, words.ANSWER)
         assert words.FORM_PROBLEM.strip("_") in question.text
@@ -130,7 +132,7 @@ FORM = {
 async def test_a_form_shows_errors_and_is_submitted_on_slack(tmp_path: Path) -> None:
     async with (
         run_sandbox("slack") as slack,
-        run_conversation(slack, tmp_path, ask("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+        run_conversation(slack, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING) as talk,
     ):
         await talk.say("a shirt")
         await wait_for_button(talk, words.ANSWER)
@@ -144,7 +146,7 @@ async def test_a_form_shows_errors_and_is_submitted_on_slack(tmp_path: Path) -> 
         assert modal.errors == {"field-1": words.ENTRY_TOO_SMALL.format(limit=1)}
         assert await slack.submit_modal(modal, **{**entered, "field-1": "3"})
         await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        (row,) = await rows(talk)
+        (row,) = await list_requests(talk)
         assert row.answer == {"name": "Ada", "count": 3, "size": "M"}
         assert [one.event_key for one in await talk.bot.inbox_rows()][1] == f"decision:{row.id}"
 
@@ -154,14 +156,16 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
     schema = {"type": "object", "properties": {**pages, "size": {"enum": ["S", "M"]}}, "required": ["f1", "size"]}
     async with (
         run_sandbox("discord") as discord,
-        run_conversation(discord, tmp_path, ask("Please order.", schema), "Ordered.", core=ASKING) as talk,
+        run_conversation(
+            discord, tmp_path, create_input_request("Please order.", schema), "Ordered.", core=ASKING
+        ) as talk,
     ):
 
         async def open_form(message: Any, label: str, user: str = "ada") -> Any:
             await discord.click_button(user, message, message.buttons[label])
             return await discord.wait_for(lambda: discord.modals(user) and discord.modals(user)[0])
 
-        def private(label: str) -> Any:
+        def find_private_message(label: str) -> Any:
             messages = reversed(discord.messages(discord.channels["general"]))
             return next((m for m in messages if m.ephemeral_to and label in m.buttons), None)
 
@@ -170,35 +174,35 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
         await discord.click_button("grace", question, question.buttons[words.ANSWER])
         await discord.wait_for(lambda: talk.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
         await discord.submit_modal(await open_form(question, words.ANSWER), {"field-0": "Ada", "field-1": "many"})
-        correction = await discord.wait_for(lambda: private(words.CORRECT_ANSWER))
+        correction = await discord.wait_for(lambda: find_private_message(words.CORRECT_ANSWER))
         assert f"Field 1: {words.ENTRY_NOT_INTEGER}" in correction.text
         modal = await open_form(correction, words.CORRECT_ANSWER)
         assert "Ada" in str(modal.components)
         await discord.submit_modal(modal, {"field-1": "3"})
-        more = await discord.wait_for(lambda: private(words.CONTINUE_FORM))
+        more = await discord.wait_for(lambda: find_private_message(words.CONTINUE_FORM))
         assert more.text == words.FORM_CONTINUES.format(done=1, count=2)
         await discord.submit_modal(await open_form(more, words.CONTINUE_FORM), {"field-7": ["option:1"]})
         await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        (row,) = await rows(talk)
+        (row,) = await list_requests(talk)
         assert (row.answer, row.drafts) == ({"f0": "Ada", "f1": 3, "size": "M"}, {})
 
 
 async def test_many_options_are_pages_of_a_menu(sandbox: Any, tmp_path: Path) -> None:
     options = [f"Option {number}" for number in range(200)]
-    async with run_conversation(sandbox, tmp_path, choose(*options), "Done.", core=ASKING) as talk:
+    async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as talk:
         await talk.say("a shirt")
         await wait_for_button(talk, words.MORE_OPTIONS)
         size = talk.bot.channel.max_menu_options
         await talk.press(words.MORE_OPTIONS)
         question = await wait_for_button(talk, words.PREVIOUS_OPTIONS)
-        (row,) = await rows(talk)
+        (row,) = await list_requests(talk)
         option = f"option:{size + 1}:{row.id}"
         if hasattr(sandbox, "select_values"):
             await sandbox.select_values("ada", question, f"menu:{row.id}", [option])
         else:
             assert await sandbox.set_input("ada", question, f"menu:{row.id}", option)
         await wait_for_texts(talk, lambda found: found[-1] == "Done.")
-        assert [row.answer for row in await rows(talk)] == [f"Option {size + 1}"]
+        assert [row.answer for row in await list_requests(talk)] == [f"Option {size + 1}"]
 
 
 async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any, tmp_path: Path) -> None:
@@ -225,4 +229,4 @@ async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any
         await talk.say("2")
         await wait_for_texts(talk, lambda found: any(words.ANSWER_NOTED.strip("_") in text for text in found))
         await wait_for_texts(talk, lambda found: any("'M'" in text and "2" in text for text in found))
-        assert [(row.decision, row.answer) for row in await rows(talk)] == [("answered", "M"), ("answered", 2)]
+        assert [(row.decision, row.answer) for row in await list_requests(talk)] == [("answered", "M"), ("answered", 2)]

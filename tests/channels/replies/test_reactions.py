@@ -8,7 +8,7 @@ from core.errors import SurfaceError, TurnLostError
 MESSAGE = {"channel": "1", "message": "2"}
 
 
-class Signs:
+class BlockableReactions:
     """Platform with reactions that a test can block."""
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Signs:
         self.open = asyncio.Event()
         self.open.set()
         self.error: SurfaceError | None = None
-        self.receipts = QueuedReactions(self._add, self._remove)
+        self.queue = QueuedReactions(self._add, self._remove)
 
     async def _add(self, address: Address) -> None:
         await self.open.wait()
@@ -29,16 +29,16 @@ class Signs:
 
 
 async def test_a_queued_reaction_is_added_and_removed_once() -> None:
-    signs = Signs()
-    signs.receipts.add(MESSAGE)
-    signs.receipts.remove(MESSAGE)
-    signs.receipts.remove(MESSAGE)
-    await signs.receipts.drain(1)
-    assert signs.log == ["add 2", "remove 2"]
+    reactions = BlockableReactions()
+    reactions.queue.add(MESSAGE)
+    reactions.queue.remove(MESSAGE)
+    reactions.queue.remove(MESSAGE)
+    await reactions.queue.drain(1)
+    assert reactions.log == ["add 2", "remove 2"]
 
 
 async def test_a_queued_reaction_is_removed_after_its_reply_has_ended() -> None:
-    signs, caller, failures = Signs(), Caller("test", pauses=(0.01,)), [TransientError("HTTP 500")]
+    reactions, caller, failures = BlockableReactions(), Caller("test", pauses=(0.01,)), [TransientError("HTTP 500")]
 
     async def send() -> None:
         if failures:
@@ -46,52 +46,52 @@ async def test_a_queued_reaction_is_removed_after_its_reply_has_ended() -> None:
 
     async def remove(address: Address) -> None:
         await caller.call("unreact", send, caller.limiters.get("key", Window(5, 1.0)))
-        signs.log.append(f"remove {address['message']}")
+        reactions.log.append(f"remove {address['message']}")
 
-    async def ended() -> None:
+    async def raise_turn_lost() -> None:
         raise TurnLostError("it is shown no more")
 
-    receipts = QueuedReactions(signs._add, remove)
-    with cancel_unless(ended):
-        receipts.add(MESSAGE)
-        receipts.remove(MESSAGE)
-    await receipts.drain(1)
-    assert signs.log == ["add 2", "remove 2"]
+    queue = QueuedReactions(reactions._add, remove)
+    with cancel_unless(raise_turn_lost):
+        queue.add(MESSAGE)
+        queue.remove(MESSAGE)
+    await queue.drain(1)
+    assert reactions.log == ["add 2", "remove 2"]
 
 
 async def test_a_reaction_that_was_not_added_is_not_removed() -> None:
-    signs = Signs()
-    signs.receipts.remove(MESSAGE)
-    await signs.receipts.drain(1)
-    assert signs.log == []
+    reactions = BlockableReactions()
+    reactions.queue.remove(MESSAGE)
+    await reactions.queue.drain(1)
+    assert reactions.log == []
 
 
 async def test_a_slow_reaction_is_removed_after_it_was_added() -> None:
-    signs = Signs()
-    signs.open.clear()
-    signs.receipts.add(MESSAGE)
-    signs.receipts.remove(MESSAGE)
+    reactions = BlockableReactions()
+    reactions.open.clear()
+    reactions.queue.add(MESSAGE)
+    reactions.queue.remove(MESSAGE)
     await asyncio.sleep(0.01)
-    assert signs.log == []
-    signs.open.set()
-    await signs.receipts.drain(1)
-    assert signs.log == ["add 2", "remove 2"]
+    assert reactions.log == []
+    reactions.open.set()
+    await reactions.queue.drain(1)
+    assert reactions.log == ["add 2", "remove 2"]
 
 
 async def test_a_failed_reaction_is_no_error() -> None:
-    signs = Signs()
-    signs.error = SurfaceError("forbidden")
-    signs.receipts.add(MESSAGE)
-    signs.receipts.remove(MESSAGE)
-    await signs.receipts.drain(1)
-    assert signs.log == ["remove 2"]
+    reactions = BlockableReactions()
+    reactions.error = SurfaceError("forbidden")
+    reactions.queue.add(MESSAGE)
+    reactions.queue.remove(MESSAGE)
+    await reactions.queue.drain(1)
+    assert reactions.log == ["remove 2"]
 
 
 async def test_draining_is_limited_in_time() -> None:
-    signs = Signs()
-    signs.open.clear()
-    signs.receipts.add(MESSAGE)
+    reactions = BlockableReactions()
+    reactions.open.clear()
+    reactions.queue.add(MESSAGE)
     async with asyncio.timeout(30):
-        await signs.receipts.drain(0.01)
-    signs.open.set()
-    await signs.receipts.drain(1)
+        await reactions.queue.drain(0.01)
+    reactions.open.set()
+    await reactions.queue.drain(1)

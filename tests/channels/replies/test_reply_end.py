@@ -32,31 +32,31 @@ __all__ = ["short_ping_interval"]
 LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 40 for number in range(12)).strip()
 
 
-async def ended(talk: Talk, count: int = 1) -> list[Any]:
+async def wait_for_turns(talk: Talk, count: int = 1) -> list[Any]:
     rows: list[Any] = await talk.bot.wait_for_turns(count)
     return rows
 
 
-async def answered(talk: Talk) -> None:
+async def wait_for_model_answer(talk: Talk) -> None:
     """Wait until the model has finished an answer."""
     await talk.bot.database.wait_until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows))
 
 
-def retries(talk: Talk) -> list[bool]:
+def list_retries(talk: Talk) -> list[bool]:
     """Return for each message of the bot whether it has a Retry button."""
     return [words.RETRY in message.buttons for message in talk.replies()]
 
 
-async def failed(talk: Talk, text: str = "hi") -> None:
+async def fail_turn(talk: Talk, text: str = "hi") -> None:
     await talk.say(text)
     await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
-    await talk.sandbox.wait_for(lambda: retries(talk)[-1])
+    await talk.sandbox.wait_for(lambda: list_retries(talk)[-1])
 
 
 FAILURE = Fail(400, "no")
 
 
-def fails_once(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
+def create_failing_script(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
     """Return a model script that fails at first."""
     asked = 0
 
@@ -74,7 +74,7 @@ def fails_once(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
 async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as talk:
         await talk.say("long")
-        (row,) = await ended(talk)
+        (row,) = await wait_for_turns(talk)
         shown = texts(talk)
         assert len(shown) == 2
         assert shown[0].startswith("Paragraph 0.")
@@ -92,7 +92,7 @@ async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp
         assert not talk.files()
         go_on.set()
         await wait_for_texts(talk, lambda found: words.FULL_ANSWER_IN_FILE in found[-1])
-        await ended(talk)
+        await wait_for_turns(talk)
         assert len(talk.files()) == 1
         assert talk.files()[0][1].endswith(b"The end.")
 
@@ -101,14 +101,14 @@ async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp
 async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Path, said: str) -> None:
     async with run_conversation(sandbox, tmp_path, said) as talk:
         await talk.say("anything?")
-        assert (await ended(talk))[0].state == "done"
+        assert (await wait_for_turns(talk))[0].state == "done"
         assert texts(talk) == [words.NO_ANSWER]
 
 
 async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, LONG[:5_000], most_messages=4) as talk:
         await talk.say("long")
-        await ended(talk)
+        await wait_for_turns(talk)
         assert not talk.files()
         assert 1 < len(texts(talk)) <= 4
 
@@ -119,7 +119,7 @@ async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: A
             held: set[str] = getattr(sandbox, rights, set())
             held -= {"files:write", "attach_files"}
         await talk.say("long")
-        (row,) = await ended(talk)
+        (row,) = await wait_for_turns(talk)
         assert row.state == "done"
         assert not talk.files()
         assert "".join(" ".join(texts(talk)).split()) == "".join(LONG.split())
@@ -131,16 +131,16 @@ async def test_an_answer_file_is_posted_once_despite_a_crash(
 ) -> None:
     async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
-            death.setattr(TurnStore, "end", dies(talk))
+            death.setattr(TurnStore, "end", create_crash(talk))
             if not is_shown:
-                death.setattr(SlackSurface, "_share", dies(talk))
-                death.setattr(DiscordApi, "set_files", dies(talk))
+                death.setattr(SlackSurface, "_share", create_crash(talk))
+                death.setattr(DiscordApi, "set_files", create_crash(talk))
             await talk.say("long")
             await wait_for_texts(talk, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
         assert len(talk.files()) == is_shown
     async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as talk:
-        assert (await ended(talk))[0].state == "done"
+        assert (await wait_for_turns(talk))[0].state == "done"
         assert talk.files() == [("answer.md", LONG.encode())]
         assert len(texts(talk)) == 2
         assert texts(talk)[-1].endswith(words.FULL_ANSWER_IN_FILE)
@@ -149,7 +149,7 @@ async def test_an_answer_file_is_posted_once_despite_a_crash(
 async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
-            death.setattr(TurnStore, "end", dies(talk))
+            death.setattr(TurnStore, "end", create_crash(talk))
             await talk.say("long")
             await wait_for_texts(talk, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
@@ -162,41 +162,41 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
             message.deleted = True
         await talk.bot.restart_worker(chunks=chunks)
     async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as talk:
-        await ended(talk)
+        await wait_for_turns(talk)
         assert talk.files() == [("answer.md", LONG.encode())]
 
 
-def dies(talk: Talk) -> Any:
+def create_crash(talk: Talk) -> Any:
     """Return a function that ends the process when it is called."""
 
-    async def death(*_: Any, **__: Any) -> None:
+    async def crash(*_: Any, **__: Any) -> None:
         talk.bot.worker._stopping.set()
         raise StoreError("the process died here")
 
-    return death
+    return crash
 
 
-async def lost(*_: Any, **__: Any) -> None:
+async def raise_store_error(*_: Any, **__: Any) -> None:
     raise StoreError("out of reach")
 
 
 async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
-    script = fails_once(failure=[Say(LONG, pieces=10), Pause(0.2), Stall()])
+    script = create_failing_script(failure=[Say(LONG, pieces=10), Pause(0.2), Stall()])
     async with run_conversation(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as talk:
-        await failed(talk)
-        (row,) = await ended(talk)
+        await fail_turn(talk)
+        (row,) = await wait_for_turns(talk)
         shown = texts(talk)
         assert len(shown) == 3
         assert (
             shown[-1] == f"{words.FULL_ANSWER_IN_FILE}\n\n{words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)}"
         )
-        assert retries(talk) == [False, False, True]
+        assert list_retries(talk) == [False, False, True]
         assert len(talk.files()) == 1
 
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "It is 42.")
-        await ended(talk, 2)
-        assert retries(talk) == [False]
+        await wait_for_turns(talk, 2)
+        assert list_retries(talk) == [False]
         assert talk.files() == []
 
 
@@ -204,14 +204,14 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
 
 
 async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
-        await failed(talk, "what is it?")
+    async with run_conversation(sandbox, tmp_path, create_failing_script()) as talk:
+        await fail_turn(talk, "what is it?")
         (apology,) = talk.replies()
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "It is 42.")
-        first, second = await ended(talk, 2)
+        first, second = await wait_for_turns(talk, 2)
         assert talk.replies() == [apology]
-        assert retries(talk) == [False]
+        assert list_retries(talk) == [False]
         assert (first.kind, first.parent, second.kind, second.parent) == ("message", None, "retry", first.id)
         assert (first.state, second.state) == ("failed", "done")
         assert words.PLACEHOLDER in [version.text for version in apology.versions[1:]]
@@ -223,23 +223,23 @@ async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -
 async def test_each_failure_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
     answers = iter([Fail(400, ""), Fail(400, ""), Fail(400, ""), "It is 42."])
     async with run_conversation(sandbox, tmp_path, lambda _: next(answers)) as talk:
-        await failed(talk)
+        await fail_turn(talk)
         for number in (2, 3):
             await talk.press(words.RETRY)
-            rows = await ended(talk, number)
+            rows = await wait_for_turns(talk, number)
             await wait_for_texts(talk, lambda found, id_=rows[-1].id: id_ in found[-1])  # type: ignore[misc]
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "It is 42.")
-        assert len({row.origin for row in await ended(talk, 4)}) == 1
+        assert len({row.origin for row in await wait_for_turns(talk, 4)}) == 1
 
 
 async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
-        await failed(talk)
+    async with run_conversation(sandbox, tmp_path, create_failing_script()) as talk:
+        await fail_turn(talk)
         await talk.press(words.RETRY, user="grace")
         await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.RETRY_NOT_ALLOWED])
-        assert retries(talk) == [True]
-        assert len(await ended(talk)) == 1
+        assert list_retries(talk) == [True]
+        assert len(await wait_for_turns(talk)) == 1
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "It is 42.")
         assert not talk.private_messages("ada")
@@ -247,23 +247,23 @@ async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_p
 
 async def test_repeated_presses_retry_once(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    script = fails_once([Pause(go_on), Say("It is 42.")])
+    script = create_failing_script([Pause(go_on), Say("It is 42.")])
     async with run_conversation(sandbox, tmp_path, script) as talk:
-        await failed(talk)
+        await fail_turn(talk)
         await asyncio.gather(*(talk.press(words.RETRY) for _ in range(4)))
         go_on.set()
         await wait_for_answer(talk, "It is 42.")
-        assert len(await ended(talk, 2)) == 2
+        assert len(await wait_for_turns(talk, 2)) == 2
 
 
 async def test_a_retry_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, Fail(400, "")) as talk:
-        await failed(talk)
-        await ended(talk)
+        await fail_turn(talk)
+        await wait_for_turns(talk)
     async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "It is 42.")
-        assert (await ended(talk, 2))[-1].state == "done"
+        assert (await wait_for_turns(talk, 2))[-1].state == "done"
 
 
 async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path:
         return turns.get(asked, "It is 42.")
 
     async with run_conversation(sandbox, tmp_path, script) as talk:
-        await failed(talk, "first")
+        await fail_turn(talk, "first")
         await talk.say("second")
         await wait_for_texts(talk, lambda found: found[-1] == "Wait")
         await talk.press(words.RETRY)
@@ -287,25 +287,25 @@ async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path:
 
 
 async def test_a_turn_before_a_reset_cannot_be_retried(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
-        await failed(talk)
-        await ended(talk)
+    async with run_conversation(sandbox, tmp_path, create_failing_script()) as talk:
+        await fail_turn(talk)
+        await wait_for_turns(talk)
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
         await talk.press(words.RETRY)
         await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.RETRY_EXPIRED])
-        assert len(await ended(talk)) == 1
+        assert len(await wait_for_turns(talk)) == 1
 
 
 async def test_a_reset_ends_a_retry_without_a_button(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, fails_once([Say("Once"), Pause(60)])) as talk:
-        await failed(talk)
+    async with run_conversation(sandbox, tmp_path, create_failing_script([Say("Once"), Pause(60)])) as talk:
+        await fail_turn(talk)
         await talk.press(words.RETRY)
         await wait_for_texts(talk, lambda found: found == ["Once"])
         (row, _) = await talk.bot.inbox_rows()
         await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
         await wait_for_answer(talk, f"Once\n\n{words.STOPPED_BY_RESET}")
-        assert retries(talk) == [False]
+        assert list_retries(talk) == [False]
 
 
 async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
@@ -314,30 +314,30 @@ async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(sandbox
         await wait_for_texts(talk, lambda found: found == ["Once"])
         await talk.bot.worker.stop(0.1)
         await wait_for_answer(talk, f"Once\n\n{words.RESTARTING}")
-        assert retries(talk) == [False]
-    async with run_conversation(sandbox, tmp_path, fails_once(failure=[Stall()]), time_limit=0.5) as talk:
+        assert list_retries(talk) == [False]
+    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Stall()]), time_limit=0.5) as talk:
         await wait_for_texts(talk, lambda found: words.TOO_LONG in found[-1])
-        await talk.sandbox.wait_for(lambda: retries(talk) == [True])
+        await talk.sandbox.wait_for(lambda: list_retries(talk) == [True])
         talk.bot.answerer._settings = replace(talk.bot.answerer._settings, time_limit=60.0)
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "It is 42.")
 
 
 async def test_a_silent_model_ends_in_one_sentence_below_its_text(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, fails_once(failure=[Say("Once"), Stall()])) as talk:
+    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Say("Once"), Stall()])) as talk:
         talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
-        await failed(talk)
-        (row,) = await ended(talk)
+        await fail_turn(talk)
+        (row,) = await wait_for_turns(talk)
         apology = words.ENGLISH.format_error_with_id(ProviderTimeoutError.public, row.id)
         assert texts(talk) == [f"Once\n\n{apology}"]
-        assert retries(talk) == [True]
+        assert list_retries(talk) == [True]
 
 
 async def test_a_slow_platform_does_not_delay_the_model(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
         sandbox.faults.delay(talk.calls["post"], 3.0)
         await talk.say("hi")
-        await answered(talk)
+        await wait_for_model_answer(talk)
         assert talk.replies() == [], "the platform has not taken the first call, and the model has said all"
         await wait_for_answer(talk, "one two three four")
 
@@ -345,10 +345,10 @@ async def test_a_slow_platform_does_not_delay_the_model(sandbox: Any, tmp_path: 
 async def test_a_database_error_is_reported_to_the_user_who_pressed(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, fails_once()) as talk:
-        await failed(talk)
+    async with run_conversation(sandbox, tmp_path, create_failing_script()) as talk:
+        await fail_turn(talk)
         again = talk.bot.inbox.request_rerun
-        monkeypatch.setattr(talk.bot.inbox, "request_rerun", lost)
+        monkeypatch.setattr(talk.bot.inbox, "request_rerun", raise_store_error)
         await talk.press(words.RETRY)
         await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.ENGLISH.format_error(StoreError.public)])
         monkeypatch.setattr(talk.bot.inbox, "request_rerun", again)
@@ -358,8 +358,8 @@ async def test_a_database_error_is_reported_to_the_user_who_pressed(
 
 async def test_a_retry_of_a_dead_process_is_answered_in_place(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as talk:
-        await failed(talk)
-        await ended(talk)
+        await fail_turn(talk)
+        await wait_for_turns(talk)
         await talk.press(words.RETRY)
         await wait_for_texts(talk, lambda found: found == ["Once"])
         await talk.bot.restart_worker()
@@ -369,15 +369,15 @@ async def test_a_retry_of_a_dead_process_is_answered_in_place(sandbox: Any, tmp_
 async def test_an_apology_from_before_a_crash_is_retried_in_place(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, fails_once(failure=[Say("Once"), Pause(60)])) as talk:
+    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Say("Once"), Pause(60)])) as talk:
         await talk.say("hi")
         await wait_for_texts(talk, lambda found: found == ["Once"])
         await talk.bot.restart_worker(chunks=[], attempt=3)
         await wait_for_texts(talk, lambda found: words.TOO_MANY_ATTEMPTS in found[-1])
-        await ended(talk)
+        await wait_for_turns(talk)
         await talk.press(words.RETRY)
         await wait_for_answer(talk, "It is 42.")
-        assert retries(talk) == [False]
+        assert list_retries(talk) == [False]
 
 
 async def test_transient_read_errors_leave_the_answer_correct(
@@ -386,7 +386,7 @@ async def test_transient_read_errors_leave_the_answer_correct(
     read_of, reads = Database.read, list[str]()
 
     @asynccontextmanager
-    async def read(self: Database) -> AsyncIterator[AsyncConnection]:
+    async def fail_at_first(self: Database) -> AsyncIterator[AsyncConnection]:
         """Fail at the first call of each pair."""
         task = asyncio.current_task()
         if task is not None and "turn" in task.get_name():
@@ -399,7 +399,7 @@ async def test_transient_read_errors_leave_the_answer_correct(
     async with run_conversation(sandbox, tmp_path, "One.", "Two.") as talk:
         await talk.say("one?")
         await wait_for_answer(talk, "One.")
-        monkeypatch.setattr(Database, "read", read)
+        monkeypatch.setattr(Database, "read", fail_at_first)
         await talk.say("two?", files={"a.txt": b"two"})
         await wait_for_answer(talk, "One.", "Two.")
         assert len(reads) >= 4

@@ -14,18 +14,18 @@ from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage,
 from core.errors import SurfaceError
 
 
-async def _unsaid(_address: Address) -> None:
+async def _ignore_reaction(_address: Address) -> None:
     """Ignore reactions."""
 
 
 PLENTY = RateLimiter(Window(calls=1000, seconds=1.0))
 
 
-class Board(MessageSurface):
+class MemorySurface(MessageSurface):
     """Surface with messages in a dictionary; ticks need budget."""
 
     def __init__(self) -> None:
-        super().__init__(QueuedReactions(_unsaid, _unsaid), {})
+        super().__init__(QueuedReactions(_ignore_reaction, _ignore_reaction), {})
         self.messages: dict[str, str] = {}
         self.previous: dict[str, str | None] = {}
         self.buttons: dict[str, Sequence[Button]] = {}
@@ -94,7 +94,7 @@ class Board(MessageSurface):
         return dict(enumerate(self.messages))
 
 
-class Known:
+class RecordedIds:
     """Message ids of a reply, recorded like in `Reply`."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Known:
 
     async def show(
         self,
-        board: Board,
+        board: MemorySurface,
         texts: list[str],
         priority: Priority = Priority.FINAL,
         controls: Sequence[Button] = (),
@@ -126,7 +126,7 @@ TEXTS = st.lists(st.sampled_from(["one", "two", "three"]), min_size=1, max_size=
 async def test_exactly_the_final_plan_is_shown_despite_drops_and_restarts(
     steps: list[tuple[list[str], int, bool, bool]], final: list[str]
 ) -> None:
-    board, known = Board(), Known()
+    board, known = MemorySurface(), RecordedIds()
     for texts, budget, is_deleted, is_restarted in steps:
         board.budget = budget
         await known.show(board, texts, Priority.STREAM_UPDATE)
@@ -142,14 +142,14 @@ async def test_exactly_the_final_plan_is_shown_despite_drops_and_restarts(
 
 
 async def test_each_post_gets_the_previous_message_id() -> None:
-    board, known = Board(), Known()
+    board, known = MemorySurface(), RecordedIds()
     await known.show(board, ["one"])
     await known.show(board, ["one", "two", "three"])
     assert [board.previous[message_id] for message_id in known.ids] == [None, *known.ids[:2]]
 
 
 async def test_unchanged_chunks_cost_no_call() -> None:
-    board, known = Board(), Known()
+    board, known = MemorySurface(), RecordedIds()
     await known.show(board, ["one", "two"])
     before = board.calls
     assert await known.show(board, ["one", "two"])
@@ -157,14 +157,14 @@ async def test_unchanged_chunks_cost_no_call() -> None:
 
 
 async def test_a_separate_notice_is_a_separate_message() -> None:
-    board = Board()
+    board = MemorySurface()
     await board.post_message("hello")
     assert list(board.messages.values()) == ["hello"]
     assert await board.find_message_ids() == list(board.messages)
 
 
 async def test_an_acquired_slot_is_used_once_or_released() -> None:
-    board, known = Board(), Known()
+    board, known = MemorySurface(), RecordedIds()
     one = RateLimiter(Window(calls=1, seconds=60.0))
     board._slot = one
     assert board.use_slot(one)
@@ -179,7 +179,7 @@ async def test_a_lost_edit_that_lands_after_the_final_edit_is_overwritten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(messages, "LATE_CALL_SECONDS", 0.5)
-    board, known = Board(), Known()
+    board, known = MemorySurface(), RecordedIds()
     board.loses = "half"
     await known.show(board, ["..."], Priority.STREAM_UPDATE)
     assert not await known.show(board, ["half"], Priority.STREAM_UPDATE)
@@ -193,17 +193,17 @@ async def test_a_lost_edit_that_lands_after_the_final_edit_is_overwritten(
 
 async def test_a_chunk_grows_only_while_its_final_edit_is_reserved() -> None:
     edits = RateLimiter(Window(calls=5, seconds=60.0))
-    boards = [Board() for _ in range(6)]
+    boards = [MemorySurface() for _ in range(6)]
     with ExitStack() as lives:
         for board in boards:
             board.edits = edits
             lives.enter_context(board.track_reply())
         assert [board.try_open() for board in boards] == [True] * 4 + [False] * 2
         assert boards[0].try_open()
-        await Known().show(boards[0], ["it is whole"])
+        await RecordedIds().show(boards[0], ["it is whole"])
         assert not boards[5].try_open()
         assert boards[0].try_open()  # its next edit
-    assert Board().try_open()
+    assert MemorySurface().try_open()
 
 
 RETRY, STOP = Button("retry:1", "Retry"), Button("stop:1", "Stop")
@@ -211,7 +211,7 @@ FILE = File("answer.md", b"all of it")
 
 
 async def test_the_buttons_are_under_the_last_chunk_only() -> None:
-    board, known = Board(), Known()
+    board, known = MemorySurface(), RecordedIds()
     await known.show(board, ["one", "two"], controls=[RETRY])
     assert [board.buttons[id_] for id_ in known.ids] == [(), (RETRY,)]
     await known.show(board, ["one", "two", "three"], controls=[STOP])
@@ -221,13 +221,13 @@ async def test_the_buttons_are_under_the_last_chunk_only() -> None:
 
 
 async def test_a_file_is_posted_once_and_deleted_with_its_plan() -> None:
-    board, known = Board(), Known()
+    board, known = MemorySurface(), RecordedIds()
     await known.show(board, ["one", "two"], files=[FILE])
     before = board.calls
     await known.show(board, ["one", "two"], files=[FILE])
     assert (board.calls, list(board.files.values())) == (before, [FILE])
 
-    other = Board()  # after a restart
+    other = MemorySurface()  # after a restart
     other.messages, other.files = board.messages, board.files
     known.ids = await other.find_message_ids(known.ids)
     await known.show(other, ["one", "two"], files=[FILE])
@@ -243,7 +243,7 @@ async def test_a_file_is_posted_once_and_deleted_with_its_plan() -> None:
 
 
 async def test_a_refused_file_is_reported_after_the_rest_is_shown() -> None:
-    board, known = Board(), Known()
+    board, known = MemorySurface(), RecordedIds()
     board.takes_files = False
     with pytest.raises(FileRefusedError):
         await known.show(board, ["one", "two"], files=[FILE])

@@ -11,25 +11,34 @@ from channels.replies.tool_status import ToolStatus, render_call
 from core.agents.events import StreamEvent
 
 
-def begins(tool: str = "look_up", line: str = "", call: str = "c1", **arguments: Any) -> StreamEvent:
+def create_tool_start(tool: str = "look_up", line: str = "", call: str = "c1", **arguments: Any) -> StreamEvent:
     return StreamEvent("tool_start", text=line, tool=tool, call_id=call, data=arguments)
 
 
 @pytest.mark.parametrize(
     ("event", "shown"),
     [
-        (begins(line="Looking up the weather in {city}", city="Seoul"), "_Looking up the weather in Seoul…_"),
-        (begins(line="Asking {whom} about {what}.", whom=["Ada", "Bob"], what=7), "_Asking Ada, Bob about 7…_"),
-        (begins("make_file", "Writing {name}", name="a_b.csv"), "_Writing a b.csv…_"),
-        (begins(line="In {city}"), "_Using look up…_"),
-        (begins(line="In {city}", city={"a": 1}), "_Using look up…_"),
-        (begins("lookUpWeather-now"), "_Using look Up Weather now…_"),
-        (begins(line="Reading {url}", url="https://a.example/x?y"), "_Reading a.example/x?y…_"),
-        (begins(line="To {x}", x="**b**\n# h\n[l](http://e) <@U1> <!here> `c`"), "_To b # h l (e) @U1 !here c…_"),
-        (begins(line="To {x}", x="{city}", city="no"), "_To city…_"),
-        (begins(line="To {x}", x="long " * 100), f"_To {'long ' * 11}long…_"),
-        (begins("<@U1>_*x*_" * 50), None),
-        (begins(line="Looking for {x}, {y}, {z}", x="🙈" * 99, y="🙉" * 99, z="🙊\ud83d" * 99), None),
+        (
+            create_tool_start(line="Looking up the weather in {city}", city="Seoul"),
+            "_Looking up the weather in Seoul…_",
+        ),
+        (
+            create_tool_start(line="Asking {whom} about {what}.", whom=["Ada", "Bob"], what=7),
+            "_Asking Ada, Bob about 7…_",
+        ),
+        (create_tool_start("make_file", "Writing {name}", name="a_b.csv"), "_Writing a b.csv…_"),
+        (create_tool_start(line="In {city}"), "_Using look up…_"),
+        (create_tool_start(line="In {city}", city={"a": 1}), "_Using look up…_"),
+        (create_tool_start("lookUpWeather-now"), "_Using look Up Weather now…_"),
+        (create_tool_start(line="Reading {url}", url="https://a.example/x?y"), "_Reading a.example/x?y…_"),
+        (
+            create_tool_start(line="To {x}", x="**b**\n# h\n[l](http://e) <@U1> <!here> `c`"),
+            "_To b # h l (e) @U1 !here c…_",
+        ),
+        (create_tool_start(line="To {x}", x="{city}", city="no"), "_To city…_"),
+        (create_tool_start(line="To {x}", x="long " * 100), f"_To {'long ' * 11}long…_"),
+        (create_tool_start("<@U1>_*x*_" * 50), None),
+        (create_tool_start(line="Looking for {x}, {y}, {z}", x="🙈" * 99, y="🙉" * 99, z="🙊\ud83d" * 99), None),
     ],
 )
 def test_a_tool_status_is_plain_text(event: StreamEvent, shown: str | None) -> None:
@@ -40,17 +49,17 @@ def test_a_tool_status_is_plain_text(event: StreamEvent, shown: str | None) -> N
 
 
 def test_each_builtin_tool_has_a_status_in_each_language() -> None:
-    event = begins("current_time", "Checking the time")
+    event = create_tool_start("current_time", "Checking the time")
     assert render_call(event, words.messages_for("ko")) == "_시간을 확인하는 중…_"
     assert (
-        render_call(begins("read_page", "Reading {url}", url="a.example"), words.messages_for("ko"))
+        render_call(create_tool_start("read_page", "Reading {url}", url="a.example"), words.messages_for("ko"))
         == "_a.example 읽는 중…_"
     )
 
 
 def test_the_newest_running_tool_is_shown() -> None:
     tools = ToolStatus()
-    first, second = begins("one", call="1"), begins("two", call="2")
+    first, second = create_tool_start("one", call="1"), create_tool_start("two", call="2")
     assert tools.start(first, words.ENGLISH) == "_Using one…_"
     assert tools.start(second, words.ENGLISH) == "_Using two…_"
     assert tools.end(second) == "_Using one…_"

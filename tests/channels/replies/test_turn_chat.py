@@ -19,7 +19,7 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
-from tests.channels.replies.test_reply_end import dies, ended
+from tests.channels.replies.test_reply_end import create_crash, wait_for_turns
 from tests.channels.slack.conftest import short_ping_interval
 from tests.channels.wiring import wait_until
 
@@ -47,13 +47,13 @@ TOOLS = {"tools": [to_adk_tool(react), to_adk_tool(post)]}
 CELEBRATION = [CallTool("react", {"emoji": "🎉"}), CallTool("post", {"text": "**Hello** @everyone <!channel>"})]
 
 
-def tool_results(talk: Any) -> list[str]:
+def list_tool_results(talk: Any) -> list[str]:
     """Return the results that the model got from its tools."""
     messages = talk.bot.model.requests[-1]["messages"]
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
-def reactions(talk: Any) -> set[str]:
+def list_reactions(talk: Any) -> set[str]:
     """Return the reactions on all messages."""
     place = talk.channel if isinstance(talk, SlackTalk) else talk.place
     return {name for message in talk.sandbox.messages(place) for name in message.reactions}
@@ -63,10 +63,10 @@ async def test_a_tool_reacts_to_the_message_and_posts_another_one(sandbox: Any, 
     async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as talk:
         await talk.say("celebrate")
         found = await wait_for_texts(talk, lambda found: "Done." in found)
-        await ended(talk)
+        await wait_for_turns(talk)
         assert sorted(text.partition(" ")[0] for text in found) == ["**Hello**", "Done."]
         assert not any(message.pings for message in talk.replies())
-        assert reactions(talk) == {"tada" if isinstance(talk, SlackTalk) else "🎉"}
+        assert list_reactions(talk) == {"tada" if isinstance(talk, SlackTalk) else "🎉"}
 
 
 @pytest.mark.parametrize("emoji", ["tada", ":tada:", "👍🏽"])
@@ -74,8 +74,8 @@ async def test_a_reaction_may_be_an_emoji_or_its_name(sandbox: Any, tmp_path: Pa
     async with run_conversation(sandbox, tmp_path, CallTool("react", {"emoji": emoji}), "Done.", core=TOOLS) as talk:
         await talk.say("celebrate")
         await wait_for_answer(talk, "Done.")
-        await ended(talk)
-        assert tool_results(talk) == ['{"result": "done"}']
+        await wait_for_turns(talk)
+        assert list_tool_results(talk) == ['{"result": "done"}']
 
 
 async def test_calls_over_the_limits_are_errors_for_the_model(sandbox: Any, tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ async def test_calls_over_the_limits_are_errors_for_the_model(sandbox: Any, tmp_
     async with run_conversation(sandbox, tmp_path, [*reacting, *posting], "Done.", core=TOOLS) as talk:
         await talk.say("celebrate")
         found = await wait_for_texts(talk, lambda found: "Done." in found)
-        await ended(talk)
+        await wait_for_turns(talk)
         assert sorted(found) == ["Done.", "one", "three", "two"]
-        assert len(reactions(talk)) == MAX_REACTIONS
-        errors = [result for result in tool_results(talk) if "error" in result]
+        assert len(list_reactions(talk)) == MAX_REACTIONS
+        errors = [result for result in list_tool_results(talk) if "error" in result]
         assert [part in error for part, error in zip(ERRORS, errors, strict=True)] == [True] * len(ERRORS), errors
 
 
@@ -96,9 +96,9 @@ async def test_an_unknown_emoji_is_an_error_for_the_model(sandbox: Any, tmp_path
     async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as talk:
         await talk.say("celebrate")
         await wait_for_answer(talk, "Done.")
-        await ended(talk)
-        assert "the reaction 'not an emoji' cannot be added" in tool_results(talk)[0]
-        assert not reactions(talk)
+        await wait_for_turns(talk)
+        assert "the reaction 'not an emoji' cannot be added" in list_tool_results(talk)[0]
+        assert not list_reactions(talk)
 
 
 async def test_a_crash_repeats_neither_the_reaction_nor_the_message(
@@ -108,7 +108,7 @@ async def test_a_crash_repeats_neither_the_reaction_nor_the_message(
 
         async def die(*_values: Any) -> None:
             with suppress(StoreError):
-                await dies(talk)()
+                await create_crash(talk)()
             raise TurnLostError("the process died here")
 
         with monkeypatch.context() as death:
@@ -117,7 +117,7 @@ async def test_a_crash_repeats_neither_the_reaction_nor_the_message(
             await wait_until(talk.bot.worker._stopping.is_set)
             await talk.bot.worker.stop(5)
     async with run_conversation(sandbox, tmp_path, "Done.", core=TOOLS) as talk:
-        assert (await ended(talk))[0].state == "done"
+        assert (await wait_for_turns(talk))[0].state == "done"
         assert sorted(text.partition(" ")[0] for text in texts(talk)) == ["**Hello**", "Done."]
 
 
