@@ -10,7 +10,7 @@ from tests.channels.i18n import catalogue
 
 
 @pytest.mark.parametrize("language", catalogue.FOREIGN)
-def test_each_language_has_all_that_is_said_and_nothing_else(language: str) -> None:
+def test_each_catalogue_has_exactly_the_texts_of_the_code(language: str) -> None:
     catalog = catalogue.read_catalog(language)
     assert [message.id for message in catalog if message.id] == list(catalogue.list_sentences()), "run `make words`"
     assert catalogue.list_untranslated(catalog) == []
@@ -20,13 +20,13 @@ def test_each_language_has_all_that_is_said_and_nothing_else(language: str) -> N
 
 
 @pytest.mark.parametrize("language", catalogue.FOREIGN)
-def test_what_belongs_into_a_sentence_has_its_place_in_each_language(language: str) -> None:
+def test_translations_have_the_placeholders_of_their_texts(language: str) -> None:
     for message in catalogue.read_catalog(language):
         assert _find_placeholders(str(message.string)) == _find_placeholders(str(message.id)), message.id
         assert str(message.string).startswith("_") == str(message.id).startswith("_"), message.id
 
 
-def test_each_sentence_is_said_once() -> None:
+def test_each_text_occurs_once() -> None:
     said = list(catalogue.list_sentences())
     assert len(said) == len(set(said))
 
@@ -44,16 +44,16 @@ def test_each_sentence_is_said_once() -> None:
         ("", "en"),
     ],
 )
-def test_a_platforms_locale_chooses_the_language(locale: str, language: str) -> None:
+def test_the_locale_of_the_platform_selects_the_language(locale: str, language: str) -> None:
     assert words.messages_for(locale).language == language
 
 
-async def test_who_is_of_no_known_language_hears_the_one_that_is_preferred() -> None:
+async def test_an_unknown_locale_gets_the_default_language() -> None:
     words.set_default("ko")  # within this test's own context
     assert [words.messages_for(locale).language for locale in ("", "fr", "en-US")] == ["ko", "ko", "en"]
 
 
-def test_sentences_are_said_in_the_language_with_what_belongs_into_them() -> None:
+def test_texts_are_formatted_in_the_language() -> None:
     korean = words.messages_for("ko")
     assert ENGLISH.format_error_with_id(ParleyError.public, "t1") == "⚠️ Something went wrong. (turn `t1`)"
     assert korean.format_error_with_id(ParleyError.public, "t1") == "⚠️ 문제가 발생했습니다. (턴 `t1`)"
@@ -64,7 +64,7 @@ def test_sentences_are_said_in_the_language_with_what_belongs_into_them() -> Non
     )
 
 
-def test_an_answer_that_breaks_off_says_so_in_the_language() -> None:
+def test_the_notice_of_an_interrupted_answer_is_translated() -> None:
     text = f"Half an\n\n{CUT_OFF}"
     assert ENGLISH.translate_ending(text) == text
     assert words.messages_for("ko").translate_ending(text).startswith("Half an\n\n⚠️ 답변이")

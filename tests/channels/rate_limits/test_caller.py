@@ -35,7 +35,7 @@ def create_transient_errors(number: int) -> list[Exception]:
     return [TransientError("HTTP 500") for _ in range(number)]
 
 
-async def test_a_failure_in_passing_is_tried_again_until_the_pauses_are_used_up() -> None:
+async def test_a_transient_failure_is_retried_until_the_pauses_are_used() -> None:
     assert await Platform(*create_transient_errors(2)).call() == "sent"
     platform = Platform(*create_transient_errors(3))
     with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 500\)$"):
@@ -43,13 +43,13 @@ async def test_a_failure_in_passing_is_tried_again_until_the_pauses_are_used_up(
     assert platform.calls == 3
 
 
-async def test_a_call_that_comes_too_often_is_made_again_however_often_that_is_said() -> None:
+async def test_a_rate_limited_call_is_retried_without_a_limit() -> None:
     platform = Platform(*(TransientError("later", retry_after=0.01) for _ in range(20)))
     assert await platform.call() == "sent"
     assert platform.calls == 21
 
 
-async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() -> None:
+async def test_a_429_delays_all_calls_that_share_the_limit() -> None:
     platform = Platform(TransientError("later", retry_after=1.0))
     time = asyncio.get_running_loop().time
     begun = time()
@@ -81,14 +81,14 @@ async def test_a_call_with_a_deadline_fails_at_once_if_no_slot_is_free_by_then()
     await asyncio.wait([waiting])
 
 
-async def test_a_refusal_is_not_tried_again() -> None:
+async def test_a_refusal_is_not_retried() -> None:
     platform = Platform(RefusedError("post", "no"))
     with pytest.raises(RefusedError, match=r"^post: no$"):
         await platform.call()
     assert platform.calls == 1
 
 
-async def test_a_tick_is_tried_once_and_tells_whether_it_may_have_taken_effect() -> None:
+async def test_a_stream_update_is_tried_once_and_reports_a_possible_effect() -> None:
     platform = Platform(TransientError("later", retry_after=0.01))
     assert await platform.call(Priority.STREAM_UPDATE) is None
     assert platform.calls == 1
@@ -114,7 +114,7 @@ async def test_a_call_that_took_effect_is_not_repeated_and_a_429_needs_no_lookup
 
 
 @pytest.mark.parametrize("retry_after", [None, 60.0], ids=["it failed", "it came too often"])
-async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no_place(
+async def test_an_obsolete_call_is_not_retried_and_uses_no_slot(
     retry_after: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "CHECK_SECONDS", 0.01)
@@ -144,7 +144,7 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
     assert await platform.call(key="another") == "sent"
 
 
-async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:
+async def test_a_call_without_retries_raises_its_error() -> None:
     platform = Platform(*create_transient_errors(1))
     budget = platform.caller.limiters.get("key", WINDOW)
     with pytest.raises(TransientError, match="HTTP 500"):

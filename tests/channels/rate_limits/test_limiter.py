@@ -42,7 +42,7 @@ asked = st.lists(st.tuples(st.floats(0, 100), st.sampled_from(Priority)), max_si
 
 
 @given(asked, st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0, 60.0])), st.integers(0, 9))
-def test_no_window_ever_holds_more_than_it_may_and_nobody_waits_for_ever(
+def test_no_window_exceeds_its_calls_and_every_call_is_made(
     asked: list[tuple[float, Priority]], window: Window, live: int
 ) -> None:
     async def main() -> list[float]:
@@ -84,7 +84,7 @@ def get_tick_times(seconds: float, *, live: int = 1, window: Window = MINUTE) ->
     return [at for at in run(main) if at < seconds]
 
 
-def test_ticks_use_all_that_is_not_kept_back_at_a_pace_without_holes() -> None:
+def test_stream_updates_use_all_unreserved_calls_at_an_even_pace() -> None:
     sent = get_tick_times(600)
     assert count_most_calls(sent, MINUTE) <= 49
     assert len(sent) >= 0.95 * 49 * 10
@@ -92,14 +92,14 @@ def test_ticks_use_all_that_is_not_kept_back_at_a_pace_without_holes() -> None:
     assert max(after - before for before, after in pairwise(at for at in sent if at > 70)) < 2
 
 
-def test_a_reply_has_most_of_a_window_while_it_is_likely_to_last() -> None:
+def test_a_short_reply_may_use_most_of_a_window() -> None:
     sent = get_tick_times(30)
     assert len(sent) >= 44
     assert max(after - before for before, after in pairwise(at for at in sent if at < 22)) < 0.7
     assert max(after - before for before, after in pairwise(sent)) < 1.5
 
 
-def test_of_replies_that_begin_in_turn_the_last_ones_are_shown_as_well() -> None:
+def test_replies_that_start_later_are_shown_too() -> None:
     async def main() -> list[int]:
         limiter, shown = RateLimiter(Window(100, 60)), [0] * 10
 
@@ -121,12 +121,12 @@ def test_of_replies_that_begin_in_turn_the_last_ones_are_shown_as_well() -> None
 
 
 @pytest.mark.parametrize(("live", "kept"), [(1, 1), (10, 10), (40, 40), (200, 40)])
-def test_ticks_leave_a_call_for_the_final_of_each_live_reply_but_some_for_themselves(live: int, kept: int) -> None:
+def test_stream_updates_leave_calls_for_the_finals_of_live_replies(live: int, kept: int) -> None:
     assert count_most_calls(get_tick_times(200, live=live), MINUTE) <= 50 - kept
 
 
 @pytest.mark.parametrize("is_told", [False, True])
-def test_the_first_words_of_a_reply_go_at_once_but_not_with_a_call_that_is_kept_back(is_told: bool) -> None:
+def test_the_first_text_is_sent_at_once_unless_the_call_is_reserved(is_told: bool) -> None:
     async def main() -> tuple[list[float], bool]:
         limiter, begun = RateLimiter(Window(5, 5)), now()
         if is_told:
@@ -151,7 +151,7 @@ def test_the_first_words_of_a_reply_go_at_once_but_not_with_a_call_that_is_kept_
     assert is_kept
 
 
-def test_the_most_out_of_date_tick_goes_next() -> None:
+def test_the_most_outdated_stream_update_is_next() -> None:
     async def main() -> list[str]:
         limiter, order = RateLimiter(Window(1, 1)), list[str]()
         await limiter.acquire(Priority.FINAL)
@@ -189,7 +189,7 @@ def test_finals_drain_at_the_limit_whatever_updates_wait() -> None:
     assert max(run(main)) <= 61
 
 
-def test_a_final_finds_its_place_at_once_whatever_the_ticks_do() -> None:
+def test_a_final_has_a_slot_at_once_despite_stream_updates() -> None:
     async def main() -> None:
         limiter = RateLimiter(MINUTE)
         with reserve_reply(limiter):
@@ -204,7 +204,7 @@ def test_a_final_finds_its_place_at_once_whatever_the_ticks_do() -> None:
     run(main)
 
 
-def test_a_final_waits_for_its_place() -> None:
+def test_a_final_waits_for_its_slot() -> None:
     async def main() -> None:
         limiter, begun = RateLimiter(Window(3, 3)), now()
         for _ in range(4):
@@ -215,7 +215,7 @@ def test_a_final_waits_for_its_place() -> None:
     run(main)
 
 
-def test_who_waits_goes_by_importance_and_then_by_arrival() -> None:
+def test_calls_are_made_by_priority_and_then_by_arrival() -> None:
     async def main() -> list[str]:
         limiter, order = RateLimiter(Window(1, 1)), list[str]()
         await limiter.acquire(Priority.FINAL)
@@ -256,7 +256,7 @@ def test_a_backfill_call_comes_last_and_leaves_a_final_call_per_live_reply() -> 
     assert run(main) == ["BACKFILL", "BACKFILL", "FINAL", "PROGRESS", "STREAM_UPDATE", "BACKFILL", "BACKFILL"]
 
 
-def test_who_gives_up_waiting_lets_the_others_go_on_and_takes_no_place() -> None:
+def test_a_cancelled_call_uses_no_slot() -> None:
     async def main() -> None:
         limiter, begun = RateLimiter(Window(1, 1)), now()
         await limiter.acquire(Priority.FINAL)
@@ -271,7 +271,7 @@ def test_who_gives_up_waiting_lets_the_others_go_on_and_takes_no_place() -> None
     run(main)
 
 
-def test_a_place_that_is_given_back_is_free() -> None:
+def test_a_released_slot_is_free() -> None:
     async def main() -> None:
         limiter, begun = RateLimiter(Window(1, 60)), now()
         await limiter.acquire(Priority.FINAL)
@@ -384,9 +384,7 @@ class DiscordLimit:
 @pytest.mark.parametrize("calls", [1, 2, 5, 10])
 @pytest.mark.parametrize("live", [1, 3, 20])
 @pytest.mark.parametrize("latency", [0.02, 0.4])
-def test_what_the_platform_tells_of_its_windows_is_used_up_and_never_exceeded(
-    calls: int, live: int, latency: float
-) -> None:
+def test_the_reported_limits_are_used_and_never_exceeded(calls: int, live: int, latency: float) -> None:
     async def main() -> DiscordLimit:
         limiter, discord = RateLimiter(Window(5, 5.25)), DiscordLimit(calls, 5.0, latency)
 
@@ -488,7 +486,7 @@ def test_a_cancelled_waiter_leaves_even_if_it_was_just_woken(steps: int) -> None
     assert run(main)
 
 
-def test_keys_have_limiters_of_their_own_and_idle_ones_are_let_go() -> None:
+def test_each_key_has_a_limiter_and_idle_limiters_are_dropped() -> None:
     async def main() -> None:
         limiters = RateLimiters()
         limiters.get("closed", MINUTE).report_429(30)
@@ -502,7 +500,7 @@ def test_keys_have_limiters_of_their_own_and_idle_ones_are_let_go() -> None:
     run(main)
 
 
-def test_calls_are_reserved_of_those_that_are_free_and_not_of_all() -> None:
+def test_only_free_calls_can_be_reserved() -> None:
     async def main() -> None:
         limiter = RateLimiter(Window(5, 60))
         assert limiter.calls_per_reply == 5
@@ -519,7 +517,7 @@ def test_calls_are_reserved_of_those_that_are_free_and_not_of_all() -> None:
     run(main)
 
 
-def test_calls_of_the_next_windows_are_reserved_once_half_a_window_is() -> None:
+def test_calls_of_later_windows_can_be_reserved() -> None:
     async def main() -> None:
         limiter = RateLimiter(Window(5, 6))
         limiter.report_headers(remaining=1, reset_after=2)

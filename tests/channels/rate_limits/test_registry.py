@@ -86,7 +86,7 @@ def simulate_replies(
     st.tuples(*[st.floats(0, 1)] * 4),
 )
 @example(3, [(0, 13.0, 16.0), (0, 13.0, 19.0), (1, 0.0, 14.0), (2, 16.0, 20.0)], Window(32, 60.0), (0.0,) * 4)
-def test_workers_together_make_no_more_calls_than_a_window_holds(
+def test_all_workers_together_keep_the_limit(
     workers: int, replies: list[Said], window: Window, late: tuple[float, ...]
 ) -> None:
     sent, longest = simulate_replies(workers, replies, window, late)
@@ -123,7 +123,7 @@ def test_a_limit_is_divided_by_the_replies_of_each_worker() -> None:
     run(main)
 
 
-def test_a_worker_that_another_one_joins_goes_on_with_what_its_replies_need() -> None:
+def test_a_worker_keeps_the_calls_of_its_replies_when_another_joins() -> None:
     async def main() -> None:
         old, new = RateLimiters(), RateLimiters()
         limiter = old.get("edit", MINUTE)
@@ -137,7 +137,7 @@ def test_a_worker_that_another_one_joins_goes_on_with_what_its_replies_need() ->
     run(main)
 
 
-def test_calls_that_a_worker_used_beyond_its_part_are_missing_from_the_others_parts() -> None:
+def test_calls_beyond_the_share_of_a_worker_reduce_the_other_shares() -> None:
     async def main() -> None:
         registries = [RateLimiters() for _ in range(3)]
         busy, *others = limiters = [registry.get("edit", Window(48, 60.0)) for registry in registries]
@@ -159,7 +159,7 @@ def test_calls_that_a_worker_used_beyond_its_part_are_missing_from_the_others_pa
     run(main)
 
 
-def test_what_workers_tell_each_other_does_not_name_the_limit() -> None:
+def test_the_announced_usage_does_not_name_the_limit() -> None:
     async def main() -> None:
         registries = [RateLimiters(), RateLimiters()]
         for registry in registries:

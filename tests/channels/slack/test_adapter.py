@@ -25,9 +25,7 @@ def is_acknowledged(slack: SlackSandbox) -> bool:
 
 
 @BOTH_MODES
-async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before_it(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_mention_is_answered_in_its_thread_and_named_in_the_prompt(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "ask <@" + slack.people["grace"].id + "> &amp; me")
         texts = await bot.wait_for_texts(question, lambda texts: "heard: ada: ask @grace & me" in texts)
@@ -40,13 +38,13 @@ async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before
         assert (reply.thread_ts, reply.edited, reply.unfurl_links, reply.unfurl_media) == (question.ts, *[False] * 3)
 
 
-async def test_a_direct_message_is_answered_without_a_name_before_it(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_direct_message_has_no_author_name_in_the_prompt(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
-async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_follow_up_in_a_thread_of_the_bot_needs_no_mention(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         elsewhere = await slack.post_message("ada", "general", "hi all")
         await slack.post_message("grace", "general", "hi ada", thread_ts=elsewhere.ts)
@@ -60,7 +58,7 @@ async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: 
 
 
 @BOTH_MODES
-async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_redelivered_event_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -70,7 +68,7 @@ async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, t
         assert len(bot.list_texts(question)) == 2
 
 
-async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_event_is_acknowledged_only_when_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accept, refused = InboxStore.accept, 0
 
     async def fail_once(self: InboxStore, inbound: Any) -> Any:
@@ -96,14 +94,14 @@ async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, mon
         assert len(await bot.wait_for_turns(1)) == 1
 
 
-async def test_an_event_is_heard_even_if_the_web_api_fails_at_that_moment(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_event_is_accepted_while_the_web_api_fails(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 5, error="internal_error")
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
-async def test_every_envelope_is_acknowledged_known_or_not(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         said = await slack.post_message("ada", "general", "not for the bot")
         await slack.edit_message("ada", said, "still not")
@@ -115,7 +113,7 @@ async def test_every_envelope_is_acknowledged_known_or_not(slack: SlackSandbox, 
         assert await bot.inbox_rows() == []
 
 
-async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_sees_it(
+async def test_messages_in_quick_succession_are_answered_in_order_with_a_reaction(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
@@ -132,14 +130,14 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
         await slack.wait_for(lambda: not second.reactions)
 
 
-async def test_files_are_told_to_the_model_by_name(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_unsupported_files_are_named_to_the_model(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
         told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
         await bot.wait_for_texts(question, lambda texts: told in texts)
 
 
-async def test_a_bare_mention_is_told_as_one(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_bare_mention_is_described_to_the_model(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", "general", bot.mention)
         await bot.wait_for_texts(
@@ -147,7 +145,7 @@ async def test_a_bare_mention_is_told_as_one(slack: SlackSandbox, tmp_path: Path
         )
 
 
-async def test_a_wish_to_start_over_is_done_and_confirmed_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_runs_and_is_confirmed_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -164,7 +162,7 @@ async def test_a_wish_to_start_over_is_done_and_confirmed_once(slack: SlackSandb
         ]
 
 
-async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_stops_the_turn_and_drops_queued_messages(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
         first = await bot.mention_bot("ada", "general", "tell a story")
         await bot.wait_for_texts(first, lambda texts: "Once upon a time" in texts)
@@ -183,7 +181,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox,
         assert len(bot.model.requests) == 2
 
 
-async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_author_name_is_fetched_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -193,14 +191,14 @@ async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> 
         assert sum(call.method == "users.info" and call.arguments["user"] == ada for call in slack.calls) == 1
 
 
-async def test_a_cut_socket_comes_back_and_nothing_is_lost(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_lost_socket_reconnects_and_loses_no_message(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         await slack.drop_sockets()
         question = await slack.post_message("ada", slack.open_dm("ada"), "still there?")
         await bot.wait_for_texts(question, lambda texts: "heard: still there?" in texts)
 
 
-async def test_a_socket_that_cannot_be_opened_ends_the_start_with_a_line(
+async def test_a_socket_that_cannot_be_opened_ends_the_start_with_an_error(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.2)

@@ -15,21 +15,19 @@ def directory(web: AsyncWebClient) -> WorkspaceDirectory:
     return WorkspaceDirectory(SlackApi(web, pauses=(0.01,)), timeout=0.3)
 
 
-async def test_people_are_known_by_the_name_that_they_show(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
+async def test_users_have_their_display_names(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada, grace = slack.people["ada"].id, slack.people["grace"].id
     assert await directory.names(slack.team_id, [ada, grace]) == {ada: "ada", grace: "grace"}
 
 
-async def test_a_name_is_asked_for_once(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
+async def test_a_name_is_fetched_once(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada = slack.people["ada"].id
     for _ in range(3):
         await directory.names(slack.team_id, [ada])
     assert len(slack.calls) == 1
 
 
-async def test_who_cannot_be_looked_up_goes_by_the_id_until_that_can_be_done(
-    slack: SlackSandbox, directory: WorkspaceDirectory
-) -> None:
+async def test_a_user_without_a_fetched_name_has_their_id(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada = slack.people["ada"].id
     slack.faults.fail("users.info", 2)
     assert await directory.names(slack.team_id, [ada]) == {ada: ada}
@@ -37,13 +35,13 @@ async def test_who_cannot_be_looked_up_goes_by_the_id_until_that_can_be_done(
     assert (await directory.names(slack.team_id, [ada]))[ada] == "ada"
 
 
-async def test_a_slow_slack_holds_no_answer_up_for_a_name(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
+async def test_a_slow_name_lookup_is_not_awaited(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada = slack.people["ada"].id
     slack.faults.delay("users.info", 2.0)
     assert await directory.names(slack.team_id, [ada]) == {ada: ada}
 
 
-async def test_a_user_group_is_named_or_has_its_id_without_the_scope(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_user_group_has_its_handle_or_without_the_scope_its_id(slack: SlackSandbox, tmp_path: Path) -> None:
     group = slack.add_user_group("oncall", ["ada", "grace"])
     async with run_bot(slack, tmp_path, lambda asked: asked.text) as bot:
         question = await bot.mention_bot("ada", "general", f"who is in <!subteam^{group.id}>?")
@@ -59,7 +57,7 @@ async def test_a_user_group_is_named_or_has_its_id_without_the_scope(slack: Slac
         assert sum(call.method == "usergroups.list" for call in slack.calls) == 3
 
 
-async def test_the_model_is_told_the_display_name_of_the_bot_in_slack(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_prompt_has_the_display_name_of_the_bot_in_slack(slack: SlackSandbox, tmp_path: Path) -> None:
     bot_user = slack._workspace.bot
     slack._workspace.users[bot_user.id] = replace(bot_user, name="robby")
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:

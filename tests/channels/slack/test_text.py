@@ -44,23 +44,23 @@ hostile = st.lists(
         ("", ""),
     ],
 )
-def test_what_people_write_is_read_in_words(written: str, read: str) -> None:
+def test_tokens_in_a_message_become_words(written: str, read: str) -> None:
     assert to_plain_text(written, NAMES) == read
 
 
 @given(st.text())
-def test_any_text_that_slack_has_escaped_is_read_as_it_was_typed(typed: str) -> None:
+def test_an_escaped_text_is_unescaped(typed: str) -> None:
     assert to_plain_text(escape(typed), NAMES) == typed
 
 
 @given(hostile)
-def test_plain_text_pings_nobody_and_is_shown_as_it_is(text: str) -> None:
+def test_plain_text_notifies_nobody_and_is_unchanged(text: str) -> None:
     assert not find_pings(SlackContent(escape(text)), NAMES)
     assert render_text(SlackContent(escape(text)), NAMES) == text
 
 
 @given(hostile)
-def test_inert_markdown_pings_nobody_and_hides_no_link(text: str) -> None:
+def test_inert_markdown_notifies_nobody_and_disguises_no_link(text: str) -> None:
     block = {"type": "markdown", "text": make_inert(text)}
     assert not find_pings(SlackContent(blocks=[block]), NAMES)
     assert not find_pings(SlackContent(make_inert(text)), NAMES)
@@ -69,7 +69,7 @@ def test_inert_markdown_pings_nobody_and_hides_no_link(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a < b", "1 <2", "<- back", "> quote", "x <= y && z", "R&D", "a << 3", "<3"])
-def test_what_is_no_token_stays_as_the_model_wrote_it(text: str) -> None:
+def test_text_without_tokens_is_unchanged(text: str) -> None:
     assert make_inert(text) == text
 
 
@@ -93,11 +93,11 @@ def test_a_link_with_a_label_is_shown_with_both(token: str) -> None:
         ("<@UB>\n```\n  code\n```", "```\n  code\n```"),
     ],
 )
-def test_the_mention_that_calls_the_bot_is_not_part_of_what_is_said(said: str, rest: str) -> None:
+def test_the_mention_of_the_bot_is_removed(said: str, rest: str) -> None:
     assert remove_mention(said, "UB") == rest
 
 
-def test_the_people_whom_a_text_names_are_found() -> None:
+def test_the_mentioned_users_of_a_text_are_found() -> None:
     text = "<@U1> <@W2|x> <!here> <#C1> <#C2|> <#C3|general> <!subteam^S1> <!subteam^S2|@ops> <@u3> <@U1>"
     assert mentioned_ids(text) == {"U1", "W2", "C1", "C2", "S1"}
 
@@ -142,5 +142,5 @@ def test_a_token_is_inert_in_code_as_well(token: str) -> None:
         ("*\t```\nx\n\t```\nmore", "*\t```\n    x\n    ```\nmore"),
     ],
 )
-def test_a_link_is_seen_where_it_leads_and_markdown_stays(model: str, slack: str) -> None:
+def test_a_link_shows_its_target_and_markdown_is_unchanged(model: str, slack: str) -> None:
     assert render_chunk(model) == slack

@@ -13,11 +13,11 @@ from sandbox.slack import SlackSandbox
 from tests.channels.wiring import wait_until
 
 
-async def test_sound_tokens_are_told_who_they_belong_to(web: AsyncWebClient, slack: SlackSandbox) -> None:
+async def test_valid_tokens_name_their_bot_and_workspace(web: AsyncWebClient, slack: SlackSandbox) -> None:
     assert await verify(web, slack.app_token) == "parley in Sandbox"
 
 
-async def test_each_wrong_token_is_told_with_where_to_get_the_right_one(slack: SlackSandbox) -> None:
+async def test_a_wrong_token_says_where_to_get_the_right_one(slack: SlackSandbox) -> None:
     wrong = make_web_client(SlackSettings("xoxb-wrong", "xapp-wrong", slack.api_url))
     with pytest.raises(SettingsError) as raised:
         await verify(wrong, "xapp-wrong")
@@ -27,18 +27,18 @@ async def test_each_wrong_token_is_told_with_where_to_get_the_right_one(slack: S
     assert "wrong" not in str(raised.value)
 
 
-async def test_a_token_in_the_others_place_is_told(web: AsyncWebClient, slack: SlackSandbox) -> None:
+async def test_swapped_tokens_are_reported(web: AsyncWebClient, slack: SlackSandbox) -> None:
     with pytest.raises(SettingsError, match="SLACK_APP_TOKEN: Slack says not_allowed_token_type"):
         await verify(web, slack.bot_token)
 
 
-async def test_missing_scopes_are_named(web: AsyncWebClient, slack: SlackSandbox) -> None:
+async def test_missing_scopes_are_reported(web: AsyncWebClient, slack: SlackSandbox) -> None:
     slack.scopes.difference_update({"chat:write", "users:read"})
     with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: the app lacks the scopes chat:write, users:read"):
         await verify(web, slack.app_token)
 
 
-async def test_an_address_where_no_slack_is_is_told(slack: SlackSandbox) -> None:
+async def test_an_unreachable_address_is_reported(slack: SlackSandbox) -> None:
     nowhere = make_web_client(SlackSettings(slack.bot_token, slack.app_token, "http://127.0.0.1:9/api/"))
     with pytest.raises(SettingsError, match=r"SLACK_API_URL: http://127\.0\.0\.1:9/api/ cannot be reached"):
         await verify(nowhere, slack.app_token)
@@ -46,7 +46,7 @@ async def test_an_address_where_no_slack_is_is_told(slack: SlackSandbox) -> None
 
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
 @pytest.mark.parametrize("fault", [{"status": 503}, {"status": 429}, {"error": "internal_error"}], ids=str)
-async def test_a_bad_moment_of_slack_is_not_held_against_the_tokens(
+async def test_an_outage_of_slack_is_not_a_wrong_token(
     web: AsyncWebClient, slack: SlackSandbox, method: str, fault: dict[str, Any]
 ) -> None:
     slack.faults.fail(method, **fault)
@@ -54,15 +54,13 @@ async def test_a_bad_moment_of_slack_is_not_held_against_the_tokens(
         await verify(web, slack.app_token)
 
 
-async def test_a_server_that_is_no_slack_is_told(web: AsyncWebClient, slack: SlackSandbox) -> None:
+async def test_a_server_that_is_not_slack_is_reported(web: AsyncWebClient, slack: SlackSandbox) -> None:
     slack.faults.fail("auth.test", status=404)
     with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: Slack says HTTP 404"):
         await verify(web, slack.app_token)
 
 
-async def test_calls_share_connections_and_one_that_slack_has_closed_is_not_missed(
-    slack: SlackSandbox, web: AsyncWebClient
-) -> None:
+async def test_calls_share_connections_and_replace_closed_ones(slack: SlackSandbox, web: AsyncWebClient) -> None:
     def count_connections() -> int:
         assert slack._runner.server is not None
         return len(slack._runner.server.connections)

@@ -33,9 +33,7 @@ async def post_request(bot: Bot, body: str, headers: dict[str, str], kind: str =
 
 
 @HTTP
-async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -55,7 +53,7 @@ async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
 
 
 @HTTP
-async def test_a_request_before_the_start_is_refused_and_delivered_again(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_request_before_the_start_is_refused_and_redelivered(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, connect=False) as bot:
         slack.request_url.url = bot.address + http.PATH
         question = await bot.mention_bot("ada", "general", "one")
@@ -82,7 +80,7 @@ async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, 
 
 
 @HTTP
-async def test_who_sends_no_end_of_a_request_is_not_waited_for(
+async def test_an_incomplete_request_times_out(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -95,7 +93,7 @@ async def test_who_sends_no_end_of_a_request_is_not_waited_for(
 
 
 @HTTP
-async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_has_them(
+async def test_a_mention_waits_for_the_message_event_with_its_files(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -119,7 +117,7 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
         ]
 
 
-async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
+async def test_a_slow_request_is_answered_in_time_and_stored_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "ANSWER_SECONDS", 0.4)
@@ -143,7 +141,9 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
             assert len(await bot.inbox_rows()) == 1
 
 
-async def test_what_cannot_be_kept_is_refused_and_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_cannot_be_stored_is_refused_and_redelivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accept, failures = InboxStore.accept, iter([StoreError("out of reach")] * 2)
 
     async def fail_at_first(self: InboxStore, inbound: Any) -> Any:
@@ -161,7 +161,7 @@ async def test_what_cannot_be_kept_is_refused_and_comes_again(tmp_path: Path, mo
 
 
 @HTTP
-async def test_a_token_that_slack_takes_no_more_leaves_the_bot_without_a_sign_of_life(
+async def test_a_revoked_token_stops_the_heartbeat(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
@@ -175,7 +175,7 @@ async def test_a_token_that_slack_takes_no_more_leaves_the_bot_without_a_sign_of
 
 
 @HTTP
-async def test_a_stop_breaks_off_what_is_not_taken_in_time(
+async def test_a_stop_cancels_a_request_that_takes_too_long(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "CLOSE_SECONDS", 0.1)
@@ -197,7 +197,7 @@ async def test_a_stop_breaks_off_what_is_not_taken_in_time(
 
 
 @HTTP
-async def test_who_has_stopped_takes_nothing_more(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_stopped_bot_refuses_requests(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         await bot.channel.stop()
         assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503

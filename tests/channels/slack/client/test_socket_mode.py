@@ -32,16 +32,14 @@ def count_openings(slack: SlackSandbox) -> int:
     return sum(call.method == "apps.connections.open" for call in slack.calls)
 
 
-async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(
-    slack: SlackSandbox, socket: SocketModeConnection
-) -> None:
+async def test_a_refused_handshake_is_retried_with_a_new_url(slack: SlackSandbox, socket: SocketModeConnection) -> None:
     slack.faults.refuse_handshakes(2)
     await socket.open()
     await slack.wait_until_connected()
     assert count_openings(slack) == 3
 
 
-async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(
+async def test_a_failed_handshake_during_a_reconnect_is_retried(
     slack: SlackSandbox, socket: SocketModeConnection
 ) -> None:
     await socket.open()
@@ -54,7 +52,7 @@ async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(
     await slack.wait_for(lambda: slack.envelopes[-1].acknowledged_at)
 
 
-async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket: SocketModeConnection) -> None:
+async def test_a_refresh_request_reconnects(slack: SlackSandbox, socket: SocketModeConnection) -> None:
     await socket.open()
     await slack.wait_until_connected()
     await slack.refresh_sockets()
@@ -96,7 +94,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
+async def test_a_close_does_not_wait_for_a_task_that_ignores_cancellation(
     slack: SlackSandbox, socket: SocketModeConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT", 0.05)
@@ -118,7 +116,7 @@ async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
     await task
 
 
-async def test_one_of_two_sockets_stays_open_while_the_other_is_replaced(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_one_of_two_sockets_stays_open_while_the_other_reconnects(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
         await slack.wait_for(lambda: slack.connection_count == 2)
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]
@@ -135,7 +133,7 @@ async def test_one_of_two_sockets_stays_open_while_the_other_is_replaced(slack: 
         assert transport.last_event_at > 0
 
 
-async def test_a_reconnection_opens_a_gap_from_the_last_sign_of_life_of_any_socket(
+async def test_a_reconnect_opens_a_gap_from_the_last_event_of_any_socket(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
     gaps = list[float]()

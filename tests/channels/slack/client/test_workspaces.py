@@ -102,7 +102,7 @@ async def count_stored(bot: Bot) -> int:
 
 
 @BOTH_MODES
-async def test_each_workspace_is_answered_with_its_own_token_until_the_app_is_uninstalled(
+async def test_each_workspace_has_its_own_token_until_the_app_is_uninstalled(
     slack: SlackSandbox, other_workspace: SlackSandbox, tmp_path: Path
 ) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
@@ -136,7 +136,7 @@ async def test_each_workspace_is_answered_with_its_own_token_until_the_app_is_un
         assert len(list_texts(slack, question)) == 2
 
 
-async def test_a_state_is_good_once_and_for_who_has_begun(
+async def test_an_oauth_state_is_valid_once_and_for_its_browser(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
@@ -162,9 +162,7 @@ async def test_a_state_is_good_once_and_for_who_has_begun(
         assert await browser.return_from_slack(slack.authorize(url)) == 401
 
 
-async def test_another_key_ends_the_start_with_a_line_and_the_right_one_goes_on(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_wrong_secret_key_ends_the_start_and_loses_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
         await install(bot, slack)
     with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
@@ -174,7 +172,7 @@ async def test_another_key_ends_the_start_with_a_line_and_the_right_one_goes_on(
         await check_bot_answers(bot, slack, "one")
 
 
-async def test_a_revoked_token_is_deleted_everywhere_but_a_newer_one_stays(
+async def test_a_revoked_token_is_deleted_unless_it_was_replaced(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspaces, "TOKEN_SECONDS", 0.0)
@@ -195,7 +193,7 @@ async def test_a_revoked_token_is_deleted_everywhere_but_a_newer_one_stays(
         await check_bot_answers(bot, slack, "still there")
 
 
-async def test_what_was_installed_by_another_process_is_seen_at_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_installation_by_another_process_is_found_at_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
         first = bot.channel._tokens
         assert first is not None
@@ -205,7 +203,7 @@ async def test_what_was_installed_by_another_process_is_seen_at_once(slack: Slac
         assert await second.is_installed(slack.team_id)
 
 
-async def test_a_workspace_that_refuses_a_look_back_holds_up_no_other(
+async def test_a_workspace_with_a_failing_backfill_delays_no_other(
     slack: SlackSandbox, other_workspace: SlackSandbox, tmp_path: Path
 ) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
@@ -222,6 +220,6 @@ async def test_a_workspace_that_refuses_a_look_back_holds_up_no_other(
         assert missed.ts
 
 
-def test_a_token_is_not_to_be_seen_in_the_settings(slack: SlackSandbox) -> None:
+def test_the_repr_of_the_settings_contains_no_secret(slack: SlackSandbox) -> None:
     settings = replace(create_settings(slack), client_secret="client-secret")
     assert not any(word in repr(settings) for word in ("client-secret", slack.signing_secret, slack.bot_token))

@@ -52,7 +52,7 @@ async def test_a_tool_sees_what_the_user_views(slack: SlackSandbox, tmp_path: Pa
         assert seen == [{"entities": [LOOKED_AT]}, None]
 
 
-async def test_a_context_is_used_only_in_direct_messages_and_until_it_is_left(
+async def test_the_viewed_context_counts_in_direct_messages_until_it_is_left(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with run_bot(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
@@ -67,9 +67,7 @@ async def test_a_context_is_used_only_in_direct_messages_and_until_it_is_left(
         assert seen == [None, None]
 
 
-async def test_a_tool_gets_the_action_token_and_the_database_only_its_ciphertext(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_the_action_token_reaches_tools_and_is_stored_encrypted(slack: SlackSandbox, tmp_path: Path) -> None:
     app = manifest(prompts=())
     app["oauth_config"]["scopes"]["bot"].append("search:read.public")
     slack.install(app)

@@ -13,7 +13,7 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-async def test_a_bot_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_messages_of_other_bots_are_ignored(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
@@ -23,9 +23,7 @@ async def test_a_bot_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> Non
         assert len(await bot.inbox_rows()) == 1
 
 
-async def test_one_that_may_speak_is_answered_when_it_calls_and_by_the_name_that_it_has(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_mention_by_an_allowed_bot_is_answered_under_its_name(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, answers_bots=True, streaming="native") as bot:
         alert = await slack.post_as_bot("pager", "general", f"{bot.mention} the disk is full")
         await bot.wait_for_texts(alert, lambda texts: texts[-1] == "heard: pager: the disk is full")
@@ -35,9 +33,7 @@ async def test_one_that_may_speak_is_answered_when_it_calls_and_by_the_name_that
         assert not [call for call in slack.calls if call.error]
 
 
-async def test_two_bots_that_call_each_other_come_to_an_end_until_a_person_speaks(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_loop_of_two_bots_ends_until_a_person_writes(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
         question = await bot.mention_bot("ada", "general", "say hello to pager")
         await bot.wait_for_turns(1)  # what waits together is answered together

@@ -15,7 +15,7 @@ def count(asked: Any) -> str:
     return f"{sum(role == 'user' for role, _ in asked.messages)}: {asked.text}"
 
 
-async def test_each_one_begins_a_conversation_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_each_direct_message_starts_a_session_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, count) as bot:
         direct = slack.open_dm("ada")
         for text in ("one", "two"):
@@ -24,7 +24,7 @@ async def test_each_one_begins_a_conversation_in_its_thread(slack: SlackSandbox,
 
 
 @pytest.mark.parametrize("streaming", ["edit", "auto", "native"])
-async def test_all_of_them_are_one_and_answered_beside_each_other(
+async def test_direct_messages_can_share_a_session_without_threads(
     slack: SlackSandbox, tmp_path: Path, streaming: str
 ) -> None:
     async with run_bot(slack, tmp_path, count, direct="single", streaming=streaming) as bot:  # type: ignore[arg-type]
@@ -41,15 +41,13 @@ async def test_all_of_them_are_one_and_answered_beside_each_other(
         assert {call.error for call in slack.calls} == {None}
 
 
-async def test_channels_have_threads_all_the_same(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_channels_keep_their_threads(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, count, direct="single") as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "1: ada: one" in texts)
 
 
-async def test_a_reply_of_a_dead_process_is_found_again_where_there_is_no_thread(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_reply_without_a_thread_is_found_after_a_crash(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.", direct="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "a story")
@@ -59,7 +57,7 @@ async def test_a_reply_of_a_dead_process_is_found_again_where_there_is_no_thread
         assert len(slack.messages(direct)) == 2
 
 
-async def test_what_was_said_while_nobody_listened_is_found(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_missed_messages_without_a_thread_are_answered(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, count, direct="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")
@@ -70,7 +68,7 @@ async def test_what_was_said_while_nobody_listened_is_found(slack: SlackSandbox,
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "2: two", timeout=20)
 
 
-async def test_reset_forgets_all_of_it(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_clears_the_shared_session(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, count, direct="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")

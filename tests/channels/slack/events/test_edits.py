@@ -20,7 +20,7 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_was_edited(
+async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
@@ -40,7 +40,7 @@ async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_was_ed
 
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
-async def test_one_that_is_edited_after_its_answer_gets_a_button_to_be_answered_anew(
+async def test_an_answer_to_an_edited_question_offers_a_new_answer(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
     async with run_bot(slack, tmp_path, echo, streaming=streaming) as bot:
@@ -56,7 +56,7 @@ async def test_one_that_is_edited_after_its_answer_gets_a_button_to_be_answered_
         assert len(bot.list_thread(question)) == 2
 
 
-async def test_one_that_is_deleted_while_it_waits_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_question_that_is_deleted_while_queued_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with run_bot(slack, tmp_path, [Pause(go_on), Say("one!")], "three!") as bot:
         first = await bot.mention_bot("ada", "general", "one")
@@ -71,9 +71,7 @@ async def test_one_that_is_deleted_while_it_waits_is_not_answered(slack: SlackSa
         assert len(await bot.turn_rows()) == 1
 
 
-async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thread(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_an_answer_to_a_deleted_thread_root_is_stopped_with_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once upon a time" in texts)
@@ -84,7 +82,7 @@ async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thre
         assert row.state == "cancelled"
 
 
-async def test_an_answer_that_stands_says_that_its_question_is_gone(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_finished_answer_to_a_deleted_question_gets_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
@@ -93,9 +91,7 @@ async def test_an_answer_that_stands_says_that_its_question_is_gone(slack: Slack
         await slack.wait_for(lambda: words.STOPPED_BY_DELETION[1:-1] in bot.list_thread(question)[1].text)
 
 
-async def test_what_others_edit_and_what_the_bot_edits_itself_changes_nothing(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_edits_of_other_messages_and_of_the_bot_do_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         said = await slack.post_message("grace", "general", "hi")
         await slack.edit_message("grace", said, "hi all")
@@ -106,9 +102,7 @@ async def test_what_others_edit_and_what_the_bot_edits_itself_changes_nothing(
         assert len(await bot.inbox_rows()) == 1
 
 
-async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_edit_that_cannot_be_stored_is_redelivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     revise, refused = InboxStore.edit_message, 0
 
     async def fail_once(self: InboxStore, event_key: str, text: str, **how: Any) -> Any:

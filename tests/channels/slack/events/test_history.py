@@ -50,7 +50,7 @@ def info_log_level(caplog: pytest.LogCaptureFixture) -> None:
 # While the bot was away
 
 
-async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_in_order(
+async def test_missed_messages_are_answered_once_and_in_order(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -89,7 +89,7 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
         assert len(await bot.inbox_rows()) == 11
 
 
-async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_looks_nowhere(
+async def test_the_backfill_skips_new_places_and_a_new_bot_has_none(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     mention = f"<@{slack.bot_user_id}>"
@@ -113,7 +113,7 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
     }
 
 
-async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
+async def test_a_missed_reset_applies_in_its_order(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -148,7 +148,7 @@ async def test_backfill_skips_messages_before_a_reset_or_stop(
         assert len(await bot.inbox_rows()) == 2
 
 
-async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
+async def test_an_inactive_thread_is_backfilled_only_for_a_mention(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
@@ -177,7 +177,7 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
     [(BackfillLimits(messages=2), ["c", "d"]), (BackfillLimits(hours=1e-9), []), (BackfillLimits(hours=0), [])],
     ids=str,
 )
-async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
+async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
     slack: SlackSandbox,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -201,7 +201,7 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
         assert ("2 messages more than a backfill stores" in caplog.text) == (bounds.messages == 2)
 
 
-async def test_what_fills_several_pages_is_read_to_its_end(
+async def test_the_backfill_reads_several_pages(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "PAGE_SIZE", 2)
@@ -223,7 +223,7 @@ async def test_what_fills_several_pages_is_read_to_its_end(
 # While the bot was there
 
 
-async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
+async def test_a_message_on_a_dead_connection_is_backfilled(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -238,7 +238,7 @@ async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
         assert "slack: backfill of" in caplog.text
 
 
-async def test_what_comes_by_all_paths_at_once_is_answered_once(
+async def test_a_message_that_is_delivered_redelivered_and_backfilled_is_answered_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SlackSandbox(speed=20) as slack:
@@ -259,7 +259,7 @@ async def test_what_comes_by_all_paths_at_once_is_answered_once(
             assert all(len(list_bot_texts(slack, message)) == 1 for message in said[::2])
 
 
-async def test_messages_during_an_outage_are_answered_after_it_or_by_the_next_process(
+async def test_messages_during_an_outage_are_answered_after_it(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accept, is_down = InboxStore.accept, False
@@ -294,7 +294,7 @@ async def test_messages_during_an_outage_are_answered_after_it_or_by_the_next_pr
 # A look that is refused
 
 
-async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_counts_as_heard(
+async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
@@ -356,7 +356,7 @@ async def test_an_org_wide_app_finds_users_of_other_workspaces(
 
 
 @pytest.mark.parametrize("direct", ["thread", "single"])
-async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
+async def test_the_backfill_finds_messages_in_older_threads_of_direct_messages(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: Any
 ) -> None:
     monkeypatch.setattr(history, "THREAD_SECONDS", -30.0)  # a day: it began before that

@@ -49,7 +49,7 @@ FOLLOW_UP: dict[str, Any] = {"thread_ts": "90.000100"}
         (DIRECT | {"text": None}, "slack:T1:D1:100.000200", True),
     ],
 )
-def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str, is_mention: bool) -> None:
+def test_messages_to_the_bot_are_parsed(event: dict[str, Any], session: str, is_mention: bool) -> None:
     found = parse_message_event(**event)
     assert (found.inbound.session_id, found.is_mention, found.command) == (session, is_mention, None)
     assert found.inbound.place == session.rpartition(":")[0]
@@ -81,11 +81,11 @@ def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str,
         {"type": None},
     ],
 )
-def test_everything_else_is_not(event: dict[str, Any]) -> None:
+def test_other_events_are_ignored(event: dict[str, Any]) -> None:
     assert parse_event(**event) is None
 
 
-def test_a_payload_without_an_event_or_an_authorization_is_survived() -> None:
+def test_a_payload_may_lack_an_event_or_an_authorization() -> None:
     assert parse_message({}) is None
     assert parse_message({"event": None}) is None
     found = parse_message(create_payload(_SAID | DIRECT, authorizations=[]))
@@ -93,7 +93,7 @@ def test_a_payload_without_an_event_or_an_authorization_is_survived() -> None:
     assert found.inbound.address["team"] == "T1"
 
 
-def test_the_two_events_about_one_message_have_one_key() -> None:
+def test_both_events_of_one_message_have_one_key() -> None:
     mention, message = parse_message_event(**MENTION), parse_message_event(text=MENTION["text"])
     assert mention.inbound == message.inbound
 
@@ -103,7 +103,7 @@ def test_two_messages_have_two_keys() -> None:
     assert len(keys | {parse_message_event(**DIRECT | {"channel": "D2"}).inbound.event_key}) == 3
 
 
-def test_an_organisation_wide_installation_is_known_by_the_workspace_it_speaks_in() -> None:
+def test_an_org_wide_installation_has_the_team_of_its_authorization() -> None:
     event = _SAID | DIRECT
     for authorization, team in (({"team_id": "T2"}, "T2"), ({"team_id": None, "enterprise_id": "E1"}, "T1")):
         found = parse_message(create_payload(event, authorizations=[authorization]))
@@ -112,20 +112,20 @@ def test_an_organisation_wide_installation_is_known_by_the_workspace_it_speaks_i
 
 
 @pytest.mark.parametrize("text", ["reset", "Reset!", "/reset", " RESET. ", f"<@{BOT}> reset", f"reset <@{BOT}>"])
-def test_a_wish_to_start_over_is_recognised(text: str) -> None:
+def test_a_message_of_only_the_word_reset_is_a_command(text: str) -> None:
     assert parse_message_event(**DIRECT, text=text).command == ("reset", "")
 
 
 @pytest.mark.parametrize("text", ["reset the counter", "preset", "", "how do I reset?", "re set"])
-def test_a_message_that_only_speaks_of_it_is_none(text: str) -> None:
+def test_a_sentence_with_the_word_reset_is_no_command(text: str) -> None:
     assert parse_message_event(**DIRECT, text=text).command is None
 
 
-def test_only_who_calls_the_bot_may_start_over() -> None:
+def test_a_reset_without_a_mention_is_no_command() -> None:
     assert parse_message_event(**FOLLOW_UP, text="reset").command is None
 
 
-def test_of_a_file_it_is_kept_what_it_is_and_where_its_bytes_are() -> None:
+def test_a_file_has_its_metadata_and_download_address() -> None:
     there = {"id": "F1", "url_private_download": "https://files.slack.com/F1"}
     hidden = {"id": "F2", "file_access": "check_file_info"}
     files = [{**there, "name": "plan.pdf", "mimetype": "application/pdf", "size": 9, "mode": "hosted"}, hidden, {}]
@@ -136,7 +136,7 @@ def test_of_a_file_it_is_kept_what_it_is_and_where_its_bytes_are() -> None:
     )
 
 
-def test_what_no_database_takes_is_not_kept() -> None:
+def test_characters_that_databases_refuse_are_removed() -> None:
     assert parse_message_event(**DIRECT, text="a\0b\ud83d!").inbound.text == "ab\ufffd!"
 
 
@@ -146,7 +146,7 @@ def create_change_event(subtype: str, before: dict[str, Any] | None = None, /, *
     return create_payload(about | {"subtype": subtype, "previous_message": was, "message": was | now})
 
 
-def test_an_edit_tells_what_is_said_now_and_a_deletion_nothing() -> None:
+def test_an_edit_has_the_new_text_and_a_deletion_none() -> None:
     key = parse_message_event(**DIRECT | {"channel": "C1"} | MENTION).inbound.event_key
     assert parse_change(create_change_event("message_changed", text=f"<@{BOT}> two")) == MessageChange(key, "two")
     assert parse_change(create_change_event("message_deleted")) == MessageChange(key, None)
@@ -168,11 +168,11 @@ def test_an_edit_tells_what_is_said_now_and_a_deletion_nothing() -> None:
         {},
     ],
 )
-def test_what_is_no_edit_of_a_person_changes_nothing(event: dict[str, Any]) -> None:
+def test_changes_that_are_no_edit_of_a_person_are_ignored(event: dict[str, Any]) -> None:
     assert parse_change(event) is None
 
 
-def test_direct_messages_may_be_one_conversation_and_channels_never_are() -> None:
+def test_direct_messages_may_share_a_session_and_channels_may_not() -> None:
     for event, session, thread in (
         (DIRECT, "slack:T1:D1:dm", ""),
         (DIRECT | FOLLOW_UP, "slack:T1:D1:dm", "90.000100"),
@@ -186,7 +186,7 @@ def test_direct_messages_may_be_one_conversation_and_channels_never_are() -> Non
         assert thread_of(found.inbound.session_id) == ("" if session.endswith("dm") else "100.000200")
 
 
-def test_the_first_words_are_the_title() -> None:
+def test_the_title_is_the_beginning_of_the_message() -> None:
     said = f"<@{BOT}> <@U2> why is <https://a.example|this>\n&amp; that " + "so " * 40
     title = parse_message_event(**MENTION | {"text": said}).inbound.address["title"]
     assert title.startswith("why is this (https://a.example) & that so")
@@ -210,7 +210,7 @@ OUTSIDE = {"user_team": "T2", "team": "T2"}
         ({}, {}, True),
     ],
 )
-def test_it_is_told_of_people_that_they_are_from_outside(
+def test_authors_of_other_organizations_are_external(
     event: dict[str, Any], envelope: dict[str, Any], is_ours: bool
 ) -> None:
     found = parse_message(create_payload(_SAID | MENTION | event, **envelope))

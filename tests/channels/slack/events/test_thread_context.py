@@ -24,9 +24,7 @@ def list_model_messages(bot: Bot, request: int = -1) -> list[str]:
     return [message["content"] for message in bot.model.requests[request]["messages"] if message["role"] == "user"]
 
 
-async def test_who_calls_it_into_a_thread_has_it_read_and_later_what_came_in_between(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_mention_in_a_thread_brings_the_unread_messages_as_context(slack: SlackSandbox, tmp_path: Path) -> None:
     ada, grace = slack.people["ada"], slack.people["grace"]
     slack._workspace.users[grace.id] = replace(grace, name="ada")  # two of one name
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
@@ -73,9 +71,7 @@ async def test_who_calls_it_into_a_thread_has_it_read_and_later_what_came_in_bet
         assert list_model_messages(bot) == ["ada: again"]
 
 
-async def test_a_message_that_is_passed_on_or_linked_to_is_read_with_the_one_that_does(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_shared_and_linked_messages_are_context(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
         told = await slack.post_message("grace", "random", "lunch <@" + slack.people["ada"].id + ">?")
         await slack.share_message("ada", told, slack.open_dm("ada"), "what is this?")
@@ -89,9 +85,7 @@ async def test_a_message_that_is_passed_on_or_linked_to_is_read_with_the_one_tha
         assert list_model_messages(bot)[-1] == f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nada: see {link}"
 
 
-async def test_what_was_read_once_is_not_read_again_and_a_regenerated_answer_has_the_same(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_retried_turn_reuses_its_stored_context(slack: SlackSandbox, tmp_path: Path) -> None:
     def count_reads() -> int:
         return sum(call.method == "conversations.replies" and "latest" in call.arguments for call in slack.calls)
 
@@ -111,7 +105,7 @@ async def test_what_was_read_once_is_not_read_again_and_a_regenerated_answer_has
         assert count_reads() == before
 
 
-async def test_a_slow_or_unwilling_slack_holds_no_answer_up(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_slow_or_failing_context_fetch_delays_no_answer(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
         bot.answerer._prompt_builder._context._timeout = 0.2
         root = await slack.post_message("grace", "general", "it is late")
@@ -161,7 +155,7 @@ async def test_without_stored_authors_a_thread_is_read_within_the_rate_limit(
         assert list_read_errors(slack) == [None, None]
 
 
-async def test_an_app_outside_the_marketplace_asks_too_often_once_and_answers_all_the_same(tmp_path: Path) -> None:
+async def test_an_unlisted_app_answers_despite_its_lower_rate_limit(tmp_path: Path) -> None:
     async with SlackSandbox(is_unlisted=True) as slack, run_bot(slack, tmp_path, lambda _: "ok") as bot:
         root = await slack.post_message("grace", "general", "it is late")
         for number in range(20):

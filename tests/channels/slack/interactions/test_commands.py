@@ -42,9 +42,7 @@ def list_model_messages(bot: Bot) -> list[str]:
     return [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
 
 
-async def test_reset_starts_over_where_the_asker_spoke_if_that_was_in_one_thread(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_reset_clears_the_only_session_of_its_user(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         assert (await run_command(bot, "ada", "general", "/reset")).text == words.NOTHING_TO_RESET
         question = await bot.mention_bot("ada", "general", "one")
@@ -57,9 +55,7 @@ async def test_reset_starts_over_where_the_asker_spoke_if_that_was_in_one_thread
 
 
 @BOTH_MODES
-async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_with_several_threads_the_user_chooses_one_to_reset(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         questions = [
             await bot.mention_bot("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)
@@ -81,7 +77,7 @@ async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
             assert len(list_model_messages(bot)) == counted
 
 
-async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_forged_button_resets_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "random", "one")
         await bot.mention_bot("ada", "general", "one")
@@ -103,7 +99,7 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
         assert "reset" not in {row.outcome for row in await bot.inbox_rows()}
 
 
-async def test_help_tells_what_there_is_in_the_language_of_who_asks(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("minsu", locale="ko-KR")
     async with run_bot(slack, tmp_path, echo) as bot:
         told, korean = (await run_command(bot, "ada", "general", "/help")).text, words.messages_for("ko")
@@ -119,14 +115,16 @@ async def test_help_tells_what_there_is_in_the_language_of_who_asks(slack: Slack
             assert one in told
 
 
-async def test_what_may_be_chosen_is_told_before_the_first_question(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_models_and_agents_are_listed_before_the_first_question(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         assert MODELS[1] in (await run_command(bot, "ada", "general", "/model")).text
         assert "`parley`" in (await run_command(bot, "ada", "general", "/agent")).text
         assert (await run_command(bot, "ada", "general", "/model", MODELS[1])).text == words.NOTHING_TO_RESET
 
 
-async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_unknown_export_format_is_rejected_before_a_thread_is_chosen(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         for number in ("one", "two"):
             await bot.mention_bot("ada", "general", number)
@@ -135,7 +133,7 @@ async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack
         assert (await run_command(bot, "ada", "general", "/export", "JSON")).text == words.CHOOSE_EXPORT
 
 
-async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_direct_message_cannot_be_muted(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada").id, "one")
         await bot.wait_for_texts(question, lambda texts: texts[1:] == ["heard: one"])
@@ -143,7 +141,7 @@ async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandb
         await bot.wait_for_texts(question, lambda texts: texts[2:] == ["mute", words.CANNOT_MUTE_DM])
 
 
-async def test_the_status_and_the_model_of_ones_latest_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_info_and_model_describe_the_latest_session_of_the_user(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -152,7 +150,7 @@ async def test_the_status_and_the_model_of_ones_latest_conversation(slack: Slack
         assert "nonsense" in (await run_command(bot, "ada", "general", "/model", "nonsense")).text
 
 
-async def test_stop_stops_what_one_has_asked(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_stop_ends_only_the_turn_of_its_user(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
@@ -213,7 +211,7 @@ async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
 
 
 @pytest.mark.parametrize("spoken", ["reset", "stop", "help", "info", "model", "export", "mute", "listen"])
-async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_path: Path, spoken: str) -> None:
+async def test_each_command_may_be_a_message(slack: SlackSandbox, tmp_path: Path, spoken: str) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -223,7 +221,7 @@ async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_p
         assert len(await bot.turn_rows()) == 1
 
 
-async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_export_with_a_lost_response_is_posted_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, "So it is. " * 500) as bot:
         direct = slack.open_dm("ada")
         question = await slack.post_message("ada", direct, "why?")
@@ -235,7 +233,7 @@ async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackS
 
 
 @pytest.mark.parametrize("word", ["/reset", "/stop"])
-async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_since(
+async def test_an_orphaned_command_ends_no_later_turn(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)

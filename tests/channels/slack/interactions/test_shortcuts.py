@@ -69,7 +69,7 @@ async def test_opening_the_form_is_not_stored_and_submitting_it_is(
         assert len(stored) == 1
 
 
-async def test_a_question_that_cannot_be_stored_is_removed_and_its_author_told(
+async def test_a_question_that_cannot_be_stored_is_deleted_and_reported(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def raise_store_error(self: InboxStore, inbound: Any) -> None:
@@ -88,7 +88,7 @@ async def test_a_question_that_cannot_be_stored_is_removed_and_its_author_told(
         assert bot.list_texts(report) == ["the report"]
 
 
-async def test_what_follows_in_that_thread_is_of_the_same_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_follow_up_in_the_thread_is_in_the_same_session(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         report = await slack.post_message("grace", "general", "the report")
         reply = await slack.post_message("linus", "general", "thanks", thread_ts=report.ts)
@@ -101,7 +101,7 @@ async def test_what_follows_in_that_thread_is_of_the_same_conversation(slack: Sl
         assert len({row.session for row in await bot.turn_rows()}) == 1
 
 
-async def test_of_a_long_message_with_files_the_beginning_is_quoted(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_quote_of_a_long_message_is_truncated(slack: SlackSandbox, tmp_path: Path) -> None:
     files = [SlackFile(f"F{n}", f"{'long name ' * 9}{n}.png", b"png") for n in range(8)]
     async with run_bot(slack, tmp_path, echo) as bot:
         report = await slack.post_message("grace", "general", 'say "so" \\ ' * 900, files=files)
@@ -113,7 +113,7 @@ async def test_of_a_long_message_with_files_the_beginning_is_quoted(slack: Slack
         assert '> grace: say "so"' in bot.model.received[-1].text
 
 
-async def test_where_the_bot_may_not_write_who_asks_is_told_how_it_may(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_bot_outside_the_channel_asks_to_be_invited(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         report = await slack.post_message("grace", "general", "the report")
         report.channel.members.discard(slack.bot_user_id)
@@ -125,7 +125,7 @@ async def test_where_the_bot_may_not_write_who_asks_is_told_how_it_may(slack: Sl
         assert await bot.inbox_rows() == []
 
 
-async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it_stands(
+async def test_a_rate_limited_question_leaves_no_message(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def find_no_limit(self: InboxStore, *_: Any, **__: Any) -> None:
@@ -154,7 +154,7 @@ async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it
         assert bot.list_texts(report) == ["the report"]
 
 
-async def test_who_uses_a_shortcut_too_late_for_slack_is_told(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_expired_trigger_is_reported(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo):
         report = await slack.post_message("grace", "general", "the report")
         slack.faults.fail("views.open", error="expired_trigger_id")
@@ -164,7 +164,7 @@ async def test_who_uses_a_shortcut_too_late_for_slack_is_told(slack: SlackSandbo
         assert slack.modals("ada") == []
 
 
-async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_reset_shortcut_resets_the_thread_of_the_message(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         other = await bot.mention_bot("ada", "general", "two")
@@ -180,7 +180,7 @@ async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSan
             assert len([m for m in bot.model.requests[-1]["messages"] if m["role"] == "user"]) == counted
 
 
-async def test_where_nothing_was_said_there_is_nothing_to_forget(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_reset_shortcut_needs_a_session(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo):
         said = await slack.post_message("grace", "general", "hi")
         assert await slack.use_shortcut("ada", said, RESET)

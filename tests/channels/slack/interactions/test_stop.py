@@ -16,7 +16,7 @@ from tests.channels.slack.conftest import run_bot
 
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
-async def test_it_stops_the_answer_to_who_presses_it(slack: SlackSandbox, tmp_path: Path, streaming: Any) -> None:
+async def test_the_stop_button_of_slack_stops_the_answer(slack: SlackSandbox, tmp_path: Path, streaming: Any) -> None:
     async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "Again.", streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "a story")
         await bot.wait_for_texts(question, lambda texts: texts[-1].startswith("Once"))
@@ -34,9 +34,7 @@ async def test_it_stops_the_answer_to_who_presses_it(slack: SlackSandbox, tmp_pa
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Again.")
 
 
-async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_a_stop_by_another_user_is_refused_and_edits_continue(slack: SlackSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [[Say("Once upon a time "), Pause(go_on), Say("there was a king.")]]
     async with run_bot(slack, tmp_path, *script, streaming="native") as bot:
@@ -52,7 +50,7 @@ async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
         assert whispered.ephemeral_to == slack.people["grace"].id
 
 
-async def test_told_of_twice_it_stops_nothing_that_was_said_since(
+async def test_a_redelivered_stop_does_not_stop_a_later_answer(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()

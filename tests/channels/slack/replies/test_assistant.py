@@ -22,7 +22,7 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_user_who_opens_the_direct_messages_gets_suggested_prompts(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo):
         await slack.open_home("ada", "home")
         await slack.open_home("ada")
@@ -32,9 +32,7 @@ async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSa
         assert all(envelope.acknowledged_at for envelope in slack.envelopes)
 
 
-async def test_without_prompts_nothing_is_suggested_and_what_slack_refuses_is_no_fault(
-    slack: SlackSandbox, tmp_path: Path
-) -> None:
+async def test_without_prompts_nothing_is_suggested(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, prompts=()) as bot:
         await slack.open_home("ada")
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
@@ -43,7 +41,7 @@ async def test_without_prompts_nothing_is_suggested_and_what_slack_refuses_is_no
 
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
-async def test_a_thread_shows_a_status_while_a_reply_grows_and_gets_a_title(
+async def test_a_thread_has_a_title_and_a_status_while_its_reply_grows(
     slack: SlackSandbox, tmp_path: Path, streaming: str
 ) -> None:
     go_on = asyncio.Event()
@@ -78,7 +76,7 @@ async def test_a_thread_keeps_its_status_between_the_streams_of_a_reply(slack: S
         await slack.wait_for(lambda: session.status == "active")
 
 
-async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while(
+async def test_without_the_agent_scope_the_bot_answers_and_pauses_status_calls(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -92,7 +90,7 @@ async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while
         assert len(told) <= 2
 
 
-async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_status_of_a_thread_is_cleared_after_a_crash(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.") as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
@@ -109,9 +107,7 @@ async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: Sl
         await slack.wait_for(lambda: session.status == "active")
 
 
-async def test_where_calls_are_scarce_the_end_is_told_for_each_beginning(
-    slack: SlackSandbox, web: AsyncWebClient
-) -> None:
+async def test_with_scarce_calls_each_started_status_is_ended(slack: SlackSandbox, web: AsyncWebClient) -> None:
     told, direct = assistant.AssistantThreads(SlackApi(web)), slack.open_dm("ada")
     questions = [await slack.post_message("ada", direct, str(n)) for n in range(60)]
     with ExitStack() as at_work:

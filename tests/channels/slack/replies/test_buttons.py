@@ -33,7 +33,7 @@ async def wait_for_answer(bot: Bot, question: SlackMessage, text: str) -> SlackM
 
 
 @EITHER
-async def test_under_an_answer_stand_regenerate_and_feedback_with_labels(
+async def test_an_answer_has_labelled_buttons_to_regenerate_and_rate(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
     async with run_bot(slack, tmp_path, [Say("Blue "), Say("it is.")], streaming=streaming) as bot:
@@ -44,7 +44,9 @@ async def test_under_an_answer_stand_regenerate_and_feedback_with_labels(
         assert not answer.edited
 
 
-async def test_they_come_with_the_end_of_a_stream_and_cost_no_call(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_buttons_are_added_by_the_end_of_a_stream_without_another_call(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
     go_on = asyncio.Event()
     script = [[Say("Because of the way in which light is scattered. "), Pause(go_on), Say("Blue most.")]]
     async with run_bot(slack, tmp_path, *script, streaming="native") as bot:
@@ -61,7 +63,7 @@ async def test_they_come_with_the_end_of_a_stream_and_cost_no_call(slack: SlackS
 
 @EITHER
 @BOTH_MODES
-async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
+async def test_the_author_can_regenerate_an_answer_in_place(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
     async with run_bot(slack, tmp_path, "Blue.", "Azure.", streaming=streaming) as bot:
@@ -78,7 +80,7 @@ async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
         ]
 
 
-async def test_feedback_is_kept_and_thanked_for(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_feedback_is_stored_and_confirmed(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await wait_for_answer(bot, question, "Blue.")
@@ -94,7 +96,7 @@ async def test_feedback_is_kept_and_thanked_for(slack: SlackSandbox, tmp_path: P
         assert b"*Feedback: 1 bad, 1 good*" in file.data
 
 
-async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_only_the_author_can_press_stop(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Once")
@@ -107,7 +109,7 @@ async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: Slac
         assert words.STOP not in reply.buttons
 
 
-async def test_what_failed_may_be_tried_again(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_failed_turn_can_be_retried(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Fail(400)], "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         await slack.wait_for(lambda: words.RETRY in (bot.list_thread(question)[-1].buttons))
@@ -116,7 +118,7 @@ async def test_what_failed_may_be_tried_again(slack: SlackSandbox, tmp_path: Pat
         await slack.wait_for(lambda: reply.text == "Blue.")
 
 
-async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
+async def test_a_press_is_acknowledged_before_it_is_processed(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, "Blue.") as bot:
@@ -136,7 +138,7 @@ async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
         await slack.wait_for(lambda: sum(StoreError.public in text for text in bot.list_texts(question)) == 2)
 
 
-def test_what_was_pressed_is_told_by_the_value_where_two_share_a_name() -> None:
+def test_buttons_that_share_an_action_id_differ_by_their_value() -> None:
     both = [Button("good:1", "Good"), Button("bad:1", "Bad")]
     (block,) = button_blocks(both)
     (element,) = block["elements"]
@@ -145,7 +147,7 @@ def test_what_was_pressed_is_told_by_the_value_where_two_share_a_name() -> None:
     assert pressed_id({"action_id": "retry:1"}) == "retry:1"
 
 
-def test_one_of_the_two_alone_is_an_ordinary_button_and_long_labels_are_cut() -> None:
+def test_a_lone_rating_is_an_ordinary_button_and_long_labels_are_truncated() -> None:
     (block,) = button_blocks([Button("good:1", "x" * 100, "primary")])
     (element,) = block["elements"]
     assert (element["type"], element["style"], len(element["text"]["text"])) == ("button", "primary", LABEL_SIZE)

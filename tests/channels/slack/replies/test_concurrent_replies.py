@@ -74,7 +74,7 @@ async def ignore_reaction(_address: Address) -> None:
 
 
 @pytest.mark.parametrize("step", [0.0, 0.6], ids=["together", "in turn"])
-def test_no_final_of_fifty_replies_in_a_workspace_waits_or_gets_a_429(step: float) -> None:
+def test_fifty_concurrent_replies_end_within_a_second_and_get_no_429(step: float) -> None:
     async def main() -> tuple[Workspace, list[float]]:
         web = Workspace()
         api, receipts, streams = SlackApi(web), QueuedReactions(ignore_reaction, ignore_reaction), StreamPolicy()

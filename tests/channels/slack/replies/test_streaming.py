@@ -133,7 +133,7 @@ async def reply(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy)
         yield on
 
 
-async def test_a_reply_grows_by_appends_and_ends_as_its_text_alone(reply: StreamedReply) -> None:
+async def test_a_streamed_reply_grows_by_appends_and_ends_without_tasks(reply: StreamedReply) -> None:
     await reply.begin()
     assert reply.tasks == [(PLACEHOLDER, "in_progress")]
     for text in ("It", "It is", "It is 42,"):
@@ -148,7 +148,7 @@ async def test_a_reply_grows_by_appends_and_ends_as_its_text_alone(reply: Stream
     assert (reply.messages[0].unfurl_links, reply.messages[0].unfurl_media) == (False, False)
 
 
-async def test_tools_are_tasks_and_stay_above_an_answer_that_needs_no_edit(reply: StreamedReply) -> None:
+async def test_tools_are_tasks_that_stay_above_an_unedited_answer(reply: StreamedReply) -> None:
     await reply.begin()
     await reply.show("", status=ENGLISH.format_tool("search_web"))
     await reply.show("", status=ENGLISH.format_tool("search_web"), waited=" (15 s)")
@@ -162,7 +162,7 @@ async def test_tools_are_tasks_and_stay_above_an_answer_that_needs_no_edit(reply
     assert reply.tasks == [("Using search web", "complete"), ("Using read", "complete")]
 
 
-async def test_nothing_is_said_twice_when_nothing_is_new(reply: StreamedReply) -> None:
+async def test_an_unchanged_text_is_appended_once(reply: StreamedReply) -> None:
     await reply.begin()
     await reply.show("", waited=" (15 s)")
     assert reply.messages[0].tasks[0].title == f"{PLACEHOLDER} (15 s)"
@@ -172,7 +172,7 @@ async def test_nothing_is_said_twice_when_nothing_is_new(reply: StreamedReply) -
     assert reply.list_calls("chat.appendStream") == ["appendStream"] * 2
 
 
-async def test_what_may_still_change_is_not_appended(reply: StreamedReply) -> None:
+async def test_text_that_may_still_change_is_not_appended(reply: StreamedReply) -> None:
     await reply.begin()
     for text in ("See **bo", "See **bold** [the pa", "See **bold** [the page](https://x.y/z) <", "See **bold** "):
         await reply.show(text)
@@ -189,7 +189,7 @@ async def test_what_may_still_change_is_not_appended(reply: StreamedReply) -> No
         )
     )
 )
-def test_what_is_settled_stays_cancel_unless_the_message_grows(pieces: list[str]) -> None:
+def test_stable_text_never_changes_while_the_message_grows(pieces: list[str]) -> None:
     planner, settled = Planner(LIMITS), ""
     for piece in pieces:
         planner.feed(piece)
@@ -200,7 +200,7 @@ def test_what_is_settled_stays_cancel_unless_the_message_grows(pieces: list[str]
             settled = chunks[0].text[: chunks[0].stable_length].rstrip("<")
 
 
-async def test_another_text_in_mid_stream_takes_the_message_over(reply: StreamedReply) -> None:
+async def test_a_replaced_text_ends_the_stream_and_is_edited_in(reply: StreamedReply) -> None:
     await reply.begin()
     await reply.show("The password is hun")
     await reply.show("I may not tell.")
@@ -211,7 +211,7 @@ async def test_another_text_in_mid_stream_takes_the_message_over(reply: Streamed
     reply.check_complete("I may not tell. Sorry.")
 
 
-async def test_retracted_text_is_removed_at_once_even_if_the_new_text_is_its_prefix(reply: StreamedReply) -> None:
+async def test_retracted_text_is_removed_even_if_the_new_text_is_its_prefix(reply: StreamedReply) -> None:
     await reply.begin()
     await reply.show("Yes, and the password is hunter2")
     await reply.show("Yes")
@@ -220,14 +220,14 @@ async def test_retracted_text_is_removed_at_once_even_if_the_new_text_is_its_pre
     reply.check_complete("Yes")
 
 
-async def test_a_final_that_differs_is_an_edit_of_the_same_message(reply: StreamedReply) -> None:
+async def test_a_different_final_text_is_an_edit_of_the_same_message(reply: StreamedReply) -> None:
     await reply.begin()
     await reply.show("Half an")
     await reply.end("Another answer.")
     reply.check_complete("Another answer.")
 
 
-async def test_a_long_reply_goes_on_in_the_next_stream(reply: StreamedReply) -> None:
+async def test_a_long_reply_continues_in_another_stream(reply: StreamedReply) -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(30))
     await reply.begin()
     for end in range(400, len(text), 400):
@@ -239,7 +239,7 @@ async def test_a_long_reply_goes_on_in_the_next_stream(reply: StreamedReply) -> 
     assert not [call for call in reply.slack.calls if call.error and call.error != "streaming_state_conflict"]
 
 
-async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
+async def test_a_stream_near_its_time_limit_is_stopped_and_then_edited(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
     on = StreamedReply(
@@ -256,7 +256,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
     on.check_complete("before and after.")
 
 
-async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
+async def test_a_stream_near_its_time_limit_is_stopped_without_new_text(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
     on = StreamedReply(
@@ -271,7 +271,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
     assert on.texts == ["a"]
 
 
-async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(reply: StreamedReply) -> None:
+async def test_a_stream_with_too_many_tasks_is_stopped_before_slack_refuses(reply: StreamedReply) -> None:
     await reply.begin()
     for number in range(60):
         await reply.show("", status=ENGLISH.format_tool(f"tool_{number}_{'x' * 100}"))
@@ -281,7 +281,7 @@ async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(reply
     reply.check_complete("done")
 
 
-async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(reply: StreamedReply) -> None:
+async def test_an_edit_is_reserved_only_for_a_stream_that_ends_with_one(reply: StreamedReply) -> None:
     edits = reply.api.at(reply.slack.team_id).limiter(("chat.update", reply.slack.team_id), TIER_3)
     most = int(0.8 * TIER_3.calls)
     await reply.begin()
@@ -296,7 +296,7 @@ async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(reply:
     reply.check_complete("one two")
 
 
-async def test_a_stream_that_dies_is_taken_over_by_an_edit(reply: StreamedReply) -> None:
+async def test_a_stream_that_slack_ended_is_continued_by_edits(reply: StreamedReply) -> None:
     await reply.begin()
     await reply.show("one")
     await reply.slack.end_streams()
@@ -306,7 +306,7 @@ async def test_a_stream_that_dies_is_taken_over_by_an_edit(reply: StreamedReply)
     reply.check_complete("one two three")
 
 
-async def test_a_stream_that_dies_before_its_last_word_says_it_nevertheless(reply: StreamedReply) -> None:
+async def test_a_stream_that_slack_ended_gets_its_final_text(reply: StreamedReply) -> None:
     await reply.begin()
     await reply.show("one")
     await reply.slack.end_streams()
@@ -314,7 +314,7 @@ async def test_a_stream_that_dies_before_its_last_word_says_it_nevertheless(repl
     reply.check_complete("one two")
 
 
-async def test_a_message_that_somebody_deleted_is_posted_anew(reply: StreamedReply, web: AsyncWebClient) -> None:
+async def test_a_deleted_message_is_posted_again(reply: StreamedReply, web: AsyncWebClient) -> None:
     await reply.begin()
     await reply.show("one")
     await web.chat_stopStream(channel=reply.question.channel.id, ts=reply.known[0])
@@ -344,7 +344,7 @@ FAULTS: dict[str, Callable[[SlackSandbox, str], None]] = {
 
 @pytest.mark.parametrize("method", STREAM_CALLS)
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_whatever_goes_wrong_with_a_call_the_reply_stands_once_and_whole(
+async def test_a_reply_is_complete_and_shown_once_whatever_call_fails(
     reply: StreamedReply, method: str, fault: str
 ) -> None:
     FAULTS[fault](reply.slack, method)
@@ -355,21 +355,21 @@ async def test_whatever_goes_wrong_with_a_call_the_reply_stands_once_and_whole(
     reply.check_complete("one two three four")
 
 
-async def test_a_lost_start_is_found_and_gone_on_with(reply: StreamedReply) -> None:
+async def test_a_stream_whose_start_was_lost_is_found_and_continued(reply: StreamedReply) -> None:
     reply.slack.faults.lose_response("chat.startStream")
     await reply.begin()
     await reply.show("one")
     assert reply.list_calls() == ["startStream", "appendStream"]
 
 
-async def test_a_start_that_took_no_effect_is_not_looked_for_in_vain_for_long(reply: StreamedReply) -> None:
+async def test_after_a_failed_start_the_reply_is_posted(reply: StreamedReply) -> None:
     reply.slack.faults.fail("chat.startStream")
     await reply.begin()
     assert reply.list_calls() == ["startStream", "postMessage"]
     assert reply.texts == [PLACEHOLDER]
 
 
-async def test_where_slack_refuses_streams_it_is_not_asked_again_for_a_while(
+async def test_a_refused_stream_pauses_streaming_for_other_replies(
     reply: StreamedReply, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     reply.slack.faults.fail("chat.startStream", 9, error="channel_type_not_supported")
@@ -380,7 +380,7 @@ async def test_where_slack_refuses_streams_it_is_not_asked_again_for_a_while(
     assert reply.list_calls("chat.startStream") == ["startStream"]
 
 
-async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> None:
+async def test_concurrent_replies_do_not_mix(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> None:
     replies = [
         StreamedReply(slack, web, await slack.post_message("ada", "general", name), streams) for name in ("a", "b")
     ]
@@ -398,7 +398,7 @@ async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWeb
         on.check_complete((f"{on.question.text} " * 6).strip())
 
 
-async def test_a_spent_budget_in_mid_stream_holds_the_text_back_and_loses_nothing(reply: StreamedReply) -> None:
+async def test_a_rate_limit_during_a_stream_delays_text_and_loses_none(reply: StreamedReply) -> None:
     await reply.begin()
     reply.slack.faults.rate_limit("chat.appendStream", 30)
     assert not await reply.show("one")
@@ -409,7 +409,7 @@ async def test_a_spent_budget_in_mid_stream_holds_the_text_back_and_loses_nothin
     reply.check_complete("one two three")
 
 
-async def test_no_stream_is_begun_that_could_not_be_stopped(
+async def test_no_stream_is_started_without_a_call_to_stop_it(
     slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     api = SlackApi(web)
@@ -426,7 +426,7 @@ async def test_no_stream_is_begun_that_could_not_be_stopped(
     assert not [call for call in slack.calls if call.rate_limited]
 
 
-async def test_a_restart_in_mid_stream_finds_the_message_and_finishes_it(reply: StreamedReply) -> None:
+async def test_a_restart_during_a_stream_completes_its_message(reply: StreamedReply) -> None:
     await reply.begin()
     await reply.show("half an ans")
     reply.restart()
@@ -437,7 +437,7 @@ async def test_a_restart_in_mid_stream_finds_the_message_and_finishes_it(reply: 
     reply.check_complete("half an answer")
 
 
-async def test_a_restart_finds_what_was_streamed_and_what_was_posted_in_order(reply: StreamedReply) -> None:
+async def test_a_restart_finds_streamed_and_posted_messages_in_order(reply: StreamedReply) -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
     await reply.begin()
     for end in range(800, len(text), 800):
@@ -448,7 +448,7 @@ async def test_a_restart_finds_what_was_streamed_and_what_was_posted_in_order(re
     assert await reply.surface.find_message_ids() == known
 
 
-async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(reply: StreamedReply) -> None:
+async def test_a_restart_deletes_an_extra_stream(reply: StreamedReply) -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
     await reply.begin()
     for end in range(800, len(text), 800):
@@ -460,7 +460,7 @@ async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(reply: 
     reply.check_complete("something else")
 
 
-async def test_another_turns_stream_is_not_taken_for_ones_own(reply: StreamedReply, web: AsyncWebClient) -> None:
+async def test_a_stream_of_another_turn_is_not_found(reply: StreamedReply, web: AsyncWebClient) -> None:
     await reply.begin()
     await reply.end("the first answer")
     question = await reply.slack.post_message("ada", "general", "and then?", thread_ts=reply.question.ts)
@@ -478,7 +478,7 @@ async def test_another_turns_stream_is_not_taken_for_ones_own(reply: StreamedRep
         ("native", "a thread that goes on", True),
     ],
 )
-async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
+async def test_auto_streams_in_direct_messages_and_new_threads(
     slack: SlackSandbox, web: AsyncWebClient, streaming: Streaming, place: str, is_native: bool
 ) -> None:
     channel = slack.open_dm("ada") if place == "a direct message" else slack.channels["general"]
@@ -493,7 +493,7 @@ async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
     assert ("recipient_user_id" in call.arguments) == (is_native and not channel.is_dm)
 
 
-async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: SlackSandbox, web: AsyncWebClient) -> None:
+async def test_auto_uses_edits_once_they_are_faster_than_streams(slack: SlackSandbox, web: AsyncWebClient) -> None:
     api, streams, ways = SlackApi(web), StreamPolicy("auto"), []
     channel = slack.open_dm("ada")
     address = StreamedReply(slack, web, await slack.post_message("ada", channel, "question"), streams).address
@@ -510,7 +510,7 @@ async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: Slack
         live.__exit__(None, None, None)
 
 
-async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
+async def test_a_reply_without_a_known_author_is_edited(
     slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     on = StreamedReply(slack, web, await slack.post_message("ada", "general", "question"), streams)
@@ -522,7 +522,7 @@ async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
     assert on.list_calls() == ["postMessage", "update"]
 
 
-async def test_a_whole_reply_streams_past_the_end_of_what_one_message_holds(
+async def test_a_reply_streams_beyond_the_size_of_one_message(
     slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     on = StreamedReply(slack, web, await slack.post_message("ada", slack.open_dm("ada"), "question"), streams)
@@ -552,7 +552,7 @@ async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tm
         assert answer.stream.recipient == slack.people["ada"].id
 
 
-def test_a_card_that_is_a_placeholder_becomes_the_first_tools() -> None:
+def test_the_card_of_the_placeholder_becomes_the_card_of_the_first_tool() -> None:
     card, begun = StatusCard().with_status("", "", is_silent=True)
     card, renamed = card.with_status(ENGLISH.format_tool("search"), "", is_silent=True)
     card, ended = card.with_status("", "", is_silent=True)
@@ -563,6 +563,6 @@ def test_a_card_that_is_a_placeholder_becomes_the_first_tools() -> None:
     ]
 
 
-def test_a_stream_is_stopped_well_before_slack_ends_it() -> None:
+def test_a_stream_is_stopped_before_slack_ends_it() -> None:
     assert MAX_STREAM_BYTES < 10_000
     assert StreamPolicy().seconds < 290

@@ -76,7 +76,7 @@ async def test_a_placeholder_grows_into_the_answer(reply: SurfaceReply) -> None:
     assert (message.unfurl_links, message.unfurl_media) == (False, False)
 
 
-async def test_messages_are_added_and_taken_away_as_the_plan_has_them(reply: SurfaceReply) -> None:
+async def test_messages_are_posted_and_deleted_as_planned(reply: SurfaceReply) -> None:
     await reply.show("one")
     await reply.show("one", "two", "three")
     assert reply.texts == ["one", "two", "three"]
@@ -86,14 +86,14 @@ async def test_messages_are_added_and_taken_away_as_the_plan_has_them(reply: Sur
     assert reply.count_calls("chat.update") == 1
 
 
-async def test_what_stands_already_is_not_sent_again(reply: SurfaceReply) -> None:
+async def test_unchanged_messages_are_not_sent_again(reply: SurfaceReply) -> None:
     await reply.show("one", "two")
     before = len(reply.slack.calls)
     assert await reply.show("one", "two", priority=Priority.STREAM_UPDATE)
     assert len(reply.slack.calls) == before
 
 
-async def test_a_message_that_somebody_deleted_is_posted_anew(reply: SurfaceReply, web: AsyncWebClient) -> None:
+async def test_a_deleted_message_is_posted_again(reply: SurfaceReply, web: AsyncWebClient) -> None:
     await reply.show("one", "two")
     await web.chat_delete(channel=reply.question.channel.id, ts=reply.known[0])
     await reply.show("one more", "two")
@@ -102,23 +102,21 @@ async def test_a_message_that_somebody_deleted_is_posted_anew(reply: SurfaceRepl
 
 
 @pytest.mark.parametrize("code", ["cant_update_message", "edit_window_closed"])
-async def test_a_message_that_may_not_be_edited_any_more_is_followed_by_a_new_one(
-    reply: SurfaceReply, code: str
-) -> None:
+async def test_a_message_that_cannot_be_edited_is_followed_by_a_new_one(reply: SurfaceReply, code: str) -> None:
     await reply.show("half an ans")
     reply.slack.faults.fail("chat.update", error=code)
     await reply.show("half an answer")
     assert reply.texts == ["half an ans", "half an answer"]
 
 
-async def test_a_left_over_message_that_is_gone_is_no_fault(reply: SurfaceReply, web: AsyncWebClient) -> None:
+async def test_a_leftover_message_may_be_deleted_already(reply: SurfaceReply, web: AsyncWebClient) -> None:
     await reply.show("one", "two")
     await web.chat_delete(channel=reply.question.channel.id, ts=reply.known[1])
     assert await reply.show("one")
     assert reply.texts == ["one"]
 
 
-async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(reply: SurfaceReply) -> None:
+async def test_stream_updates_are_dropped_during_a_rate_limit(reply: SurfaceReply) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.slack.faults.rate_limit("chat.update", retry_after=1)
     begun = asyncio.get_running_loop().time()
@@ -131,7 +129,7 @@ async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(reply: Su
     assert reply.texts == ["a b c"]
 
 
-async def test_a_long_answer_is_posted_no_faster_than_slack_allows(reply: SurfaceReply) -> None:
+async def test_a_long_answer_is_posted_within_the_rate_limit(reply: SurfaceReply) -> None:
     texts = [str(number) for number in range(7)]
     assert await reply.show(*texts)
     assert reply.texts == texts
@@ -139,7 +137,7 @@ async def test_a_long_answer_is_posted_no_faster_than_slack_allows(reply: Surfac
 
 
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
-async def test_however_often_slack_says_later_nothing_is_given_up(reply: SurfaceReply, method: str) -> None:
+async def test_a_rate_limited_call_is_retried_without_a_limit(reply: SurfaceReply, method: str) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.slack.faults.rate_limit(method, 0, times=len(PAUSES) + 1)
     assert await reply.show("one", "two")
@@ -147,7 +145,7 @@ async def test_however_often_slack_says_later_nothing_is_given_up(reply: Surface
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
-async def test_an_edit_that_failed_in_passing_is_made_again(reply: SurfaceReply, status: int) -> None:
+async def test_a_transient_failure_of_an_edit_is_retried(reply: SurfaceReply, status: int) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.slack.faults.fail("chat.update", 2, status=status)
     assert await reply.show("done")
@@ -155,27 +153,27 @@ async def test_an_edit_that_failed_in_passing_is_made_again(reply: SurfaceReply,
     assert reply.count_calls("chat.update") == 3
 
 
-async def test_an_edit_whose_connection_was_cut_is_made_again(reply: SurfaceReply) -> None:
+async def test_an_edit_with_a_lost_connection_is_retried(reply: SurfaceReply) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.slack.faults.lose_response("chat.update", 2)
     assert await reply.show("done")
     assert reply.count_calls("chat.update") == 3
 
 
-async def test_an_error_that_says_nothing_of_the_call_is_passing(reply: SurfaceReply) -> None:
+async def test_an_internal_error_of_slack_is_transient(reply: SurfaceReply) -> None:
     reply.slack.faults.fail("chat.postMessage", error="internal_error")
     assert await reply.show("done")
     assert reply.texts == ["done"]
 
 
-async def test_a_tick_is_tried_once(reply: SurfaceReply) -> None:
+async def test_a_stream_update_is_tried_once(reply: SurfaceReply) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.slack.faults.fail("chat.update", 3)
     assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
     assert reply.count_calls("chat.update") == 1
 
 
-async def test_a_post_whose_answer_was_lost_is_not_made_twice(reply: SurfaceReply) -> None:
+async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(reply: SurfaceReply) -> None:
     reply.slack.faults.lose_response("chat.postMessage", 2)
     assert await reply.show("one", "two")
     assert reply.texts == ["one", "two"]
@@ -183,7 +181,7 @@ async def test_a_post_whose_answer_was_lost_is_not_made_twice(reply: SurfaceRepl
     assert reply.count_calls("chat.postMessage") == 2
 
 
-async def test_that_holds_even_if_the_search_for_it_fails_at_first(reply: SurfaceReply) -> None:
+async def test_a_lost_post_is_found_even_if_the_first_search_fails(reply: SurfaceReply) -> None:
     reply.slack.faults.lose_response("chat.postMessage")
     reply.slack.faults.fail("conversations.replies", 2)
     assert await reply.show("one")
@@ -191,13 +189,13 @@ async def test_that_holds_even_if_the_search_for_it_fails_at_first(reply: Surfac
     assert reply.count_calls("chat.postMessage") == 1
 
 
-async def test_a_post_that_did_not_take_effect_is_made_again(reply: SurfaceReply) -> None:
+async def test_a_post_that_had_no_effect_is_repeated(reply: SurfaceReply) -> None:
     reply.slack.faults.fail("chat.postMessage", 2)
     assert await reply.show("one")
     assert reply.texts == ["one"]
 
 
-async def test_a_post_of_another_turn_is_not_taken_for_it(reply: SurfaceReply) -> None:
+async def test_a_post_of_another_turn_is_not_mistaken_for_a_lost_one(reply: SurfaceReply) -> None:
     await SlackSurface(reply.api, reply.receipts, reply.address, "turn-0").post_message("one")
     reply.slack.faults.fail("chat.postMessage")
     await reply.show("one")
@@ -206,9 +204,7 @@ async def test_a_post_of_another_turn_is_not_taken_for_it(reply: SurfaceReply) -
 
 @pytest.mark.parametrize("code", ["not_in_channel", "channel_not_found", "is_archived", "msg_too_long", "invalid_auth"])
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
-async def test_what_slack_refuses_for_good_is_named_and_not_tried_again(
-    reply: SurfaceReply, method: str, code: str
-) -> None:
+async def test_a_permanent_refusal_is_reported_and_not_retried(reply: SurfaceReply, method: str, code: str) -> None:
     if method == "chat.update":
         await reply.show("…", priority=Priority.PROGRESS)
     reply.slack.faults.fail(method, 5, error=code)
@@ -217,13 +213,13 @@ async def test_what_slack_refuses_for_good_is_named_and_not_tried_again(
     assert reply.count_calls(method) == 1
 
 
-async def test_an_archived_channel_is_named(reply: SurfaceReply) -> None:
+async def test_an_archived_channel_is_reported(reply: SurfaceReply) -> None:
     reply.slack.channels["general"].archived = True
     with pytest.raises(SurfaceError, match="is_archived"):
         await reply.show("done")
 
 
-async def test_a_slack_that_stays_away_is_given_up_after_some_attempts(reply: SurfaceReply) -> None:
+async def test_an_unreachable_slack_is_given_up_after_some_attempts(reply: SurfaceReply) -> None:
     reply.slack.faults.fail("chat.postMessage", 50)
     with pytest.raises(SurfaceError, match=r"chat.postMessage: out of reach \(HTTP 500\)"):
         await reply.show("done")
@@ -253,7 +249,7 @@ async def test_late_calls_of_another_worker_are_undone_when_the_final_text_is_sh
     assert reply.texts == ["the answer"]
 
 
-async def test_of_two_messages_in_one_place_the_one_that_is_recorded_is_the_replys(reply: SurfaceReply) -> None:
+async def test_of_two_messages_at_one_position_the_recorded_one_is_used(reply: SurfaceReply) -> None:
     await reply.show("recorded")
     (recorded,) = reply.known
     reply.known.clear()
@@ -269,7 +265,7 @@ HOSTILE = "<!channel> <@U0AAAAAAA> <!subteam^S1> <!here|x> <https://evil.example
     "text",
     [HOSTILE * 100, "```\n" + HOSTILE * 100 + "\n```", ("x" * 3401 + HOSTILE) * 3, "`" + HOSTILE + "`", "<" * 4000],
 )
-async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(reply: SurfaceReply, text: str) -> None:
+async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(reply: SurfaceReply, text: str) -> None:
     planner = Planner(reply.surface.limits)
     planner.feed(text)
     chunks = [chunk.text for chunk in planner.plan(Priority.FINAL).chunks]
@@ -279,7 +275,7 @@ async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(reply
     assert "<!channel>" in "".join(reply.texts) or "<<<" in reply.texts[0]
 
 
-async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(reply: SurfaceReply) -> None:
+async def test_a_queued_reaction_is_removed_and_its_failures_delay_nothing(reply: SurfaceReply) -> None:
     reply.receipts.add(reply.address)
     await reply.slack.wait_for(lambda: reply.question.reactions.get("eyes") == [reply.slack.bot_user_id])
     reply.slack.faults.delay("reactions.remove", 1.0)
@@ -294,7 +290,7 @@ async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(
     assert not reply.question.reactions
 
 
-async def test_a_post_of_a_tick_whose_answer_was_lost_is_taken_up_and_says_the_newest_text(reply: SurfaceReply) -> None:
+async def test_a_lost_post_of_a_stream_update_ends_with_the_final_text(reply: SurfaceReply) -> None:
     await reply.show("one", priority=Priority.PROGRESS)
     reply.slack.faults.lose_response("chat.postMessage")
     await reply.show("one", "tw", priority=Priority.STREAM_UPDATE)
