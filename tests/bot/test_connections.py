@@ -47,13 +47,13 @@ async def test_a_request_that_takes_long_to_answer_is_not_closed(monkeypatch: py
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.05)
     passed = asyncio.Event()
 
-    async def slow(_request: web.Request) -> web.Response:
+    async def answer_slowly(_request: web.Request) -> web.Response:
         asyncio.get_running_loop().call_later(0.2, passed.set)
         await passed.wait()
         return web.Response(text="done")
 
     async with (
-        run_server(0, [web.get("/slow", slow)], is_needed=True) as server,
+        run_server(0, [web.get("/slow", answer_slowly)], is_needed=True) as server,
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{server.port}/slow") as answer,
     ):
@@ -64,12 +64,12 @@ async def test_at_the_limit_the_connection_that_was_idle_for_longest_closes(monk
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(_request: web.Request) -> web.Response:
+    async def answer_slowly(_request: web.Request) -> web.Response:
         begun.set()
         await go_on.wait()
         return web.Response(text="done")
 
-    async with run_server(0, [*ROUTES, web.get("/slow", slow)], is_needed=True) as server:
+    async with run_server(0, [*ROUTES, web.get("/slow", answer_slowly)], is_needed=True) as server:
         busy, busy_writer = await asyncio.open_connection("127.0.0.1", server.port)
         busy_writer.write(b"GET /slow HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n")
         await begun.wait()

@@ -16,7 +16,7 @@ from sandbox.slack import SlackSandbox
 async def test_a_request_waits_until_its_route_is_registered() -> None:
     taken = asyncio.Queue[str]()
 
-    async def take(request: web.Request) -> web.Response:
+    async def accept_event(request: web.Request) -> web.Response:
         taken.put_nowait((await request.json())["event_id"])
         return web.Response()
 
@@ -26,10 +26,10 @@ async def test_a_request_waits_until_its_route_is_registered() -> None:
         await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
         await slack.wait_for(lambda: slack.envelopes)
         async with aiohttp.ClientSession() as session:
-            early = asyncio.create_task(_status(session, f"{server_url}/else"))
+            early = asyncio.create_task(_get_status(session, f"{server_url}/else"))
             await asyncio.wait([early], timeout=0.1)
             assert not early.done()
-            server.add_routes([web.post(PATH, take)])
+            server.add_routes([web.post(PATH, accept_event)])
             assert await early == 404
         told = {e.payload["event_id"] for e in slack.envelopes}
         async with asyncio.timeout(30):
@@ -50,7 +50,7 @@ async def test_a_request_waits_for_a_route_for_a_limited_time(monkeypatch: pytes
         assert answer.headers["Retry-After"] == str(RETRY_AFTER_SECONDS)
 
 
-async def _status(session: aiohttp.ClientSession, url: str) -> int:
+async def _get_status(session: aiohttp.ClientSession, url: str) -> int:
     async with session.get(url) as answer:
         return answer.status
 
@@ -60,15 +60,15 @@ async def test_the_server_listens_on_the_given_address_only(host: str | None, is
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    routes = [web.get("/here", _here)]
+    routes = [web.get("/here", _answer)]
     async with run_server(port, routes, is_needed=True, host=host), aiohttp.ClientSession() as session:
-        assert await _status(session, f"http://127.0.0.1:{port}/here") == 200
+        assert await _get_status(session, f"http://127.0.0.1:{port}/here") == 200
         if is_public:
-            assert await _status(session, f"http://127.0.0.2:{port}/here") == 200
+            assert await _get_status(session, f"http://127.0.0.2:{port}/here") == 200
         else:
             with pytest.raises(aiohttp.ClientConnectionError):
-                await _status(session, f"http://127.0.0.2:{port}/here")
+                await _get_status(session, f"http://127.0.0.2:{port}/here")
 
 
-async def _here(_request: web.Request) -> web.Response:
+async def _answer(_request: web.Request) -> web.Response:
     return web.Response()

@@ -21,6 +21,6 @@ def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """The local Slack, then the local Discord, for tests that hold on both."""
+    """Yield the local Slack, then the local Discord, for tests of both."""
     async with run_sandbox(request.param) as sandbox:
         yield sandbox

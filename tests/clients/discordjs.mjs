@@ -242,7 +242,7 @@ const steps = {
     return { listed: listed.map(({ user }) => user.username), found: found.map(({ user }) => user.username) };
   },
 
-  async archived({ message }) {
+  async archivedThreads({ message }) {
     const { channel, author } = message;
     const thread = await channel.threads.create({ name: 'old', type: ChannelType.PublicThread });
     await thread.members.add(author);
@@ -309,7 +309,7 @@ const steps = {
     await message.channel.send('again');
   },
 
-  async connected() {},
+  async ping() {},
 
   async shards() {
     const other = new Client({ intents: [Guilds], rest, shards: 'auto' });
@@ -333,7 +333,7 @@ const steps = {
     if (!other.isReady()) await new Promise((resolve) => other.once(Events.ClientReady, resolve));
   },
 
-  async refused() {
+  async refuseLogin() {
     const start = async (options, token = DISCORD_TOKEN) => {
       const other = new Client({ rest, ...options });
       const code = await other.login(token).then(() => 'accepted', (error) => error.code ?? error.message);

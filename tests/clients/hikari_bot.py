@@ -274,7 +274,7 @@ async def members(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     return {"listed": listed, "found": [member.username for member in found]}
 
 
-async def archived(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+async def archived_threads(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     thread = await bot.rest.create_thread(event.channel_id, hikari.ChannelType.GUILD_PUBLIC_THREAD, "old")
     await bot.rest.add_thread_member(thread, event.author_id)
     ids = [member.user_id async for member in bot.rest.fetch_thread_members(thread)]
@@ -341,7 +341,7 @@ async def retry(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     return None
 
 
-async def connected(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+async def ping(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     return None
 
 
@@ -361,7 +361,7 @@ async def no_content(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     return None
 
 
-async def refused(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+async def refuse_login(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     async def start(intents: hikari.Intents, token: str = TOKEN) -> str:
         other = hikari.GatewayBot(token, intents=intents, auto_chunk_members=False, **OPTIONS)
         try:
@@ -397,12 +397,14 @@ STEPS: dict[str, Step] = {
     "cleanReactions": clean_reactions,
     "manageChannels": manage_channels,
     "slowDown": slow_down,
+    "archivedThreads": archived_threads,
+    "refuseLogin": refuse_login,
     **{
         step.__name__: step
         for step in (mention, edits, delete, buttons, selects, modals, upload, files, direct, threads, history)
     },
-    **{step.__name__: step for step in (reactions, directory, errors, retry, connected, refused, shards)},
-    **{step.__name__: step for step in (flags, pins, members, archived, poll, forward)},
+    **{step.__name__: step for step in (reactions, directory, errors, retry, ping, shards)},
+    **{step.__name__: step for step in (flags, pins, members, poll, forward)},
 }
 
 

@@ -235,8 +235,8 @@ async def in_thread(run: Conversation) -> None:
 
 @TABLE.row("threads: members, the archived ones")
 async def archived_threads(run: Conversation) -> None:
-    _, line = await run.run_step("archived")
-    assert line == {"step": "archived", "members": 2, "isMember": True, "names": ["old"]}
+    _, line = await run.run_step("archivedThreads")
+    assert line == {"step": "archivedThreads", "members": 2, "isMember": True, "names": ["old"]}
 
 
 @TABLE.row("history: before, after, around, one message")
@@ -380,8 +380,8 @@ async def retry(run: Conversation) -> None:
 @TABLE.row("gateway: a cut connection is resumed, and no event is lost")
 async def resume(run: Conversation) -> None:
     await run.server.drop_sockets()
-    await run.mention("connected")
-    await run.client.read_step("connected")
+    await run.mention("ping")
+    await run.client.read_step("ping")
     await run.client.read_step("resumed")
 
 
@@ -421,14 +421,14 @@ async def no_content(run: Conversation) -> None:
     await run.run_step("noContent")
     channel = run.server.add_channel("quiet")
     await run.server.post_message("ada", channel, "nobody reads this")
-    await run.mention("connected", channel=channel)
-    assert (await run.client.read_step("heard"))["heard"] == ["", f"<@{run.server.bot_id}> connected"]
-    await run.client.read_step("connected")
+    await run.mention("ping", channel=channel)
+    assert (await run.client.read_step("heard"))["heard"] == ["", f"<@{run.server.bot_id}> ping"]
+    await run.client.read_step("ping")
 
 
 @TABLE.row("gateway: disallowed intents and a wrong token are refused")
-async def refused(run: Conversation) -> None:
-    _, line = await run.run_step("refused")
+async def refuse_login(run: Conversation) -> None:
+    _, line = await run.run_step("refuseLogin")
     assert re.search("disallowed intent|4014", line["intents"])
     assert "token" in line["token"].lower()
 
@@ -438,8 +438,8 @@ async def invalid_session(run: Conversation) -> None:
     before = len(run.server.sessions)
     await run.server.invalidate_sessions()
     await run.server.wait_for(lambda: len(run.server.sessions) > before and run.server.connection_count)
-    await run.mention("connected", channel=run.server.add_channel("again"))
-    await run.client.read_step("connected")
+    await run.mention("ping", channel=run.server.add_channel("again"))
+    await run.client.read_step("ping")
 
 
 def find_all_faults(server: DiscordSandbox) -> Iterator[str]:

@@ -61,19 +61,19 @@ FOLDERS = [
 ]
 
 
-def top_level(names: frozenset[str]) -> set[str]:
+def get_top_level_names(names: frozenset[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def imports_of(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """The path of each module below a folder, and the top-level packages that it imports."""
+def list_imports(folder: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield the path of each module below a folder, and its top-level imports."""
     for module in list_modules().values():
         path = module.path.relative_to(ROOT).as_posix()
         if path.startswith(f"{folder}/"):
-            yield path, top_level(module.imports)
+            yield path, get_top_level_names(module.imports)
 
 
-def entries_of(folder: Path) -> list[str]:
+def list_entries(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name != "__pycache__")
 
 
@@ -83,12 +83,12 @@ def is_source(folder: Path) -> bool:
 
 @pytest.mark.parametrize("package", FORBIDDEN)
 def test_imports_run_from_bot_to_channels_to_core(package: str) -> None:
-    wrong = {path: names & FORBIDDEN[package] for path, names in imports_of(package) if names & FORBIDDEN[package]}
+    wrong = {path: names & FORBIDDEN[package] for path, names in list_imports(package) if names & FORBIDDEN[package]}
     assert wrong == {}
 
 
 def test_only_the_sandbox_command_imports_the_sandbox() -> None:
-    assert [path for path, names in imports_of("bot") if "sandbox" in names] == ["bot/sandbox/command.py"]
+    assert [path for path, names in list_imports("bot") if "sandbox" in names] == ["bot/sandbox/command.py"]
 
 
 @pytest.mark.parametrize("folder", list_folders())
@@ -99,12 +99,12 @@ def test_imports_within_a_folder_have_no_cycle(folder: str) -> None:
 @pytest.mark.parametrize("library", HOMES)
 def test_a_library_is_imported_only_at_its_home(library: str) -> None:
     homes = tuple(HOMES[library])
-    strays = [path for top in TOP_LEVEL for path, names in imports_of(top) if library in names]
+    strays = [path for top in TOP_LEVEL for path, names in list_imports(top) if library in names]
     assert [path for path in strays if not path.startswith(homes)] == []
 
 
 def test_a_folder_has_few_entries() -> None:
-    counts = {path.relative_to(ROOT).as_posix(): len(entries_of(path)) for path in FOLDERS if is_source(path)}
+    counts = {path.relative_to(ROOT).as_posix(): len(list_entries(path)) for path in FOLDERS if is_source(path)}
     assert {name: count for name, count in counts.items() if count > ENTRIES.get(name, MAX_ENTRIES)} == {}
 
 
@@ -131,7 +131,7 @@ def test_no_module_has_a_banned_name() -> None:
 @pytest.mark.parametrize("parent", ["channels", "sandbox"])
 def test_both_platforms_have_the_same_packages(parent: str) -> None:
     slack, discord = (
-        {entry for entry in entries_of(ROOT / parent / platform) if (ROOT / parent / platform / entry).is_dir()}
+        {entry for entry in list_entries(ROOT / parent / platform) if (ROOT / parent / platform / entry).is_dir()}
         for platform in ("slack", "discord")
     )
     assert slack == discord

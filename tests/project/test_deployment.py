@@ -61,25 +61,25 @@ INSTRUCTIONS = {
 }
 
 
-def commands() -> set[str]:
+def list_commands() -> set[str]:
     command = typer.main.get_command(cli)
     assert isinstance(command, TyperGroup)
     return set(command.commands)
 
 
-def instructions() -> list[tuple[str, str]]:
+def list_instructions() -> list[tuple[str, str]]:
     """Return the instructions of the Dockerfile with their arguments."""
     text = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
 
 
-def compose() -> dict[str, Any]:
+def load_compose() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
     return found
 
 
-def default(name: str) -> Any:
+def get_default(name: str) -> Any:
     return Settings.model_fields[name].default
 
 
@@ -87,7 +87,7 @@ def test_the_procfile_and_app_json_name_real_commands() -> None:
     procfile = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
     assert procfile.keys() == {"release", "web", "worker"}
     asked = {command.removeprefix("python -m bot ") for command in procfile.values()}
-    assert asked <= commands()
+    assert asked <= list_commands()
     app = json.loads((ROOT / "app.json").read_text())
     assert app.keys() <= APP_KEYS
     assert re.fullmatch(r"[A-Za-z-_.]{3,30}", app["name"])
@@ -103,9 +103,9 @@ def test_the_procfile_and_app_json_name_real_commands() -> None:
     for name, variable in app["env"].items():
         assert variable["description"], name
         assert variable.keys() <= {"description", "value", "required", "generator"}, name
-    assert default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS < KILL_TIMEOUT_SECONDS
+    assert get_default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS < KILL_TIMEOUT_SECONDS
     ran = (ROOT / "bin" / "post_compile").read_text()
-    assert set(re.findall(r"python -m bot (\w+)", ran)) <= commands()
+    assert set(re.findall(r"python -m bot (\w+)", ran)) <= list_commands()
     assert (ROOT / "bin" / "post_compile").stat().st_mode & 0o111
 
 
@@ -117,7 +117,7 @@ def test_every_model_provider_is_installed_without_an_extra() -> None:
 
 def test_the_dockerfile_names_real_files_and_an_unprivileged_user() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    docker, lines = (ROOT / "Dockerfile").read_text(), instructions()
+    docker, lines = (ROOT / "Dockerfile").read_text(), list_instructions()
     assert {word for word, _ in lines} <= INSTRUCTIONS
     wanted = (ROOT / ".python-version").read_text().strip()
     assert set(re.findall(r"^FROM python:(\S+)-slim", docker, re.M)) == {wanted}
@@ -148,13 +148,13 @@ def test_the_dockerfile_names_real_files_and_an_unprivileged_user() -> None:
     compile(asks, "HEALTHCHECK", "exec")
     assert LIVENESS_PATH in asks
     assert ("CMD", '["parley", "run"]') in lines
-    assert f"EXPOSE {default('port')}" in docker
+    assert f"EXPOSE {get_default('port')}" in docker
 
 
 def test_compose_migrates_the_database_before_the_bot_starts() -> None:
-    services = compose()["services"]
+    services = load_compose()["services"]
     assert services.keys() == {"parley", "migrate", "postgres"}
-    assert services["migrate"]["command"].split()[1] in commands()
+    assert services["migrate"]["command"].split()[1] in list_commands()
     for service in ("parley", "migrate"):
         assert services[service]["environment"].keys() <= {name.upper() for name in Settings.model_fields}
         assert services[service]["build"] == "."
@@ -164,15 +164,15 @@ def test_compose_migrates_the_database_before_the_bot_starts() -> None:
     assert not services["postgres"].get("ports"), "nobody outside has to reach it"
     assert ":" in services["postgres"]["image"]
     (volume,) = services["postgres"]["volumes"]
-    assert volume.partition(":")[0] in compose()["volumes"]
+    assert volume.partition(":")[0] in load_compose()["volumes"]
     user = services["postgres"]["environment"]
     for service in ("parley", "migrate"):
         url = services[service]["environment"]["DATABASE_URL"]
         assert url.startswith(f"postgresql://{user['POSTGRES_USER']}:{user['POSTGRES_PASSWORD']}@postgres/")
         assert url.endswith(f"/{user['POSTGRES_DB']}")
-    port = default("port")
+    port = get_default("port")
     assert services["parley"]["ports"] == [f"127.0.0.1:{port}:{port}"]
-    ends = default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS
+    ends = get_default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS
     assert int(services["parley"]["stop_grace_period"].removesuffix("s")) > ends
 
 
@@ -180,8 +180,8 @@ def test_the_systemd_unit_runs_a_real_command_and_waits_for_shutdown() -> None:
     unit = (ROOT / "deploy" / "parley.service").read_text()
     asked = re.findall(r"^Exec\w+=/opt/parley/\.venv/bin/python -m bot (\w+)$", unit, re.M)
     assert asked == ["migrate", "run"]
-    assert set(asked) <= commands()
-    ends = default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS
+    assert set(asked) <= list_commands()
+    ends = get_default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS
     assert int(re.findall(r"TimeoutStopSec=(\d+)", unit)[0]) > ends
 
 
@@ -215,7 +215,7 @@ def test_make_clean_keeps_data_and_distclean_asks_before_deleting(tmp_path: Path
     built = [tmp_path / name for name in (".venv/ready", ".parley/site/index.html", ".parley/tiktoken/vocabulary")]
     data = [tmp_path / name for name in (".parley/parley.db", ".parley/parley.db-wal", ".parley/sandbox.log")]
 
-    def make(target: str, answer: str = "") -> subprocess.CompletedProcess[str]:
+    def run_make(target: str, answer: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["make", target], cwd=tmp_path, input=answer, capture_output=True, text=True, timeout=30, check=False
         )
@@ -223,12 +223,12 @@ def test_make_clean_keeps_data_and_distclean_asks_before_deleting(tmp_path: Path
     for file in (*built, *data):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    assert make("clean").returncode == 0
+    assert run_make("clean").returncode == 0
     assert [file for file in (*built, *data) if file.exists()] == data
     for answer in ("", "n\n", "\n"):
-        said = make("distclean", answer)
+        said = run_make("distclean", answer)
         assert said.returncode != 0
         assert all(str(file.relative_to(tmp_path)) in said.stdout for file in data)
         assert all(file.exists() for file in data)
-    assert make("distclean", "y\n").returncode == 0
+    assert run_make("distclean", "y\n").returncode == 0
     assert not (tmp_path / ".parley").exists()

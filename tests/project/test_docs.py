@@ -91,11 +91,11 @@ _CODE = re.compile(r"^```python\n(?P<code>.*?)^```", re.M | re.S)
 _CONSOLE = re.compile(r"^```console\n(?P<said>.*?)^```", re.M | re.S)
 
 
-def relative(page: Path) -> str:
+def get_relative_path(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def default_of(settings: Settings, name: str) -> str:
+def get_default(settings: Settings, name: str) -> str:
     """Return a setting's default as it is written in `.env`; empty for none."""
     if name == "database_url":
         return settings.database_address.replace("+aiosqlite", "")
@@ -113,12 +113,12 @@ def default_of(settings: Settings, name: str) -> str:
             return str(value)
 
 
-def is_said(written: str, default: str) -> bool:
+def is_default(written: str, default: str) -> bool:
     """Return whether the docs state the default; a long one may be shortened with dots."""
     return default.startswith(written.removesuffix(" ...")) if written.endswith(" ...") else written == default
 
 
-def examples(page: Path) -> list[str]:
+def list_examples(page: Path) -> list[str]:
     return [found["code"] for found in _CODE.finditer(page.read_text())]
 
 
@@ -129,14 +129,14 @@ def defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     for name in [*Settings.model_fields, "dyno"]:
         monkeypatch.delenv(name.upper(), raising=False)
     settings = Settings()
-    return {name.upper(): default_of(settings, name) for name in Settings.model_fields}
+    return {name.upper(): get_default(settings, name) for name in Settings.model_fields}
 
 
 def test_the_settings_page_lists_each_setting_with_its_default(defaults: dict[str, str]) -> None:
     rows = {row["name"]: row["default"] for row in _ROW.finditer((REFERENCE / "settings.md").read_text())}
     assert rows.keys() == defaults.keys()
     for name, written in rows.items():
-        assert is_said("" if written == "none" else written.strip("`"), defaults[name]), name
+        assert is_default("" if written == "none" else written.strip("`"), defaults[name]), name
 
 
 def test_the_example_env_file_lists_each_setting_with_its_default(defaults: dict[str, str]) -> None:
@@ -144,7 +144,7 @@ def test_the_example_env_file_lists_each_setting_with_its_default(defaults: dict
     assert lines.keys() == defaults.keys()
     shapes = {"SLACK_BOT_TOKEN": "xoxb-...", "SLACK_APP_TOKEN": "xapp-..."}
     for name, written in lines.items():
-        assert written == shapes.get(name) or is_said(written, defaults[name]), name
+        assert written == shapes.get(name) or is_default(written, defaults[name]), name
 
 
 def test_the_commands_page_lists_each_command() -> None:
@@ -195,7 +195,7 @@ def test_make_targets_in_the_docs_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     for page in PAGES:
         named = re.findall(r"(?:`|^(?:\$ )?)make ([a-z-]+)", page.read_text(), re.M)
-        assert targets.issuperset(named), relative(page)
+        assert targets.issuperset(named), get_relative_path(page)
 
 
 def test_the_manifest_file_equals_the_printed_manifest(defaults: dict[str, str]) -> None:
@@ -254,7 +254,7 @@ async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
     page = (REFERENCE / "discord.md").read_text()
     sessions = dict(re.findall(r"^\| ([a-z ]+) \| `(discord:[^`]+)`", page, re.M))
     event, users = re.findall(r"^\| (?:Event|ADK's `user_id`) \| (.+) \|$", page, re.M)
-    async with DiscordSandbox() as sandbox, hearing(sandbox) as box:
+    async with DiscordSandbox() as sandbox, run_adapter(sandbox) as box:
         call = f"<@{sandbox.bot_id}> hi"
         asked = await sandbox.post_message("ada", "general", call)
         in_channel = await box.next()
@@ -270,18 +270,18 @@ async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
         ("thread or post", in_post, forum, post.id, post.id),
         ("direct messages", in_direct, direct.channel.id, direct.channel.id, direct.id),
     ]:
-        assert inbound.session_id == filled(sessions[where], CHANNEL=place, **ids)
-        assert f"`{inbound.event_key}`" in filled(event, CHANNEL=channel, MESSAGE=message)
-        assert f"`{inbound.place}`" in filled(users, CHANNEL=place, **ids)
+        assert inbound.session_id == fill_placeholders(sessions[where], CHANNEL=place, **ids)
+        assert f"`{inbound.event_key}`" in fill_placeholders(event, CHANNEL=channel, MESSAGE=message)
+        assert f"`{inbound.place}`" in fill_placeholders(users, CHANNEL=place, **ids)
 
 
 def test_the_discord_page_lists_the_permissions_and_intents() -> None:
     page = (REFERENCE / "discord.md").read_text()
     asked, _, permissions = page.partition("## Intents")[2].partition("## Permissions")
-    named_there = discord.Permissions(**dict.fromkeys(constants(permissions), True))
+    named_there = discord.Permissions(**dict.fromkeys(list_constants(permissions), True))
     assert named_there == permissions_of(auto_thread=True)
     assert f"`{PERMISSIONS.value}`" in permissions
-    named = {name.replace("direct_", "dm_") for name in constants(asked)}  # the name in discord.py
+    named = {name.replace("direct_", "dm_") for name in list_constants(asked)}  # the name in discord.py
     assert named == {name for name, is_on in make_intents(message_content=True) if is_on}
 
 
@@ -346,13 +346,13 @@ def test_the_figures_of_the_readme_are_in_the_benchmarks() -> None:
     assert [figure for figure in figures if not re.search(rf"\b{re.escape(figure.split()[0])}\b", measured)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
+@pytest.mark.parametrize("page", PAGES, ids=get_relative_path)
 def test_each_link_has_a_target(page: Path) -> None:
     for link in _LINK.finditer(page.read_text()):
         target = (page.parent / link["path"]).resolve() if link["path"] else page
-        assert target.exists(), f"{relative(page)}: {link['path']}"
+        assert target.exists(), f"{get_relative_path(page)}: {link['path']}"
         if link["part"]:
-            assert link["part"] in headings(target), f"{relative(page)}: {link[0]}"
+            assert link["part"] in list_anchors(target), f"{get_relative_path(page)}: {link[0]}"
 
 
 def test_each_page_is_in_the_index() -> None:
@@ -365,7 +365,7 @@ def test_each_page_is_in_the_index() -> None:
 
 def test_imports_of_the_examples_are_in_the_api_page() -> None:
     page = (REFERENCE / "api.md").read_text()
-    for code in (code for path in PAGES for code in examples(path)):
+    for code in (code for path in PAGES for code in list_examples(path)):
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {"core", "sandbox"}:
                 assert all(f"`{node.module}" in page and alias.name in page for alias in node.names), code
@@ -377,14 +377,14 @@ def test_each_object_of_the_api_page_has_a_docstring() -> None:
     assert [name for module, name in named if not getattr(import_module(module), name).__doc__] == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=relative)
+@pytest.mark.parametrize("page", [page for page in PAGES if list_examples(page)], ids=get_relative_path)
 def test_the_examples_compile(page: Path) -> None:
-    for number, code in enumerate(examples(page), 1):
-        compile(code, f"{relative(page)}, example {number}", "exec")
+    for number, code in enumerate(list_examples(page), 1):
+        compile(code, f"{get_relative_path(page)}, example {number}", "exec")
 
 
 async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, marked, told, kept, announcing, declared = examples(DOCS / "howto" / "write-a-tool.md")
+    function, marked, told, kept, announcing, declared = list_examples(DOCS / "howto" / "write-a-tool.md")
     (tmp_path / "team_of_the_page.py").write_text(function)
     (tmp_path / "rating_of_the_page.py").write_text(declared)
     monkeypatch.syspath_prepend(tmp_path)
@@ -421,7 +421,7 @@ def test_each_exchange_of_the_docs_is_tested() -> None:
 
 def test_the_sandbox_example_prints_the_documented_output() -> None:
     page = REFERENCE / "sandbox.md"
-    (code,) = examples(page)
+    (code,) = list_examples(page)
     said = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True
     )
@@ -436,7 +436,7 @@ def test_the_methods_on_the_page_of_the_sandbox_exist() -> None:
     assert [name for name in sorted(named) if not any(hasattr(kind, name) for kind in kinds)] == []
 
 
-def headings(page: Path) -> set[str]:
+def list_anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings."""
     return set(_anchors(page.read_text()))
 
@@ -446,7 +446,7 @@ def _anchors(text: str) -> Iterator[str]:
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def constants(text: str) -> set[str]:
+def list_constants(text: str) -> set[str]:
     """Return the upper-case names of a table's first column, in lower case."""
     rows = re.findall(r"^\| (`[A-Z_`, ]+`) \|", text, re.M)
     return {name.lower() for row in rows for name in re.findall(r"[A-Z_]+", row)}
@@ -460,14 +460,14 @@ def check_limits(page: str, limits: MessageLimits, windows: Mapping[str, Window]
         assert rows[name].startswith(f"{window.calls} {period}"), name
 
 
-def filled(text: str, **ids: str) -> str:
+def fill_placeholders(text: str, **ids: str) -> str:
     """Replace the page's upper-case placeholders with ids."""
     for word, key in ids.items():
         text = re.sub(rf"\b{word}\b", key, text)
     return text
 
 
-class Box:
+class RecordingInbox:
     """Inbox that collects the accepted messages."""
 
     def __init__(self) -> None:
@@ -482,9 +482,9 @@ class Box:
 
 
 @asynccontextmanager
-async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
+async def run_adapter(sandbox: DiscordSandbox) -> AsyncIterator[RecordingInbox]:
     """Run the Discord adapter with an inbox that collects its messages."""
-    settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
+    settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), RecordingInbox()
     database = Database("sqlite+aiosqlite://")
     lease = Lease(database)
     assignment = ShardAssignment(database, lease, DiscordChannel.name)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import seeds
-from tests.seeds.scenarios import SCENARIOS, name_of_test
+from tests.seeds.scenarios import SCENARIOS, get_test_name
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "seeds.md"
 FOLDER = Path(seeds.__file__).parent
@@ -34,15 +34,15 @@ ROWS = [
 ]
 
 
-def of_theme(theme: str) -> dict[str, Callable[..., Any]]:
+def get_tests(theme: str) -> dict[str, Callable[..., Any]]:
     module = import_module(f"{seeds.__name__}.test_{theme}")
     return {name: found for name, found in vars(module).items() if name.startswith("test_") and callable(found)}
 
 
-def every_test() -> Iterator[tuple[str, str, Callable[..., Any]]]:
+def list_tests() -> Iterator[tuple[str, str, Callable[..., Any]]]:
     for file in sorted(FOLDER.glob("test_*.py")):
         theme = file.stem.removeprefix("test_")
-        for name, test in of_theme(theme).items():
+        for name, test in get_tests(theme).items():
             yield theme, name, test
 
 
@@ -52,14 +52,14 @@ def test_there_are_46_scenarios_and_one_risk() -> None:
 
 @pytest.mark.parametrize("scenario", PLANNED)
 def test_each_scenario_has_its_test(scenario: str) -> None:
-    test = of_theme(PLANNED[scenario]).get(name_of_test(scenario))
-    assert test is not None, f"tests/seeds/test_{PLANNED[scenario]}.py has no {name_of_test(scenario)}"
+    test = get_tests(PLANNED[scenario]).get(get_test_name(scenario))
+    assert test is not None, f"tests/seeds/test_{PLANNED[scenario]}.py has no {get_test_name(scenario)}"
     assert inspect.getdoc(test) == f"{scenario}."
 
 
 def test_each_test_is_of_a_scenario() -> None:
-    wanted = {(theme, name_of_test(scenario)) for scenario, theme in PLANNED.items()}
-    assert {(theme, name) for theme, name, _ in every_test()} == wanted
+    wanted = {(theme, get_test_name(scenario)) for scenario, theme in PLANNED.items()}
+    assert {(theme, name) for theme, name, _ in list_tests()} == wanted
 
 
 def test_the_page_has_one_row_a_scenario() -> None:
@@ -68,7 +68,7 @@ def test_the_page_has_one_row_a_scenario() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.scenario)
 def test_the_page_names_existing_tests_and_code(row: Row) -> None:
-    assert row.test == f"tests/seeds/test_{PLANNED[row.scenario]}.py::{name_of_test(row.scenario)}"
+    assert row.test == f"tests/seeds/test_{PLANNED[row.scenario]}.py::{get_test_name(row.scenario)}"
     assert row.code
     for place in row.code:
         module, _, name = place.partition(":")

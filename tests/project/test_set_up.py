@@ -35,7 +35,7 @@ OTHERS = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"}
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [*Settings.model_fields, "dyno"]:
         monkeypatch.delenv(name.upper(), raising=False)
@@ -55,12 +55,12 @@ async def discord() -> AsyncIterator[DiscordSandbox]:
         yield sandbox
 
 
-def blocks(page: str, kind: str) -> list[str]:
+def list_blocks(page: str, kind: str) -> list[str]:
     found = _BLOCK.finditer((HOWTO / page).read_text())
     return ["\n".join(line[len(b["indent"]) :] for line in b["said"].splitlines()) for b in found if b["kind"] == kind]
 
 
-def written(block: str, **values: str) -> None:
+def write_env(block: str, **values: str) -> None:
     """Write a block into `.env` with these values."""
     for name, value in values.items():
         block, count = re.subn(rf"(?m)^{name}=.*$", f"{name}={value}", block)
@@ -68,7 +68,7 @@ def written(block: str, **values: str) -> None:
     Path(".env").write_text(block + "\n")
 
 
-async def checked(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str]:
+async def run_make_check(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str]:
     """Return the lines of `make check` on a machine with the token vocabulary."""
     monkeypatch.setattr(checking, "has_vocabulary", lambda _: True)
     for name, address in addresses.items():
@@ -78,62 +78,62 @@ async def checked(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str
         return [str(finding) async for finding in run_checks()]
 
 
-def shown(page: str) -> list[list[str]]:
+def list_documented_outputs(page: str) -> list[list[str]]:
     """Return the page's outputs of `make check`."""
-    return [block.splitlines()[1:] for block in blocks(page, "console") if block.startswith("$ make check")]
+    return [block.splitlines()[1:] for block in list_blocks(page, "console") if block.startswith("$ make check")]
 
 
 async def test_the_slack_setup_page_leads_to_the_documented_check_output(
     slack: SlackSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (HOWTO / "set-up-slack.md").read_text()
-    _, tokens, by_http = blocks("set-up-slack.md", "sh")
+    _, tokens, by_http = list_blocks("set-up-slack.md", "sh")
     values = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token, "GOOGLE_API_KEY": "key"}
-    written(tokens, **values)
-    (good,) = shown("set-up-slack.md")
-    assert await checked(monkeypatch, SLACK_API_URL=slack.api_url) == good
+    write_env(tokens, **values)
+    (good,) = list_documented_outputs("set-up-slack.md")
+    assert await run_make_check(monkeypatch, SLACK_API_URL=slack.api_url) == good
 
-    written(tokens, **values | {"SLACK_BOT_TOKEN": "xoxb-wrong"})
-    wrong = [line for line in await checked(monkeypatch) if line.startswith("FAIL")]
+    write_env(tokens, **values | {"SLACK_BOT_TOKEN": "xoxb-wrong"})
+    wrong = [line for line in await run_make_check(monkeypatch) if line.startswith("FAIL")]
     assert wrong
-    assert set(wrong) <= set("\n".join(blocks("set-up-slack.md", "console")).splitlines())
+    assert set(wrong) <= set("\n".join(list_blocks("set-up-slack.md", "console")).splitlines())
 
     del values["SLACK_APP_TOKEN"]
-    written(by_http, **values, SLACK_SIGNING_SECRET=slack.signing_secret)
-    assert await checked(monkeypatch) == good
+    write_env(by_http, **values, SLACK_SIGNING_SECRET=slack.signing_secret)
+    assert await run_make_check(monkeypatch) == good
     assert f"`{EXAMPLE_URL}{PATH}`" in page
 
 
 async def test_the_discord_setup_page_leads_to_the_documented_check_output(
     discord: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, token, behaviour, servers = blocks("set-up-discord.md", "sh")
+    _, token, behaviour, servers = list_blocks("set-up-discord.md", "sh")
     values = {"DISCORD_BOT_TOKEN": discord.bot_token, "GOOGLE_API_KEY": "key"}
-    written(token, **values)
-    lonely, good = shown("set-up-discord.md")
-    assert await checked(monkeypatch, DISCORD_API_URL=discord.api_url) == good
+    write_env(token, **values)
+    lonely, good = list_documented_outputs("set-up-discord.md")
+    assert await run_make_check(monkeypatch, DISCORD_API_URL=discord.api_url) == good
     discord.remove_bot()
-    alone = await checked(monkeypatch)
+    alone = await run_make_check(monkeypatch)
     assert [line.replace(discord.bot_id, "...") for line in alone[: len(lonely)]] == lonely
 
     first, _, rest = discord.bot_token.partition(".")
-    written(token, **values | {"DISCORD_BOT_TOKEN": f"{first}.{rest[::-1]}"})
-    wrong = [line for line in await checked(monkeypatch) if line.startswith("FAIL")]
+    write_env(token, **values | {"DISCORD_BOT_TOKEN": f"{first}.{rest[::-1]}"})
+    wrong = [line for line in await run_make_check(monkeypatch) if line.startswith("FAIL")]
     assert wrong
-    assert set(wrong) <= set("\n".join(blocks("set-up-discord.md", "console")).splitlines())
+    assert set(wrong) <= set("\n".join(list_blocks("set-up-discord.md", "console")).splitlines())
 
     for more in (behaviour, servers):
-        written(f"{token}\n{more}", **values)
+        write_env(f"{token}\n{more}", **values)
         assert configuration.load_settings().discord is not None
 
 
 def test_the_settings_of_the_several_workspaces_page_are_consistent() -> None:
     page = (HOWTO / "several-workspaces.md").read_text()
-    (keys,) = blocks("several-workspaces.md", "sh")
-    written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nGOOGLE_API_KEY=key", SECRET_KEY="0123456789abcdef" * 4)
+    (keys,) = list_blocks("several-workspaces.md", "sh")
+    write_env(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nGOOGLE_API_KEY=key", SECRET_KEY="0123456789abcdef" * 4)
     assert configuration.load_settings().token_encryption_key == "0123456789abcdef" * 4
     assert {f"{EXAMPLE_URL}{path}" for path in (INSTALL_PATH, REDIRECT_PATH)} <= set(re.findall(r"`(https:\S+)`", page))
-    written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nSLACK_BOT_TOKEN=xoxb-1", SECRET_KEY="0123456789abcdef" * 4)
+    write_env(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nSLACK_BOT_TOKEN=xoxb-1", SECRET_KEY="0123456789abcdef" * 4)
     with pytest.raises(SettingsError, match="unset one of them"):
         configuration.load_settings()
 
@@ -150,10 +150,10 @@ def test_each_command_in_the_docs_exists() -> None:
     group = typer.main.get_command(cli)
     assert isinstance(group, TyperGroup)
     for page in PAGES:
-        assert set(_commands(page.read_text())) <= group.commands.keys(), page.name
+        assert set(_list_commands(page.read_text())) <= group.commands.keys(), page.name
 
 
-def _commands(text: str) -> Iterator[str]:
+def _list_commands(text: str) -> Iterator[str]:
     for found in re.finditer(r"(?:`|^ *(?:\$ )?)(?:\.venv/bin/)?(?:parley|python -m bot) ([a-z]+)", text, re.M):
         yield found[1]
 

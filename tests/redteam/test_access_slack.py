@@ -186,11 +186,11 @@ async def test_long_commands_of_one_user_do_not_delay_others(
 ) -> None:
     read = list[str]()
 
-    def bounded(name: str) -> str:
+    def record_name(name: str) -> str:
         read.append(name)
         return name
 
-    monkeypatch.setattr(handlers, "_quote_name", bounded)
+    monkeypatch.setattr(handlers, "_quote_name", record_name)
     async with run_bot(slack, tmp_path, echo) as bot:
         commands = [await bot.mention_bot("linus", "general", f"model {'a' * 39_000}") for _ in range(6)]
         question = await bot.mention_bot("grace", "random", "hello")
@@ -223,12 +223,12 @@ async def test_rate_limited_commands_are_denied_in_one_sentence(
 async def test_access_rules_hold_during_a_database_outage(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    async def away(*_: Any, **__: Any) -> bool:
+    async def raise_store_error(*_: Any, **__: Any) -> bool:
         raise StoreError("out of reach")
 
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
-        monkeypatch.setattr(type(bot.services.refusals), "claim_notice", away)
+        monkeypatch.setattr(type(bot.services.refusals), "claim_notice", raise_store_error)
         await bot.mention_bot("grace", "general", "hello")
         await wait_until_processed(bot)
         assert (list_ephemeral_texts(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)

@@ -93,7 +93,7 @@ async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path)
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
         (turn,) = await bot.turn_rows()
-        identity = await bot.channel._identities.resolve_interaction(*address_of(bot, "ada"))
+        identity = await bot.channel._identities.resolve_interaction(*get_address(bot, "ada"))
         for action in ACTIONS:
             for forged in FORGED_IDS:
                 button = f"{action}:{forged.replace('TURN', turn.id)}"
@@ -116,7 +116,7 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
         (turn,) = await bot.turn_rows()
-        visitor, _location = await bot.channel._identities.resolve_interaction(*address_of(bot, "grace"))
+        visitor, _location = await bot.channel._identities.resolve_interaction(*get_address(bot, "grace"))
         answer = await bot.channel._intake.presses.handle(f"{action}:{turn.id}", visitor=visitor, locale="")
         assert answer in (words.RETRY_NOT_ALLOWED, words.STOP_NOT_ALLOWED)
         assert await list_rows(bot) == before
@@ -145,6 +145,6 @@ async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox
         assert len(slack.calls) == calls
 
 
-def address_of(bot: Bot, user: str) -> tuple[str, str, str]:
+def get_address(bot: Bot, user: str) -> tuple[str, str, str]:
     """Return the ids of the workspace, the channel `general` and the user."""
     return bot.slack.team_id, bot.slack.channels["general"].id, bot.slack.people[user].id

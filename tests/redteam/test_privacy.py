@@ -158,11 +158,11 @@ async def _export(talk: Any, user: str, form: str) -> str:
         responses = await team.run_command(user, talk.channel.id, "/export", form)
         dm = team.open_dm(user)
 
-        def found() -> list[str]:
+        def list_exports() -> list[str]:
             files = [file.data.decode() for message in team.messages(dm) for file in message.files]
             return files or [message.text for message in responses if "look" in message.text]
 
-        return (await team.wait_for(found))[-1]
+        return (await team.wait_for(list_exports))[-1]
     server = talk.sandbox
     answers = await server.run_command(user, talk.place, "export", form=form)
     await server.wait_for(lambda: answers and not answers[0].loading)

@@ -82,7 +82,7 @@ SCENARIOS = {
 }
 
 
-def name_of_test(scenario: str) -> str:
+def get_test_name(scenario: str) -> str:
     """Return the name of a scenario's test: `AppendEvent` is `append_event`, `ID` is `id`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", scenario)
     return "test_" + re.sub(r"\W+", "_", words).lower()

@@ -32,7 +32,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
 
 
 @asynccontextmanager
-async def gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncIterator[ScriptedGemini]:
+async def run_gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncIterator[ScriptedGemini]:
     """Run a local Gemini API, and set the settings for it."""
     async with ScriptedGemini(turns, api_key="AIza-valid", models=[KNOWN]) as server:
         environment.setenv("GOOGLE_API_KEY", "AIza-valid")
@@ -41,7 +41,7 @@ async def gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def configured(converse: Converse) -> AsyncIterator[Conversation]:
+async def start_conversation(converse: Converse) -> AsyncIterator[Conversation]:
     """Begin a conversation with the configured agent."""
     chosen = settings.load_settings()
     provider, model = make_provider(chosen.model, chosen.endpoints)
@@ -53,7 +53,7 @@ async def configured(converse: Converse) -> AsyncIterator[Conversation]:
 
 async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
     """Agent Initialization."""
-    async with gemini(environment, "Hello Ada!") as server, SlackSandbox() as slack:
+    async with run_gemini(environment, "Hello Ada!") as server, SlackSandbox() as slack:
         environment.setenv("SLACK_API_URL", slack.api_url)
         environment.setenv("SLACK_BOT_TOKEN", slack.bot_token)
         environment.setenv("SLACK_APP_TOKEN", slack.app_token)
@@ -76,7 +76,7 @@ async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
 
 async def test_successful_agent_initialization_with_gemini(environment: pytest.MonkeyPatch, converse: Converse) -> None:
     """Successful agent initialization with Gemini."""
-    async with gemini(environment, "Hello!"), configured(converse) as conversation:
+    async with run_gemini(environment, "Hello!"), start_conversation(converse) as conversation:
         agent = conversation.runtime.app.root_agent
         assert isinstance(agent, LlmAgent)
         assert isinstance(agent.model, ModelAdapter)
@@ -109,7 +109,7 @@ async def test_missing_api_credentials(
 async def test_invalid_model_name(environment: pytest.MonkeyPatch, converse: Converse) -> None:
     """Invalid model name."""
     environment.setenv("MODEL", "gemini-nonesuch")
-    async with gemini(environment), configured(converse) as conversation:
+    async with run_gemini(environment), start_conversation(converse) as conversation:
         with pytest.raises(ModelNotFoundError, match="gemini-nonesuch") as raised:
             await conversation.reply("Hi")
     assert isinstance(raised.value.__cause__, errors.APIError)

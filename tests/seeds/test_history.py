@@ -16,7 +16,7 @@ async def keep_turns(conversation: Conversation, count: int, tokens: int) -> Non
         await conversation.insert_message("assistant", f"answer {turn}", tokens=tokens)
 
 
-def texts(events: list[Event]) -> list[str]:
+def list_texts(events: list[Event]) -> list[str]:
     return [part.text or "" for event in events if event.content for part in event.content.parts or ()]
 
 
@@ -25,7 +25,7 @@ async def test_history_truncation_with_explicit_budget(converse: Converse) -> No
     provider = ScriptedProvider("ok")
     conversation = await converse(provider, budget=40)
     await keep_turns(conversation, 5, tokens=10)
-    assert texts(await conversation.history()) == ["question 3", "answer 3", "question 4", "answer 4"]
+    assert list_texts(await conversation.history()) == ["question 3", "answer 3", "question 4", "answer 4"]
     await conversation.reply("now?")
     [request] = provider.requests
     assert [message.text for message in request.messages[1:]] == [
@@ -41,9 +41,9 @@ async def test_default_token_budget(converse: Converse) -> None:
     """Default token budget."""
     conversation = await converse(budget=0)
     await keep_turns(conversation, 3, tokens=8_000)
-    assert texts(await conversation.history()) == ["question 1", "answer 1", "question 2", "answer 2"]  # 32,000
+    assert list_texts(await conversation.history()) == ["question 1", "answer 1", "question 2", "answer 2"]  # 32,000
     await conversation.insert_message("assistant", "one more", tokens=1)
-    assert texts(await conversation.history()) == ["question 2", "answer 2", "one more"]
+    assert list_texts(await conversation.history()) == ["question 2", "answer 2", "one more"]
 
 
 async def test_event_author_mapping(converse: Converse) -> None:
@@ -127,7 +127,7 @@ CALL = types.Part(function_call=types.FunctionCall(id="c1", name="exec", args={}
 ANSWER = types.Part(function_response=types.FunctionResponse(id="c1", name="exec", response={"output": "file.txt"}))
 
 
-def entries(*contents: types.Content) -> list[HistoryEntry]:
+def create_entries(*contents: types.Content) -> list[HistoryEntry]:
     return [
         HistoryEntry(Event(author="user" if content.role == "user" else "lango_agent", content=content), tokens=10)
         for content in contents
@@ -137,7 +137,7 @@ def entries(*contents: types.Content) -> list[HistoryEntry]:
 def test_truncation_cuts_before_tool_message() -> None:
     """Truncation cuts before tool message."""
     answer = types.Content(role="function", parts=[ANSWER])
-    history = entries(
+    history = create_entries(
         types.UserContent("List."),
         types.ModelContent(CALL),
         answer,
@@ -152,7 +152,7 @@ def test_truncation_cuts_before_tool_message() -> None:
 
 def test_no_truncation_preserves_trailing_function_call(caplog: pytest.LogCaptureFixture) -> None:
     """No truncation preserves trailing FunctionCall."""
-    history = entries(types.UserContent("List."), types.ModelContent(CALL))
+    history = create_entries(types.UserContent("List."), types.ModelContent(CALL))
     with caplog.at_level(logging.WARNING):
         assert token_budget_truncate(history, 20) == history
     assert not caplog.records

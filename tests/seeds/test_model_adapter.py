@@ -19,7 +19,7 @@ async def respond(answer: Answer, *, stream: bool) -> list[LlmResponse]:
     return [response async for response in adapter(ScriptedProvider(answer)).generate_content_async(request, stream)]
 
 
-def parts(response: LlmResponse) -> list[types.Part]:
+def get_parts(response: LlmResponse) -> list[types.Part]:
     assert response.content is not None
     return response.content.parts or []
 
@@ -29,7 +29,7 @@ async def test_non_streaming_mode_accumulates_complete_response() -> None:
     [response] = await respond(HELLO, stream=False)
     assert response.partial is False
     assert response.turn_complete is True
-    assert parts(response)[0].text == "Hello world"
+    assert get_parts(response)[0].text == "Hello world"
 
 
 async def test_non_streaming_mode_accumulates_tool_calls() -> None:
@@ -37,7 +37,7 @@ async def test_non_streaming_mode_accumulates_tool_calls() -> None:
     [response] = await respond([ToolCall("c1", "exec", {"cmd": "ls"}), Done()], stream=False)
     assert response.partial is False
     assert response.turn_complete is True
-    assert [part.function_call for part in parts(response)] == [
+    assert [part.function_call for part in get_parts(response)] == [
         types.FunctionCall(id="c1", name="exec", args={"cmd": "ls"})
     ]
 
@@ -45,11 +45,11 @@ async def test_non_streaming_mode_accumulates_tool_calls() -> None:
 async def test_streaming_mode_yields_partial_events_and_complete_final() -> None:
     """Streaming mode yields partial events and complete final."""
     first, second, final = await respond(HELLO, stream=True)
-    assert (first.partial, parts(first)[0].text) == (True, "Hello ")
-    assert (second.partial, parts(second)[0].text) == (True, "world")
+    assert (first.partial, get_parts(first)[0].text) == (True, "Hello ")
+    assert (second.partial, get_parts(second)[0].text) == (True, "world")
     assert final.partial is False
     assert final.turn_complete is True
-    assert parts(final)[0].text == "Hello world"
+    assert get_parts(final)[0].text == "Hello world"
 
 
 @both_modes
@@ -59,7 +59,7 @@ async def test_provider_error_propagates_correctly(stream: bool) -> None:
     model = adapter(ScriptedProvider([Text("Hel"), Failed(error), Text("never said"), Done()]))
     responses = model.generate_content_async(LlmRequest(contents=[types.UserContent("Hi")]), stream)
     if stream:
-        assert parts(await anext(responses))[0].text == "Hel"
+        assert get_parts(await anext(responses))[0].text == "Hel"
     with pytest.raises(ProviderRateLimitError) as raised:
         await anext(responses)
     assert raised.value is error
@@ -73,7 +73,7 @@ async def test_provider_emits_no_done_event(stream: bool) -> None:
         await respond([Text("Hel")], stream=stream)
 
 
-async def sent(config: types.GenerateContentConfig) -> list[ModelMessage]:
+async def list_sent_messages(config: types.GenerateContentConfig) -> list[ModelMessage]:
     """Return the messages that the provider gets for a request."""
     provider = ScriptedProvider("ok")
     request = LlmRequest(contents=[types.UserContent("Hi")], config=config)
@@ -85,7 +85,7 @@ async def sent(config: types.GenerateContentConfig) -> list[ModelMessage]:
 async def test_system_instruction_present_in_request() -> None:
     """SystemInstruction present in request."""
     instruction = types.Content(parts=[types.Part(text="Be brief.")])
-    assert await sent(types.GenerateContentConfig(system_instruction=instruction)) == [
+    assert await list_sent_messages(types.GenerateContentConfig(system_instruction=instruction)) == [
         ModelMessage("system", (Text("Be brief."),)),
         ModelMessage("user", (Text("Hi"),)),
     ]
@@ -93,14 +93,14 @@ async def test_system_instruction_present_in_request() -> None:
 
 async def test_system_instruction_absent() -> None:
     """SystemInstruction absent."""
-    assert await sent(types.GenerateContentConfig()) == [ModelMessage("user", (Text("Hi"),))]
+    assert await list_sent_messages(types.GenerateContentConfig()) == [ModelMessage("user", (Text("Hi"),))]
     assert convert_messages([types.UserContent("Hi")], None) == [ModelMessage("user", (Text("Hi"),))]
 
 
 async def test_multi_part_system_instruction() -> None:
     """Multi-part SystemInstruction."""
     instruction = types.Content(parts=[types.Part(text="Be brief."), types.Part(text="Be kind.")])
-    system, _ = await sent(types.GenerateContentConfig(system_instruction=instruction))
+    system, _ = await list_sent_messages(types.GenerateContentConfig(system_instruction=instruction))
     assert system == ModelMessage("system", (Text("Be brief.\nBe kind."),))
 
 

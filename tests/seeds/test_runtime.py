@@ -17,7 +17,7 @@ CORRECTION = (
 )
 
 
-def hands_over_to(name: str) -> list[ProviderEvent]:
+def create_transfer(name: str) -> list[ProviderEvent]:
     return [ToolCall("c1", "transfer_to_agent", {"agent_name": name}), Done()]
 
 
@@ -35,7 +35,7 @@ async def test_non_streaming_mode_collects_from_final_event(converse: Converse) 
 
 @pytest.mark.parametrize(
     "invented",
-    [hands_over_to("ghost"), [Failed(ValueError("failed to find agent: ghost"))]],
+    [create_transfer("ghost"), [Failed(ValueError("failed to find agent: ghost"))]],
     ids=["as ADK for Python says it", "as ADK for Go says it"],
 )
 async def test_hallucinated_agent_name_triggers_retry(converse: Converse, invented: list[ProviderEvent]) -> None:
@@ -50,14 +50,14 @@ async def test_hallucinated_agent_name_triggers_retry(converse: Converse, invent
 
 async def test_retry_succeeds(converse: Converse) -> None:
     """Retry succeeds."""
-    provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("billing"), "It is in the post.")
+    provider = ScriptedProvider(create_transfer("ghost"), create_transfer("billing"), "It is in the post.")
     conversation = await converse(app=create_team_app(provider, "billing", "research", has_guard=False))
     assert await conversation.reply("Where is my bill?") == "It is in the post."
 
 
 async def test_retry_also_fails(converse: Converse) -> None:
     """Retry also fails."""
-    provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("phantom"), "never asked for")
+    provider = ScriptedProvider(create_transfer("ghost"), create_transfer("phantom"), "never asked for")
     conversation = await converse(app=create_team_app(provider, "billing", "research", has_guard=False))
     with pytest.raises(ValueError, match="'phantom' not found") as raised:
         await conversation.reply("Where is my bill?")

@@ -15,16 +15,16 @@ from core.tools.tool import Tool
 from tests.fixtures.conversation import Converse, ScriptedProvider
 
 
-def said(text: str) -> Event:
+def create_user_event(text: str) -> Event:
     return Event(author="user", content=types.Content(role="user", parts=[types.Part(text=text)]))
 
 
-def replied(part: types.Part | str, **more: Any) -> Event:
+def create_model_event(part: types.Part | str, **more: Any) -> Event:
     part = types.Part(text=part) if isinstance(part, str) else part
     return Event(author=DEFAULT_AGENT_NAME, content=types.Content(role="model", parts=[part]), **more)
 
 
-def texts(events: list[Event]) -> list[str]:
+def list_texts(events: list[Event]) -> list[str]:
     return [part.text or "" for event in events if event.content for part in event.content.parts or ()]
 
 
@@ -36,8 +36,8 @@ async def test_load_session(converse: Converse) -> None:
     loaded = await conversation.session()
     assert loaded.id == "s"
     assert [(event.author, event.content) for event in loaded.events] == [
-        ("user", said("Hi").content),
-        (DEFAULT_AGENT_NAME, replied("Hello!").content),
+        ("user", create_user_event("Hi").content),
+        (DEFAULT_AGENT_NAME, create_model_event("Hello!").content),
     ]
 
 
@@ -45,7 +45,7 @@ async def test_save_session(converse: Converse) -> None:
     """Save Session."""
     conversation = await converse()
     session = await conversation.session()
-    event = replied("Hello!", actions=EventActions(state_delta={"mood": "good"}))
+    event = create_model_event("Hello!", actions=EventActions(state_delta={"mood": "good"}))
     await conversation.sessions.append_event(session, event)
     assert [(row.role, row.content) for row in await conversation.rows()] == [("assistant", "Hello!")]
     assert (session.events, session.state) == ([event], {"mood": "good"})
@@ -57,19 +57,19 @@ async def test_user_message_visible_after_append_event(converse: Converse) -> No
     """User message visible after AppendEvent."""
     conversation = await converse()
     session = await conversation.session()
-    await conversation.sessions.append_event(session, said("Hi"))
+    await conversation.sessions.append_event(session, create_user_event("Hi"))
     assert [(row.role, row.content) for row in await conversation.rows()] == [("user", "Hi")]
-    assert texts(session.events) == ["Hi"]
+    assert list_texts(session.events) == ["Hi"]
 
 
 async def test_multiple_events_accumulate_in_memory(converse: Converse) -> None:
     """Multiple events accumulate in memory."""
     conversation = await converse()
     session = await conversation.session()
-    for event in (said("1"), replied("2"), said("3"), replied("4")):
+    for event in (create_user_event("1"), create_model_event("2"), create_user_event("3"), create_model_event("4")):
         await conversation.sessions.append_event(session, event)
-    assert texts(session.events) == ["1", "2", "3", "4"]
-    assert texts(await conversation.history()) == ["1", "2", "3", "4"]
+    assert list_texts(session.events) == ["1", "2", "3", "4"]
+    assert list_texts(await conversation.history()) == ["1", "2", "3", "4"]
 
 
 async def test_state_delta_only_events_skip_history(converse: Converse) -> None:
@@ -87,7 +87,9 @@ async def test_function_call_with_original_id(converse: Converse) -> None:
     """FunctionCall with original ID."""
     conversation = await converse()
     call = types.FunctionCall(id="adk-uuid-123", name="exec", args={"cmd": "ls"})
-    await conversation.sessions.append_event(await conversation.session(), replied(types.Part(function_call=call)))
+    await conversation.sessions.append_event(
+        await conversation.session(), create_model_event(types.Part(function_call=call))
+    )
     [row] = await conversation.rows()
     assert [(stored["id"], stored["name"]) for stored in row.tool_calls] == [("adk-uuid-123", "exec")]
 
@@ -96,7 +98,9 @@ async def test_function_call_without_id(converse: Converse) -> None:
     """FunctionCall without ID."""
     conversation = await converse()
     call = types.FunctionCall(name="search", args={})
-    await conversation.sessions.append_event(await conversation.session(), replied(types.Part(function_call=call)))
+    await conversation.sessions.append_event(
+        await conversation.session(), create_model_event(types.Part(function_call=call))
+    )
     [row] = await conversation.rows()
     assert [(stored["id"], stored["name"]) for stored in row.tool_calls] == [("call_search", "search")]
 
@@ -105,7 +109,7 @@ async def test_function_response_with_full_metadata(converse: Converse) -> None:
     """FunctionResponse with full metadata."""
     conversation = await converse()
     answer = types.FunctionResponse(id="adk-uuid-123", name="exec", response={"output": "file.txt"})
-    event = replied(types.Part(function_response=answer))
+    event = create_model_event(types.Part(function_response=answer))
     await conversation.sessions.append_event(await conversation.session(), event)
     [row] = await conversation.rows()
     [stored] = row.tool_calls
@@ -137,7 +141,7 @@ async def test_session_history_truncation(converse: Converse, caplog: pytest.Log
         assert not caplog.records
         await conversation.insert_message("user", "question 40")
         await conversation.insert_message("assistant", "answer 40")
-        kept = texts(await conversation.history())
+        kept = list_texts(await conversation.history())
     assert kept == [text for turn in range(21, 41) for text in (f"question {turn}", f"answer {turn}")]
     [record] = caplog.records
     assert record.levelno == logging.WARNING

@@ -42,7 +42,7 @@ CONNECTING = "apps.connections.open"
 
 
 @pytest.fixture(autouse=True)
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "CHECK_SECONDS", 0.02)
     monkeypatch.setattr(socket, "PING_INTERVAL", 0.1)
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.1)
@@ -53,7 +53,7 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def watched(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[HealthMonitor]:
+async def watch_health(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[HealthMonitor]:
     """Watch the health of connected channels; raise its errors at the end."""
     found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=limit)
     assert not found.is_ready
@@ -72,7 +72,7 @@ async def test_the_bot_is_not_ready_until_each_channel_is_connected(tmp_path: Pa
     async with (
         SlackSandbox(rate_limits=False) as sandbox,
         slack.run_bot(sandbox, tmp_path, discord.echo) as bot,
-        watched(bot.database, bot.channel) as found,
+        watch_health(bot.database, bot.channel) as found,
     ):
         sandbox.faults.fail(CONNECTING, 100_000)
         await sandbox.freeze_sockets()
@@ -100,7 +100,7 @@ async def test_a_dead_discord_connection_is_replaced_and_its_messages_are_answer
     async with (
         discord.run_discord(speed=400) as server,
         discord.run_bot(server, tmp_path, discord.echo) as bot,
-        watched(bot.database, bot.channel) as found,
+        watch_health(bot.database, bot.channel) as found,
     ):
         direct = server.open_dm("ada")
         await bot.wait_for_replies(await server.post_message("ada", direct, "hello"), "heard: hello")
@@ -119,7 +119,7 @@ async def test_a_hanging_database_makes_the_bot_unready_and_ends_nothing(
     monkeypatch.setattr(health, "DATABASE_CHECK_SECONDS", 0.2)
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     await migrate(database)
-    async with watched(database) as found:
+    async with watch_health(database) as found:
         for failing in (StoreError("out of reach"), None):
 
             async def ping(_: Database, failing: Exception | None = failing) -> None:
@@ -143,7 +143,7 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
     async with (
         SlackSandbox(rate_limits=False) as sandbox,
         slack.run_bot(sandbox, disk, discord.echo) as bot,
-        watched(bot.database, bot.channel) as found,
+        watch_health(bot.database, bot.channel) as found,
     ):
         direct = sandbox.open_dm("ada")
         with fill_disk(disk):
@@ -161,7 +161,7 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
 async def test_a_stopping_bot_is_not_ready(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     await migrate(database)
-    async with watched(database) as found:
+    async with watch_health(database) as found:
         found.mark_stopping()
         assert (found.is_ready, found.reasons) == (False, ["stopping"])
     await database.aclose()

@@ -45,22 +45,22 @@ SECRETS = {
 REMEMBERED = ("signing secret", "a setting with signs")
 
 
-def message(text: str) -> None:
+def log_message(text: str) -> None:
     logging.getLogger("core").error(text)
 
 
-def argument(text: str) -> None:
+def log_argument(text: str) -> None:
     logging.getLogger("core").error("it says %s", text)
 
 
-def exception(text: str) -> None:
+def log_exception(text: str) -> None:
     try:
         raise ValueError(text)
     except ValueError:
         logging.getLogger("core").exception("it failed")
 
 
-def cause(text: str) -> None:
+def log_cause(text: str) -> None:
     try:
         try:
             raise KeyError(text)
@@ -70,7 +70,7 @@ def cause(text: str) -> None:
         logging.getLogger("core").exception("it failed")
 
 
-def thread(text: str) -> None:
+def fail_thread(text: str) -> None:
     def work() -> None:
         raise ValueError(text)
 
@@ -79,19 +79,19 @@ def thread(text: str) -> None:
     one.join()
 
 
-def warning(text: str) -> None:
+def show_warning(text: str) -> None:
     warnings.warn(text, stacklevel=1)
 
 
-def arguments_of_a_tool(text: str) -> None:
+def log_tool_arguments(text: str) -> None:
     logging.getLogger("core").error("called with %s", mask_json({"query": text, "nested": [{"text": text}]}))
 
 
-PATHS = [message, argument, exception, cause, thread, warning, arguments_of_a_tool]
+PATHS = [log_message, log_argument, log_exception, log_cause, fail_thread, show_warning, log_tool_arguments]
 
 
 @pytest.fixture(params=["console", "json"])
-def written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+def log_output(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level, hook = root.handlers[:], root.level, threading.excepthook
     stream = io.StringIO()
@@ -106,16 +106,16 @@ def written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning", "always::UserWarning")
-def test_no_kind_of_secret_is_in_the_log_by_any_path(written: io.StringIO) -> None:
+def test_no_kind_of_secret_is_in_the_log_by_any_path(log_output: io.StringIO) -> None:
     for name in REMEMBERED:
         add_secret(SECRETS[name][0])
     leaks = []
     for path in PATHS:
         for name, (secret, around) in SECRETS.items():
-            written.seek(0)
-            written.truncate()
+            log_output.seek(0)
+            log_output.truncate()
             path(around.format(secret))
-            said = written.getvalue()
+            said = log_output.getvalue()
             assert said, (path.__name__, name)
             forms = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret), secret[-6:]}
             if any(form in said for form in forms):
@@ -123,11 +123,11 @@ def test_no_kind_of_secret_is_in_the_log_by_any_path(written: io.StringIO) -> No
     assert leaks == []
 
 
-def test_foreign_text_starts_no_log_line_and_controls_no_terminal(written: io.StringIO) -> None:
+def test_foreign_text_starts_no_log_line_and_controls_no_terminal(log_output: io.StringIO) -> None:
     forged = "x\n2026-11-24 13:00:00,000 CRITICAL bot.app: forged\r\x1b[2J\x9b\u2028\u202e\x7f"
-    message(forged)
-    exception(forged)
-    said = written.getvalue()
+    log_message(forged)
+    log_exception(forged)
+    said = log_output.getvalue()
     assert not set(said) & set("\r\x1b\x9b\u2028\u202e\x7f")
     entries = [line for line in said.splitlines() if not line.startswith("  ")]
     assert len(entries) == 2
@@ -139,11 +139,11 @@ def test_foreign_text_starts_no_log_line_and_controls_no_terminal(written: io.St
         assert "  Traceback (most recent call last):\n" in said
 
 
-def test_a_log_line_names_its_turn_and_json_has_it_as_fields(written: io.StringIO) -> None:
+def test_a_log_line_names_its_turn_and_json_has_it_as_fields(log_output: io.StringIO) -> None:
     with trace_turn("turn-1", "slack:T1:C1:1.2", "slack", "message"):
         logging.getLogger("core").info("well")
     logging.getLogger("core").info("no turn")
-    about, other = written.getvalue().splitlines()
+    about, other = log_output.getvalue().splitlines()
     if about.startswith("{"):
         entry = json.loads(about)
         assert (entry["turn"], entry["session"], entry["level"]) == ("turn-1", "slack:T1:C1:1.2", "INFO")

@@ -8,7 +8,7 @@ from bot.monitoring.prometheus import PATH, MetricsEndpoint
 from bot.server import run_server
 
 
-def address_of_this_machine() -> str:
+def get_own_address() -> str:
     """Return this machine's outward address; connecting a datagram socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -29,7 +29,7 @@ async def test_metrics_without_a_token_answer_loopback_only() -> None:
             aiohttp.ClientSession(headers=headers) as session,
         ):
             found = []
-            for host in ("127.0.0.1", address_of_this_machine()):
+            for host in ("127.0.0.1", get_own_address()):
                 async with session.get(f"http://{host}:{port}{PATH}") as answer:
                     found.append(answer.status)
             assert found == [200, status]

@@ -20,7 +20,7 @@ def read_env() -> str:
     return Path(".env").read_text() if Path(".env").exists() else ""
 
 
-def env_mode() -> int:
+def get_env_mode() -> int:
     return stat.S_IMODE(Path(".env").stat().st_mode)
 
 
@@ -57,7 +57,7 @@ async def test_a_key_is_recognized_tried_and_stored(
     assert saved.models[0] == saved.model
     assert LOCAL_MODEL in saved.models
     assert read_env().startswith(COMMENTED)
-    assert env_mode() == 0o600
+    assert get_env_mode() == 0o600
     assert key not in redact_secrets(f"the key is {key}")
 
 

@@ -111,15 +111,15 @@ async def test_check_names_ids_that_the_platforms_do_not_know(monkeypatch: pytes
         }
         set_all(monkeypatch, tokens)
         slack.scopes.add("usergroups:read")
-        assert await unknown() == {
+        assert await list_unknown_ids() == {
             "SLACK_ALLOW": ["user:U0NOBODY", "channel:C0NOWHERE", "role:S0NOTHING"],
             "DISCORD_BLOCK": ["user:1", "channel:2", "role:3", "guild:4"],
         }
         slack.scopes.discard("usergroups:read")
-        assert (await unknown())["SLACK_ALLOW"][-1] == "usergroups:read"
+        assert (await list_unknown_ids())["SLACK_ALLOW"][-1] == "usergroups:read"
 
 
-async def unknown() -> dict[str, list[str]]:
+async def list_unknown_ids() -> dict[str, list[str]]:
     """Return the unknown ids of each failing setting."""
     found = dict[str, list[str]]()
     async for finding in run_checks():

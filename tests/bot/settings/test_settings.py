@@ -7,7 +7,7 @@ from bot.settings.settings import RENAMED_SETTINGS
 from core.errors import SettingsError
 
 
-def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
+def list_faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
     for name, value in settings.items():
         patch.setenv(name, value)
     with pytest.raises(SettingsError) as error:
@@ -96,7 +96,7 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
 def test_each_fault_is_one_line_with_the_setting_and_its_remedy(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], named: list[str]
 ) -> None:
-    lines = faults(monkeypatch, settings)
+    lines = list_faults(monkeypatch, settings)
     for words in named:
         assert any(words in line for line in lines)
     assert not any("hidden" in line or "\n" in line for line in lines)
@@ -104,17 +104,17 @@ def test_each_fault_is_one_line_with_the_setting_and_its_remedy(
 
 def test_an_env_file_that_is_not_utf8_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     Path(".env").write_bytes(b"MODEL=\xff\xfe")
-    assert faults(monkeypatch, {}) == [".env: it is not UTF-8 text: save it as UTF-8"]
+    assert list_faults(monkeypatch, {}) == [".env: it is not UTF-8 text: save it as UTF-8"]
 
 
 def test_the_instruction_is_a_text_or_a_file_but_not_both(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("said.md").write_text("Sign as {name}.\n\nBe brief.\n")
     monkeypatch.setenv("AGENT_INSTRUCTION_FILE", "said.md")
     assert configuration.load_settings().agent_config.instruction == "Sign as {name}.\n\nBe brief.\n"
-    assert faults(monkeypatch, {"AGENT_INSTRUCTION": "Be long."})[0].startswith("AGENT_INSTRUCTION_FILE and")
+    assert list_faults(monkeypatch, {"AGENT_INSTRUCTION": "Be long."})[0].startswith("AGENT_INSTRUCTION_FILE and")
     monkeypatch.delenv("AGENT_INSTRUCTION")
     Path("said.md").write_bytes(b"\xff\xfe")
-    assert faults(monkeypatch, {}) == ["AGENT_INSTRUCTION_FILE: said.md is not UTF-8 text"]
+    assert list_faults(monkeypatch, {}) == ["AGENT_INSTRUCTION_FILE: said.md is not UTF-8 text"]
 
 
 def test_the_env_file_of_an_agent_applies_below_the_environment_and_env(
@@ -201,7 +201,7 @@ def test_faults_of_all_kinds_are_reported_together(monkeypatch: pytest.MonkeyPat
         "MODEL": "openai/x",
         "MODELS": "anthropic/y",
     }
-    lines = faults(monkeypatch, settings)
+    lines = list_faults(monkeypatch, settings)
     assert [line.partition(":")[0] for line in lines] == [
         "AGENT_INSTRUCTION_FILE",
         "TURN_TIMEOUT_SECONDS",
@@ -214,7 +214,7 @@ def test_faults_of_all_kinds_are_reported_together(monkeypatch: pytest.MonkeyPat
 
 def test_a_malformed_setting_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1", "GOOGLE_API_KEY": "k"}
-    [line] = faults(monkeypatch, settings)
+    [line] = list_faults(monkeypatch, settings)
     assert line.startswith("SLACK_BOT_TOKEN: it must begin with xoxb-")
 
 
@@ -231,7 +231,7 @@ def test_former_names_are_refused_with_the_current_name_from_environment_and_fil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Path(".env").write_text("STOP_SECONDS=5\nslack_dm=single\n")
-    assert faults(monkeypatch, {"CATCH_UP_HOURS": "2"}) == [
+    assert list_faults(monkeypatch, {"CATCH_UP_HOURS": "2"}) == [
         "SLACK_DM: this setting is now SLACK_DM_SESSIONS",
         "STOP_SECONDS: this setting is now SHUTDOWN_TIMEOUT_SECONDS",
         "CATCH_UP_HOURS: this setting is now BACKFILL_HOURS",

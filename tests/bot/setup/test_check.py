@@ -60,11 +60,11 @@ def test_a_secret_in_the_wrong_setting_is_not_shown() -> None:
 
 
 @pytest.fixture
-def misspelt() -> None:
+def misspelt_setting() -> None:
     Path(".env").write_text("MODELL=openai/x\n")
 
 
-@pytest.mark.usefixtures("misspelt")
+@pytest.mark.usefixtures("misspelt_setting")
 async def test_check_notes_misspelt_settings_and_uncallable_tools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -51,7 +51,7 @@ def test_a_written_value_is_read_back_and_other_lines_stay(
         after = path.read_bytes().decode()
         EnvFile(path).set_value("A", value)
     assert path.read_bytes().decode() == after
-    assert plain(after) == {**plain(before), "A": value}
+    assert parse_env(after) == {**parse_env(before), "A": value}
     assert EnvFile(path).values["A"] == value
     others = [line for line in before.split("\n") if not re.match(r"(export )?A", line)]
     assert [line for line in others if line not in after.split("\n")] == []
@@ -95,5 +95,5 @@ def test_an_unwritable_or_unreadable_file_is_reported_and_unchanged(tmp_path: Pa
         EnvFile(tmp_path)
 
 
-def plain(text: str) -> dict[str, str | None]:
+def parse_env(text: str) -> dict[str, str | None]:
     return dict(dotenv_values(stream=io.StringIO(text), interpolate=False))

@@ -15,7 +15,7 @@ from core.errors import SettingsError
 from sandbox.slack.manifest_check import check_manifest
 
 
-def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **variables: str) -> Settings:
+def create_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **variables: str) -> Settings:
     monkeypatch.chdir(tmp_path)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -26,13 +26,15 @@ def test_slack_accepts_the_manifest_with_the_configured_prompts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     printed = json.loads(
-        format_manifest(SetupPlatform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="One? | Two?"))
+        format_manifest(
+            SetupPlatform.SLACK, create_settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="One? | Two?")
+        )
     )
     check_manifest(printed)
     assert not [event for event in printed["settings"]["event_subscriptions"]["bot_events"] if "assistant" in event]
     assert [prompt["message"] for prompt in printed["features"]["agent_view"]["suggested_prompts"]] == ["One?", "Two?"]
     nothing = json.loads(
-        format_manifest(SetupPlatform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="|"))
+        format_manifest(SetupPlatform.SLACK, create_settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="|"))
     )
     assert "suggested_prompts" not in nothing["features"]["agent_view"]
 
@@ -42,7 +44,7 @@ def test_the_slack_manifest_has_a_redirect_url_for_several_workspaces(
 ) -> None:
     back, told = [f"{EXAMPLE_URL}/slack/oauth_redirect"], f"{EXAMPLE_URL}/slack/events"
     one = {"SLACK_MODE": "http", "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "s"}
-    printed = json.loads(format_manifest(SetupPlatform.SLACK, settings(monkeypatch, tmp_path, **one)))
+    printed = json.loads(format_manifest(SetupPlatform.SLACK, create_settings(monkeypatch, tmp_path, **one)))
     check_manifest(printed)
     assert "redirect_urls" not in printed["oauth_config"]
     assert printed["settings"]["interactivity"]["request_url"] == told
@@ -54,7 +56,7 @@ def test_the_slack_manifest_has_a_redirect_url_for_several_workspaces(
         "SLACK_APP_TOKEN": "xapp-1",
     }
     for mode in ("socket", "http"):
-        found = settings(monkeypatch, tmp_path, **several, SLACK_MODE=mode)
+        found = create_settings(monkeypatch, tmp_path, **several, SLACK_MODE=mode)
         printed = json.loads(format_manifest(SetupPlatform.SLACK, found))
         check_manifest(printed)
         assert printed["oauth_config"]["redirect_urls"] == back
@@ -64,24 +66,26 @@ def test_the_slack_manifest_has_a_redirect_url_for_several_workspaces(
 def test_the_discord_manifest_is_an_invite_link_for_the_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
     with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN is not set"):
-        format_manifest(SetupPlatform.DISCORD, settings(monkeypatch, tmp_path))
+        format_manifest(SetupPlatform.DISCORD, create_settings(monkeypatch, tmp_path))
     token = f"{base64.b64encode(b'1234567890').decode()}.b.c"
-    link = format_manifest(SetupPlatform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_BOT_TOKEN=token))
+    link = format_manifest(SetupPlatform.DISCORD, create_settings(monkeypatch, tmp_path, DISCORD_BOT_TOKEN=token))
     assert link == invitation(1234567890, auto_thread=False)
-    opens = format_manifest(SetupPlatform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_AUTO_THREAD="1"))
+    opens = format_manifest(SetupPlatform.DISCORD, create_settings(monkeypatch, tmp_path, DISCORD_AUTO_THREAD="1"))
     assert opens == invitation(1234567890, auto_thread=True)
 
 
 def test_more_prompts_than_slack_shows_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="SLACK_SUGGESTED_PROMPTS: Slack shows at most 4"):
-        settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="1|2|3|4|5")
+        create_settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="1|2|3|4|5")
 
 
 def test_the_link_that_makes_the_slack_app_has_the_whole_manifest(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     prompts = 'What\'s & why? | 안녕 50% #1 + "two"'
-    manifest = format_manifest(SetupPlatform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS=prompts))
+    manifest = format_manifest(
+        SetupPlatform.SLACK, create_settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS=prompts)
+    )
     link = format_create_link(manifest)
     assert link.isascii()
     assert " " not in link

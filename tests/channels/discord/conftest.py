@@ -1,4 +1,4 @@
-"""The Discord adapter against a Discord on this machine, with the real core behind it and a scripted model."""
+"""Fixtures: the Discord adapter against the local Discord, with the core and a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

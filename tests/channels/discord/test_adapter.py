@@ -34,7 +34,7 @@ from tests.fixtures.inbox_messages import inbound
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 
 
-# In order, and once
+# Order and duplicates
 
 
 async def test_messages_in_quick_succession_are_answered_in_order(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordS
         assert bot.list_texts(second) == []
 
 
-# A database that fails
+# Database failures
 
 
 def fail_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
@@ -189,7 +189,7 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
         await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
 
 
-# The end
+# Shutdown
 
 
 async def test_a_stop_ends_the_intake_and_completes_running_answers(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
         await asyncio.wait([starting])
 
 
-# A platform that is slow
+# Slow platform
 
 
 async def test_the_model_stream_never_waits_for_discord(

@@ -1,4 +1,4 @@
-"""What was spent, what may be, and who stands in: as people in Discord see it."""
+"""Usage reports, spending limits and fallback models."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -1,8 +1,7 @@
-"""The catalogue of the bot's own words: what is in it, and how it is brought in step with the code.
+"""Catalogues of the bot's texts, updated from the code.
 
-`python -m tests.channels.i18n.catalogue` (`make words`) adds to each language what is new and takes away what is gone.
-What it then names is to be translated in `channels/i18n/locales/*/LC_MESSAGES/parley.po`; after that, it is run once
-more.
+`python -m tests.channels.i18n.catalogue` (`make words`) adds new texts to each language and removes old ones.
+Translate the texts that it prints in `channels/i18n/locales/*/LC_MESSAGES/parley.po`, and run it again.
 """
 
 import io
@@ -24,7 +23,7 @@ LOCALES = Path(words.__file__).with_name("locales")
 FOREIGN = [language for language in words.LANGUAGES if language != words.ENGLISH.language]
 
 
-#: What Babel would write of its own accord changes with each run.
+#: Babel would write headers that change with each run.
 _HEADER: dict[str, Any] = {
     "header_comment": "# What is translated: see channels/i18n/messages.py.",
     "creation_date": datetime(2026, 1, 1, tzinfo=UTC),

@@ -1,4 +1,4 @@
-"""Commands and presses run once, also if the process dies meanwhile."""
+"""Commands and presses run once, even if the process dies."""
 
 import asyncio
 from functools import partial

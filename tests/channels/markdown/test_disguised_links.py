@@ -1,4 +1,4 @@
-"""Nothing that a model writes comes out as a link that says one address and leads to another."""
+"""No text of a model becomes a link whose label names another address."""
 
 import re
 from collections.abc import Iterator

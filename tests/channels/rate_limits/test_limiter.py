@@ -399,7 +399,7 @@ def test_the_reported_limits_are_used_and_never_exceeded(calls: int, live: int, 
 
     discord = run(main)
     assert len(discord.times) > 0.5 * calls * 100 / 5
-    if calls >= 5:  # what is known before the first answer is true
+    if calls >= 5:  # the assumed limit holds before the first response
         assert discord.refused == 0
 
 
@@ -476,7 +476,7 @@ def test_a_cancelled_waiter_leaves_even_if_it_was_just_woken(steps: int) -> None
         limiter.complete()
         waiting, other = (asyncio.create_task(limiter.acquire(Priority.STREAM_UPDATE)) for _ in range(2))
         await asyncio.sleep(1)
-        other.cancel()  # which wakes who is first
+        other.cancel()  # it wakes the first waiter
         for _ in range(steps):
             await asyncio.sleep(0)
         waiting.cancel()

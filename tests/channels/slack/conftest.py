@@ -1,4 +1,4 @@
-"""The Slack adapter against a Slack on this machine, with the real core behind it and a scripted model."""
+"""Fixtures: the Slack adapter against the local Slack, with the core and a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

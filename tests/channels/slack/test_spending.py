@@ -1,4 +1,4 @@
-"""What was spent, what may be, and who stands in: as people in Slack see it."""
+"""Usage reports, spending limits and fallback models."""
 
 import re
 from decimal import Decimal
@@ -74,4 +74,4 @@ async def test_a_fallback_model_answers_and_is_named(slack: SlackSandbox, tmp_pa
         assert texts[1] == f"heard: ada: one\n\n{note}"
         await bot.wait_for_turns(1)
         shown = (await run_command(bot, "ada", "general", "/usage")).text
-        assert words.USAGE_UNPRICED.format(tokens="12") in shown  # nobody has told what the other one costs
+        assert words.USAGE_UNPRICED.format(tokens="12") in shown  # the other model has no price

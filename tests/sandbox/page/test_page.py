@@ -76,7 +76,7 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
 
     await expect(turn.locator("summary .pill").first).to_have_text("done")
     await expect(turn.locator("summary").first).to_contain_text("$0.012")
-    await expect(turn.locator(".entry.system pre")).to_be_visible()  # what is unfolded stays so, whatever comes
+    await expect(turn.locator(".entry.system pre")).to_be_visible()  # unfolded entries stay unfolded
     await expect(turn.locator(".entry.system pre")).to_contain_text("helpful teammate")
     await expect(turn.locator(".entry.user pre")).to_contain_text("How does it grow?")
     await expect(turn.locator(".ask .meta").first).to_contain_text("7 in, 5 out")
@@ -164,7 +164,7 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
     await expect(asks).to_contain_text("120")
     await page.get_by_role("button", name="grace").click()
     await asks.locator("button", has_text="Approve").click()
-    await expect(page.locator("#discord .ephemeral")).to_have_count(1)  # Grace alone is told that it is not for her
+    await expect(page.locator("#discord .ephemeral")).to_have_count(1)  # only Grace sees the refusal
     await page.get_by_role("button", name="ada").click()
     await expect(page.locator("#discord .ephemeral")).to_have_count(0)
     await asks.locator("button", has_text="Approve").click()

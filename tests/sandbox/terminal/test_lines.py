@@ -142,7 +142,7 @@ async def test_a_deferred_response_is_waited_for(
 ) -> None:
     async def answer() -> None:
         await server.wait_for(lambda: server.messages(server.open_dm("ada")))
-        await asyncio.sleep(2 * QUICK.quiet_seconds)  # longer than what stands still is waited for
+        await asyncio.sleep(2 * QUICK.quiet_seconds)  # longer than the wait for a quiet reply
         discord_bot.answers.set()
 
     async with asyncio.TaskGroup() as group:

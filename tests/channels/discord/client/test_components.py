@@ -1,4 +1,4 @@
-"""The buttons under replies: heard at once, by whoever runs, and obeyed for who may press them."""
+"""Buttons under replies: acknowledgement, permissions, and presses after a restart."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: Di
         await server.wait_for(lambda: [one.text for one in seen] == [words.FEEDBACK_THANKS])
         await press_button(bot, "ada", answer, words.REGENERATE)
         await bot.wait_for_replies(question, "two!")
-        assert len(bot.list_bot_messages("general")) == 2  # the word to who rated it is the other
+        assert len(bot.list_bot_messages("general")) == 2  # the other one confirms the rating
 
 
 async def test_a_failed_turn_can_be_retried_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:

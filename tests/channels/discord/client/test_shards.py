@@ -1,4 +1,4 @@
-"""The servers may be spread over several connections."""
+"""Shards: one gateway connection for each part of the servers."""
 
 import asyncio
 import time

@@ -1,6 +1,4 @@
-"""Where it is answered: channels for all or for each, threads of their own, channels without a mention, and places in
-which nothing can be said.
-"""
+"""Channel settings: sessions, threads, free channels, and missing permissions."""
 
 import asyncio
 from pathlib import Path
@@ -176,7 +174,7 @@ async def test_a_command_starts_no_thread(server: DiscordSandbox, tmp_path: Path
         assert bot.list_calls(THREAD) == []
 
 
-# Channels in which nobody has to mention the bot
+# Channels without mentions
 
 
 async def test_a_free_channel_needs_no_mention_unless_for_others(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -232,7 +230,7 @@ async def test_a_reply_to_the_bot_needs_no_mention(server: DiscordSandbox, tmp_p
         assert await has_ignored_messages(bot)
 
 
-# Where nothing can be said
+# Missing permissions
 
 
 async def test_a_missing_permission_is_reported_by_direct_message(server: DiscordSandbox, tmp_path: Path) -> None:

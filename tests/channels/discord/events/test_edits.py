@@ -1,4 +1,4 @@
-"""What becomes of what people edit and delete."""
+"""Edits and deletions of messages."""
 
 import asyncio
 from pathlib import Path

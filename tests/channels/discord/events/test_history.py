@@ -1,4 +1,4 @@
-"""What was said in Discord while the bot was away, or while it was there and could not hear it."""
+"""Backfill of messages that the bot missed."""
 
 import asyncio
 from pathlib import Path
@@ -243,7 +243,7 @@ async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
 
 
 async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: DiscordSandbox, tmp_path: Path) -> None:
-    """Discord takes few such calls."""
+    """Check the number of calls: their rate limit on Discord is low."""
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         await log_in(bot.channel._client, create_settings(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(5)]

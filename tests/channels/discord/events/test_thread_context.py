@@ -1,4 +1,4 @@
-"""Called into a thread, the bot reads it first; what is replied to or forwarded, it reads with the question."""
+"""Context of a question: its thread, and quoted or forwarded messages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What people ask of the bot by commands: in the place, about a message, and where only they have it."""
+"""Answers to slash and message commands: private, public and ephemeral."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ async def get_response_text(bot: Bot, seen: list[DiscordMessage]) -> str:
     return seen[0].content.text
 
 
-# Commands of the conversation
+# Commands
 
 
 async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_question_by_command_starts_a_thread_if_so_configured(server: Di
         (shown,) = await server.run_command("ada", "general", "ask", question="why?")
         await server.wait_for(lambda: shown.thread and bot.list_bot_messages(shown.thread))
         assert shown.thread is not None
-        texts = ["", "heard: Ada Lovelace: why?"]  # the first is the thread's own, by whom the question is shown
+        texts = ["", "heard: Ada Lovelace: why?"]  # the first is the thread's system message, which shows the question
         await server.wait_for(lambda: [m.text for m in bot.list_bot_messages(shown.thread or "")] == texts)
 
 
@@ -231,7 +231,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
         assert [one.text for one in bot.list_bot_messages("general") if one.ephemeral_to is None] == ["> one"]
 
 
-# Where the bot has only the interaction
+# Ephemeral answers
 
 
 @pytest.mark.parametrize("where", ["group", "abroad", "forbidden"])

@@ -1,4 +1,4 @@
-"""Whom the bot notifies: nobody, unless that was asked for."""
+"""Notifications of posts and of ended replies, by the settings."""
 
 import asyncio
 from pathlib import Path

@@ -163,7 +163,7 @@ async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordA
         await on.show("half and half")
 
 
-# Faults in passing
+# Transient failures
 
 
 async def test_stream_updates_are_dropped_during_a_rate_limit(reply: SurfaceReply) -> None:
@@ -251,7 +251,7 @@ async def test_a_stream_update_is_tried_once(reply: SurfaceReply) -> None:
     assert reply.count_calls(PATCH) == 1
 
 
-# Refusals for good
+# Permanent refusals
 
 
 @pytest.mark.parametrize(("status", "code"), [(403, 50013), (403, 50001), (404, 10003), (400, 50035), (401, 0)])
@@ -307,7 +307,7 @@ async def test_a_model_error_is_reported_without_its_text(server: DiscordSandbox
         assert "secret words" not in answer.text
 
 
-# Limits
+# Rate limits
 
 
 async def test_a_long_stream_is_never_rate_limited_and_grows(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(reply: 
     assert is_code or not any(token in sent for token in ("<@", "@everyone", "@here"))
 
 
-# Found again
+# Restarts
 
 
 async def test_a_reply_is_found_by_its_chain_alone(reply: SurfaceReply, api: DiscordApi) -> None:

@@ -1,4 +1,4 @@
-"""The tokens, tried for real."""
+"""Checks of the tokens and the address at the start."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""HTTP mode: who calls is Slack or gets nothing, and what Slack brings twice is kept once."""
+"""HTTP mode: signatures, redeliveries and time limits of requests."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Several workspaces: the app is installed in each by OAuth, and speaks in each with that one's token."""
+"""Several workspaces: installation by OAuth, and one token for each."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -148,7 +148,7 @@ async def test_an_oauth_state_is_valid_once_and_for_its_browser(
         forged.cookie = browser.cookie.partition("=")[0] + "=made-up"
         assert await forged.return_from_slack(query.replace(state, "made-up")) == 401
         assert await browser.return_from_slack("error=access_denied&state=" + state) == 200
-        assert await count_stored(bot) == 0  # who opens the page has nothing written
+        assert await count_stored(bot) == 0  # opening the page stores nothing
         assert await browser.return_from_slack(query) == 200
         again = slack.authorize(f"https://slack.com/?client_id={slack.oauth.client_id}&scope=x&state={state}")
         assert await browser.return_from_slack(again) == 401

@@ -1,4 +1,4 @@
-"""Slack's context of agents in the state of their tools."""
+"""Slack's agent context in the state of tools."""
 
 import asyncio
 from pathlib import Path

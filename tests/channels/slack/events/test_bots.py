@@ -1,4 +1,4 @@
-"""Other bots: as good as air, unless the operator wants them answered."""
+"""Messages of other bots, by the settings."""
 
 from pathlib import Path
 from typing import Any

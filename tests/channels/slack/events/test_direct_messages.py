@@ -1,4 +1,4 @@
-"""Direct messages: each one the beginning of a thread, or all of them one conversation."""
+"""Direct messages: a session per thread, or one for all."""
 
 from pathlib import Path
 from typing import Any

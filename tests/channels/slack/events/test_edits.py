@@ -1,4 +1,4 @@
-"""People change their minds: they edit and delete what they have said."""
+"""Edits and deletions of messages."""
 
 import asyncio
 from pathlib import Path

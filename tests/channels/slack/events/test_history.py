@@ -1,4 +1,4 @@
-"""What was said in Slack while the bot was away, or while it was there and could not hear or keep it."""
+"""Backfill of messages that the bot missed."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def info_log_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
 
-# While the bot was away
+# Downtime
 
 
 async def test_missed_messages_are_answered_once_and_in_order(
@@ -169,7 +169,7 @@ async def test_an_inactive_thread_is_backfilled_only_for_a_mention(
         assert list_bot_texts(slack, called) == ["heard: ada: one", "heard: ada: two"]
 
 
-# Bounds
+# Limits
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
     bounds: BackfillLimits,
     answered: list[str],
 ) -> None:
-    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)  # what is left now is not found by a second look
+    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)  # a second fetch finds nothing that this one leaves
     async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_messages(1)
@@ -220,7 +220,7 @@ async def test_the_backfill_reads_several_pages(
         assert len(list_answered_texts(slack, root)) == 4
 
 
-# While the bot was there
+# Lost events
 
 
 async def test_a_message_on_a_dead_connection_is_backfilled(
@@ -291,7 +291,7 @@ async def test_messages_during_an_outage_are_answered_after_it(
         await bot.wait_for_texts(two, lambda texts: texts == ["two", "heard: two"])
 
 
-# A look that is refused
+# Failed backfills
 
 
 async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(

@@ -1,4 +1,4 @@
-"""Called into a thread, the bot reads it first; what a message passes on, it reads with it."""
+"""Context of a question: its thread, and shared or linked messages."""
 
 from dataclasses import replace
 from pathlib import Path

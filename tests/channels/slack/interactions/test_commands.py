@@ -1,4 +1,4 @@
-"""Slash commands: who gives one is answered, and nobody else."""
+"""Slash commands and their ephemeral responses."""
 
 import asyncio
 import json

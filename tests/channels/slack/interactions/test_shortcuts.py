@@ -1,4 +1,4 @@
-"""The shortcuts in the menu of a message."""
+"""Message shortcuts."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Slack's own button to stop."""
+"""Slack's own stop button."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What Slack shows of what the bot is at: the status of a thread, its title, and what is suggested to begin with."""
+"""Status and title of threads, and suggested prompts."""
 
 import asyncio
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""What is to be pressed under an answer."""
+"""Buttons under answers."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Many replies at once, with Slack's published limits, on a clock that waits for nothing."""
+"""Concurrent replies within Slack's published limits, on a fast clock."""
 
 import asyncio
 from collections import defaultdict
