@@ -11,6 +11,7 @@
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── ChatError                a tool cannot react or post in the conversation
+    ├── QuestionSchemaError      ADK refuses the schema of an agent's question
     ├── StepLimitError           the agent took as many steps as one run may have
     ├── SpendingLimitError       a spending limit of today is reached
     │   ├── PersonSpendingLimitError
@@ -133,6 +134,12 @@ class ToolError(ParleyError):
 
 class ChatError(ParleyError):
     """A tool cannot react or post: its text names the limit, or the platform's reason."""
+
+
+class QuestionSchemaError(ParleyError):
+    """An agent asks a question with a `response_schema` that ADK refuses."""
+
+    public = "The agent asked a question that I can't show. Please tell the operator."
 
 
 class StepLimitError(ParleyError):

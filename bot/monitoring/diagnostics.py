@@ -37,6 +37,7 @@ ADVICE: Mapping[str, str] = {
     "ProviderRequestError": "the provider refuses the request: see the log lines of the turn",
     "ProviderError": "the model could not answer: see the log lines of the turn",
     "ContentBlockedError": "the provider's safety filter blocked the answer: nothing to fix here",
+    "QuestionSchemaError": "ADK refuses the schema of an agent's question: the log lines of the turn name the place",
     "StepLimitError": "the agent reached its step limit: `parley why ID` shows its tool calls",
     "SurfaceError": "the platform refuses the reply: check that the bot is a member there and may write",
     "RefusedError": "the platform refuses the reply: check that the bot is a member there and may write",

@@ -20,12 +20,14 @@ _NOTES = {
 
 
 def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
-    """Return the label of an option of a field; *Yes* or *No* for a boolean.
+    """Return the label of an option of a field; *Yes* or *No* for a boolean, *None* for an empty answer.
 
     Args:
         position: the index of the option.
     """
     option = field.options[position]
+    if option.value is None:
+        return say(words.EMPTY_OPTION)
     return say(words.YES if option.value else words.NO) if field.kind == "boolean" else option.label
 
 

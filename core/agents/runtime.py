@@ -31,7 +31,14 @@ from core.agents.events import StreamEvent
 from core.agents.loader import has_memory_tool, list_llm_agents
 from core.agents.runner import ResumableRunner, RunCorrectedError
 from core.agents.tool_progress import BUILTIN_PROGRESS_TEXTS, get_progress_texts
-from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
+from core.errors import (
+    ParleyError,
+    ProviderError,
+    QuestionSchemaError,
+    SessionResetError,
+    StepLimitError,
+    TurnLostError,
+)
 from core.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.provider import DEFAULT_FILES, SupportedFiles
@@ -41,7 +48,15 @@ from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
-from core.tools.adk_requests import Answer, Decision, MessageAnswer, events_after, find_approved_calls, to_contents
+from core.tools.adk_requests import (
+    Answer,
+    Decision,
+    MessageAnswer,
+    events_after,
+    find_approved_calls,
+    is_schema_refusal,
+    to_contents,
+)
 from core.tools.chat import ChatContext, set_current_chat
 from core.usage.meter import UsageMeter, set_current_meter
 from core.workers.fencing import FencingToken
@@ -361,13 +376,20 @@ async def _run_messages(
 
 
 def _unwrap_error(error: Exception) -> Exception:
-    """Return the `ParleyError` that ADK wrapped, or the error itself."""
+    """Return the `ParleyError` that ADK wrapped or that tells the cause, or the error itself."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ParleyError):
             return cause
         cause = cause.__cause__
-    return error
+    if not is_schema_refusal(error):
+        return error
+    refusal = QuestionSchemaError(
+        "ADK refuses the response_schema of a question: give a Python type, or a JSON Schema as a dict in which each "
+        '`type` is one name, and an optional one is {"anyOf": [{"type": "string"}, {"type": "null"}]}'
+    )
+    refusal.__cause__ = error
+    return refusal
 
 
 def _walk_sub_agent_names(agent: Any) -> Iterator[str]:

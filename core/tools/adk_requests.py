@@ -7,11 +7,13 @@ may be called (`core.tools.adk_confirmations`); a question asks for a value.
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from google.adk.events.event import Event
+from google.adk.events.request_input import RequestInput
 from google.genai import types
 
 from core.sessions.history import CONFIRMATION_CALL_NAME
@@ -103,6 +105,18 @@ def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
                 waiting[call.id] = _to_question(event.invocation_id, call)
     confirmed = {request.call_id for event in events for request in confirmations_in(event)}
     return [question for question in waiting.values() if question.call_id not in confirmed]
+
+
+def is_schema_refusal(error: Exception) -> bool:
+    """Return whether an error is ADK's refusal of the `response_schema` of a workflow's question.
+
+    google-genai 2 raises an `AttributeError` for a list as `type`, and pydantic several errors for what is no schema.
+    All come from the request itself, or from its conversion to an event.
+    """
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(
+        isinstance(frame.f_locals.get(name), RequestInput) for frame in frames for name in ("self", "request_input")
+    )
 
 
 def _to_question(run: str, call: types.FunctionCall) -> QuestionRequest:

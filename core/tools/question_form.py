@@ -158,7 +158,10 @@ def plan_form(schema: Any) -> QuestionForm:
         properties = resolved.schema.get("properties")
         if _get_type(resolved.schema) in ("object", "several", "") and properties:
             return _plan_object(resolved.schema, root)
-        return QuestionForm((_plan_field("", resolved, root, is_required=not resolved.is_nullable),))
+        only = _plan_field("", resolved, root, is_required=not resolved.is_nullable)
+        if resolved.is_nullable and only.kind in ("choice", "boolean"):  # a button is the only way to leave it empty
+            only = replace(only, options=(*only.options, FormOption("None", None)))
+        return QuestionForm((only,))
     except _SchemaError as error:
         is_object = isinstance(schema, Mapping) and _get_type(schema) == "object"
         return QuestionForm((FormField("", "object" if is_object else "json"),), problem=str(error))
@@ -285,7 +288,9 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
         named = [one for one in types if str(one).lower() != "null"]
         is_nullable = is_nullable or len(named) < len(types)
         found["type"] = named[0] if len(named) == 1 else "several"
-    return _Resolved(found, is_nullable or found.get("nullable") is True)
+    values = found.get("enum")
+    has_null = isinstance(values, list) and None in values
+    return _Resolved(found, is_nullable or has_null or found.get("nullable") is True)
 
 
 def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:

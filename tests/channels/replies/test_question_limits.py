@@ -3,13 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pytest
 from google.adk.events.request_input import RequestInput
 from google.adk.workflow import Workflow
 from google.genai import types
 
 from channels.i18n import messages as words
+from core.errors import QuestionSchemaError
 from tests.channels.platforms import run_conversation, run_sandbox, texts, wait_for_texts
 from tests.channels.replies.test_questions import (
     ASKING,
@@ -74,6 +76,73 @@ async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: A
             await talk.bot.database.wait_until(talk.bot.turn_rows, lambda found, text=answer: found[-1].text == text)
             await talk.sandbox.wait_for(lambda: not any(words.ANSWER in one.buttons for one in talk.replies()))
         assert {row.decision for row in await list_requests(talk)} == {"answered"}
+
+
+#: Schemas that ADK 2.13 refuses when a workflow asks.
+REFUSED_SCHEMAS: dict[str, Any] = {
+    "list of types": {"type": ["string", "null"]},
+    "list of types in a field": {"type": "object", "properties": {"a": {"type": ["string", "null"]}}},
+    "schema object": types.Schema(type=types.Type.STRING),
+    "number": 5,
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED_SCHEMAS))
+async def test_a_schema_that_adk_refuses_is_a_clear_error(
+    sandbox: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    async with run_conversation(sandbox, tmp_path, "unused", core=workflow(REFUSED_SCHEMAS)) as talk:
+        await talk.say(f"ask: {name}")
+        await wait_for_texts(talk, lambda found: found and QuestionSchemaError.public in found[-1])
+        await talk.bot.wait_for_turns(1)
+        assert "give a Python type, or a JSON Schema" in caplog.text
+
+
+#: Schemas of optional answers, with the answer to an empty form.
+OPTIONAL_SCHEMAS: dict[str, tuple[Any, Any]] = {
+    "type": (int | None, None),
+    "nullable": ({"type": "string", "nullable": True}, None),
+    "fields": (
+        {
+            "type": "object",
+            "properties": {
+                "a": {"type": "string", "nullable": True},
+                "b": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "c": {"enum": ["S", "M", None]},
+                "d": {"anyOf": [{"enum": ["S", "M"]}, {"type": "null"}]},
+            },
+            "required": ["a", "b", "c", "d"],
+        },
+        dict.fromkeys("abcd"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(OPTIONAL_SCHEMAS))
+async def test_an_optional_answer_may_stay_empty(tmp_path: Path, name: str) -> None:
+    schemas = {name: schema for name, (schema, _) in OPTIONAL_SCHEMAS.items()}
+    async with (
+        run_sandbox("slack") as slack,
+        run_conversation(slack, tmp_path, "unused", core=workflow(schemas)) as talk,
+    ):
+        await talk.say(f"ask: {name}")
+        await wait_for_button(talk, words.ANSWER)
+        await talk.press(words.ANSWER)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        assert await slack.submit_modal(modal)
+        answer = f"Ordered: {json.dumps(OPTIONAL_SCHEMAS[name][1])}"
+        await talk.bot.database.wait_until(talk.bot.turn_rows, lambda found: found[-1].text == answer)
+
+
+async def test_an_optional_choice_has_an_empty_option(sandbox: Any, tmp_path: Path) -> None:
+    schemas = {"size": Literal["S", "M"] | None, "gift": bool | None}
+    async with run_conversation(sandbox, tmp_path, "unused", core=workflow(schemas)) as talk:
+        for name in schemas:
+            await talk.say(f"ask: {name}")
+            await wait_for_button(talk, words.EMPTY_OPTION)
+            await talk.press(words.EMPTY_OPTION)
+            await talk.bot.database.wait_until(talk.bot.turn_rows, lambda found: found[-1].text == "Ordered: null")
+            await talk.sandbox.wait_for(lambda: not any(words.EMPTY_OPTION in one.buttons for one in talk.replies()))
 
 
 FIELDS = {f"f{i}": {"type": "integer" if i == 38 else "string", "title": f"Field {i}"} for i in range(40)}
