@@ -379,3 +379,17 @@ async def test_the_page_is_served_only_at_its_own_address(stage: Stage) -> None:
             assert answer.status in (403, 404)
         async with session.get(stage.address) as answer:
             assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+async def test_a_message_right_after_a_change_of_place_is_shown(page: Page, stage: Stage) -> None:
+    await post_message(page, "slack", "first question")
+    await expect(page.locator("#slack .title")).to_contain_text("first question")
+    await page.evaluate(
+        """() => {
+            document.querySelector("#slack .place").click();
+            const line = document.getElementById("slack-line");
+            line.value = "second question";
+            line.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
+        }"""
+    )
+    await expect(page.locator("#slack .title")).to_contain_text("second question")

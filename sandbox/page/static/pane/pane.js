@@ -1,7 +1,7 @@
 // One platform: its places, the messages of the open place and the message box.
 
 import { Composer } from "./composer.js";
-import { act as send, store } from "../connection.js";
+import { act as send, onChange, store } from "../connection.js";
 import { h, keep, show } from "../dom.js";
 import { icon } from "../icons.js";
 import { dots, message } from "./message.js";
@@ -67,6 +67,9 @@ export class Pane {
     this.list.addEventListener("load", () => this.keepEnd(), true); // a picture has its height once it is loaded
     this.list.addEventListener("scroll", () => { this.isAtEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < END_PIXELS; });
     this.isAtEnd = true;
+    onChange((keys) => {
+      if (this.target?.isOpen && keys.has(this.key)) this.target = null; // a message may have opened another place since
+    });
   }
 
   // Scrolling
@@ -127,7 +130,11 @@ export class Pane {
   }
 
   async settle(action) {
-    if (!(await action)) return;
+    const target = this.target;
+    if (!(await action)) {
+      if (target) target.isOpen = true;
+      return;
+    }
     this.target = null; // the server refused
     this.paint();
   }
