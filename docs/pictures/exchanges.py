@@ -1,17 +1,15 @@
 """Plays the scenes of the pages with the real bot, and writes their messages into the pages: `make docs-pictures`."""
 
-import contextlib
 import re
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from docs.pictures import scenes
-from docs.pictures.answers import make_script
+from docs.pictures.answers import respond
 from docs.pictures.events import EVENTS, WITHIN, World
 from docs.pictures.scene import Scene, Setup
-from docs.pictures.stage import ROOT, bot, lay
+from docs.pictures.stage import ROOT, bot
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.platform import ClientLocation, ClientMessage
 from sandbox.client.slack import SlackPlatform
@@ -43,14 +41,6 @@ CHANGING = {
 
 #: What tells of an answer that does not stand yet: a placeholder (of a stream, its task), a button, a receipt.
 PASSING = re.compile(r": (✓ )?…$|\[ Stop \]|👀", re.M)
-
-#: Files that lie where one types, and one with a tool, where the bot runs.
-TYPED = {"b.zip": "PK"}
-TOOL = '''\
-def report(day: str = "today") -> dict[str, object]:
-    """Make the report."""
-    return {"report.csv": b"day,count\\nMon,3\\n", "rows": 1}
-'''
 
 
 class _Stage:
@@ -129,7 +119,7 @@ async def _run_platforms(setup: Setup) -> AsyncIterator[World]:
         SlackSandbox() as slack,
         SlackSandbox(name="Partner", primary=slack) as partner,
         DiscordSandbox() as discord,
-        ScriptedOpenAI(make_script()) as model,
+        ScriptedOpenAI(respond) as model,
     ):
         for scene in setup.scenes:
             sandbox = slack if scene.platform == "slack" else discord
@@ -142,7 +132,7 @@ async def _run_platforms(setup: Setup) -> AsyncIterator[World]:
             return known.get(value, value)
 
         settings = {name: meant(value) for name, value in setup.settings.items()}
-        async with bot(slack, discord, model, {"chart.py": TOOL}, TOOLS="chart:report", **settings) as process:
+        async with bot(slack, discord, model, **settings) as process:
             yield World(slack, partner, discord, process)
 
 
@@ -154,10 +144,8 @@ async def main(names: Sequence[str] = ()) -> None:
         if not wanted:
             continue
         async with _run_platforms(setup) as world:
-            with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-                lay(Path(), TYPED)
-                for scene in wanted:
-                    exchanges[scene.name] = await _Stage(scene, world).play()
+            for scene in wanted:
+                exchanges[scene.name] = await _Stage(scene, world).play()
     for page in sorted(PAGES.rglob("*.md")):
         _write(page, exchanges)
 

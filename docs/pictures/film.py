@@ -2,29 +2,21 @@
 
 import asyncio
 import base64
-import os
-import re
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
-from playwright.async_api import FloatRect, Page, async_playwright, expect
+from playwright.async_api import FloatRect, Page, expect
 
-from bot.sandbox import command as sandbox
-from bot.settings import load_settings
-from docs.pictures.stage import ROOT
+from docs.pictures.browser import REST_MILLISECONDS, open_page, run_sandbox
 
 HERE = Path(__file__).parent
 
 #: Size of the browser window; the inspector of the page is left out of the picture.
 WIDTH, HEIGHT = 1200, 620
 
-#: Milliseconds between two looks at the page, and for anything that is to be seen.
-LOOK_MILLISECONDS, PATIENCE = 250, 60_000
+#: Milliseconds between two looks at the page.
+LOOK_MILLISECONDS = 250
 
 #: Seconds that a frame is shown: at most while text streams, and at the end of a scene.
 STREAM_SECONDS, REST_SECONDS, END_SECONDS = 0.7, 2.5, 5.0
@@ -68,29 +60,19 @@ class Camera:
             await self.take(STREAM_SECONDS)
             await asyncio.wait([ending], timeout=LOOK_MILLISECONDS / 1000)
         await ending
-        await self._page.wait_for_timeout(400)
+        await self._page.wait_for_timeout(REST_MILLISECONDS)
         await self.take(REST_SECONDS)
 
 
 async def main() -> None:
     """Remake `tour.svg`."""
-    async with _tour() as address, async_playwright() as playwright:
-        path = shutil.which("chromium") or shutil.which("google-chrome")
-        browser = await playwright.chromium.launch(
-            executable_path=path, args=["--headless", "--no-sandbox", "--disable-gpu"]
-        )
-        page = await browser.new_page(
-            viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light", bypass_csp=True
-        )
-        page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
-        await page.goto(address)
-        await page.add_style_tag(content=_STYLE)
+    async with (
+        run_sandbox({}, is_tour=True) as address,
+        open_page(address, WIDTH, HEIGHT, style=_STYLE) as page,
+    ):
         for pane in ("slack", "discord"):
-            await page.wait_for_selector(f".{pane} .state.on")
             await page.locator(f"#{pane} .place", has_text="general").click()
         frames = await _play(page)
-        await browser.close()
     svg = animate(frames)
     assert len(svg) < MAX_BYTES, f"{len(svg):,} bytes in {len(frames)} frames"
     (HERE / "tour.svg").write_text(svg)
@@ -160,28 +142,6 @@ def animate(frames: Sequence[Frame]) -> str:
         + "\n".join(layers)
         + "\n</svg>\n"
     )
-
-
-@asynccontextmanager
-async def _tour() -> AsyncIterator[str]:
-    """Run the sandbox with the tour's agent in a folder of its own, and yield the URL of its page."""
-    stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    def say(line: str) -> None:
-        if (found := re.search(r"http://\S+", line)) and not address.done():
-            address.set_result(found[0])
-
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "DATA_DIR": folder}
-        with patch.dict(os.environ, settings, clear=True):
-            running = asyncio.create_task(
-                sandbox.run_sandbox(load_settings(), stop, terminal=False, is_tour=True, port=0, say=say)
-            )
-            try:
-                yield await asyncio.wait_for(address, 60)
-            finally:
-                stop.set()
-                await running
 
 
 if __name__ == "__main__":

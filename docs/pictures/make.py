@@ -1,6 +1,6 @@
 """Makes all pictures of the docs: `make docs-pictures`.
 
-They show replies in Slack and Discord, the sandbox's page, drawings from the code, and terminals. The sandbox and the
+They show chats in Slack and Discord, the sandbox's page, drawings from the code, and terminals. The sandbox and the
 bot are real; only the model is scripted, so that it can pause for a picture.
 """
 
@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
-from docs.pictures import drawn, exchanges, film, page, setup  # noqa: E402
+from docs.pictures import chats, drawn, exchanges, film, page, setup  # noqa: E402
 from docs.pictures.stage import bot  # noqa: E402
 from sandbox.client.discord import DiscordPlatform  # noqa: E402
 from sandbox.client.slack import SlackPlatform  # noqa: E402
@@ -88,6 +88,7 @@ async def main() -> None:
     await exchanges.main()
     await setup.main()
     await page.main()
+    await chats.main()
     await film.main()
 
 

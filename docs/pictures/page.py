@@ -1,26 +1,14 @@
 """Takes the pictures of the sandbox's page: the real page in a real browser, the real bot, and a scripted model."""
 
 import asyncio
-import os
-import re
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from unittest.mock import patch
 
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Page, expect
 
-from bot.sandbox import command as sandbox
-from bot.settings import load_settings
-from docs.pictures.stage import ROOT, lay
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedOpenAI, Turn
+from docs.pictures.browser import REST_MILLISECONDS, open_page, run_scripted_sandbox, send_message
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say, Turn
 
 HERE = Path(__file__).parent
-
-#: Milliseconds for anything that is to be seen.
-PATIENCE = 60_000
 
 TOOLS = """
 from core.tools import Tool
@@ -85,25 +73,18 @@ async def main() -> None:
         rest = Say("did not know of the new column. It will happen never again.")
         return [Say("It began with a migration: version 42 "), *([Pause(3600)] if len(told) == 1 else []), rest]
 
-    async with _sandbox(answer) as address, async_playwright() as playwright:
-        path = shutil.which("chromium") or shutil.which("google-chrome")
-        flags = ["--headless", "--no-sandbox", "--disable-gpu"]
-        browser = await playwright.chromium.launch(executable_path=path, args=flags)
-        page = await browser.new_page(viewport={"width": 1440, "height": 820}, device_scale_factor=1)
-        page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
-        await page.goto(address)
-        await page.wait_for_selector(".slack .state.on")
-        await page.wait_for_selector(".discord .state.on")
-
-        await _say(page, "slack", "How do I undo my last commit, but keep the changes?")
+    async with (
+        run_scripted_sandbox(answer, {"TOOLS": "shop:rollback"}, {"shop.py": TOOLS}) as address,
+        open_page(address, 1440, 820) as page,
+    ):
+        await send_message(page, "slack", "How do I undo my last commit, but keep the changes?")
         begin.set()
         await expect(page.locator("#slack .messages")).to_contain_text("staged")
         half.set()
         await expect(page.locator("#slack .messages")).to_contain_text("Regenerate")
         await _take(page, "slack", "#slack")
         await page.locator("#discord .place", has_text="general").click()
-        await _say(page, "discord", "@parley how should I store a million words?")
+        await send_message(page, "discord", "@parley how should I store a million words?")
         await expect(page.locator("#discord .messages")).to_contain_text("Three ways")
         await page.locator(".inspector .turn summary").first.click()
         await page.locator(".inspector .ask summary").first.click()
@@ -117,7 +98,6 @@ async def main() -> None:
         await _take(page, "page")
         await _reset(page)
         await _troubles(page)
-        await browser.close()
 
 
 async def _reset(page: Page) -> None:
@@ -125,24 +105,22 @@ async def _reset(page: Page) -> None:
     await page.emulate_media(color_scheme="light")
     told = page.locator("#discord .message")
     before = await told.count()
-    await _say(page, "discord", "/reset")
+    await send_message(page, "discord", "/reset")
     await expect(told).to_have_count(before + 1)
     await _take(page, "page-reset")
 
 
 async def _troubles(page: Page) -> None:
-    """Take the pictures of an approval, of a killed bot, and of a phone."""
+    """Take the pictures of a killed bot and of a phone."""
     await page.locator("#slack .place", has_text="general").click()
-    await _say(page, "slack", "@parley the shop is broken, what now?")
+    await send_message(page, "slack", "@parley the shop is broken, what now?")
     await expect(page.locator("#slack .messages")).to_contain_text("rollback")
     await page.locator("#slack .replies .open").click()
-    await page.click("#tab-calls")
-    await _take(page, "page-approval")
     await page.locator("#slack .button", has_text="Approve").click()
     await expect(page.locator("#slack .messages")).to_contain_text("41 is live")
 
     await page.click("#tab-faults")
-    await _say(page, "slack", "Tell me how it came about.")
+    await send_message(page, "slack", "Tell me how it came about.")
     await expect(page.locator("#slack .messages")).to_contain_text("It began")
     await page.get_by_role("button", name="Kill the bot").click()
     await page.wait_for_selector(".slack .state.off")
@@ -154,43 +132,7 @@ async def _troubles(page: Page) -> None:
     await _take(page, "page-phone")
 
 
-async def _say(page: Page, on: str, text: str) -> None:
-    await page.fill(f"#{on}-line", text)
-    await page.press(f"#{on}-line", "Enter")
-
-
 async def _take(page: Page, name: str, part: str = "body") -> None:
     await page.mouse.move(0, 0)
-    await page.wait_for_timeout(400)  # what moves has come to rest
+    await page.wait_for_timeout(REST_MILLISECONDS)
     await page.locator(part).screenshot(path=HERE / f"{name}.png", animations="disabled")
-
-
-@asynccontextmanager
-async def _sandbox(answer: Callable[[ReceivedRequest], Turn]) -> AsyncIterator[str]:
-    """Run the sandbox with that model in a folder of its own, and yield the URL of its page."""
-    stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    def say(line: str) -> None:
-        if found := re.search(r"http://\S+", line):
-            address.set_result(found[0])
-
-    async with ScriptedOpenAI(answer) as model:
-        with tempfile.TemporaryDirectory() as folder:
-            lay(Path(folder), {"shop.py": TOOLS})
-            settings = {
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
-                "MODEL": "openai/scripted",
-                "OPENAI_BASE_URL": model.base_url,
-                "TOOLS": "shop:rollback",
-                "DATA_DIR": folder,
-            }
-            with patch.dict(os.environ, settings, clear=True):
-                running = asyncio.create_task(
-                    sandbox.run_sandbox(load_settings(), stop, terminal=False, port=0, say=say)
-                )
-                try:
-                    yield await asyncio.wait_for(address, 60)
-                finally:
-                    stop.set()
-                    await running

@@ -5,23 +5,6 @@ from docs.pictures.scene import Scene, Setup
 _DEFAULT = Setup(
     (
         Scene(
-            "slack-why",
-            "slack",
-            "figures",
-            """
-            grace: The numbers of Friday look odd.
-            grace: /thread last
-            ada: /file b.zip @parley make me a report of Friday
-            ~ There it is
-            ~ [file report.csv]
-            ~ Regenerate
-            ada: /channel figures
-            ada: /why
-            ~ How this answer was made
-            =
-            """,
-        ),
-        Scene(
             "invite",
             "discord",
             "",

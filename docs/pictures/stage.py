@@ -86,17 +86,15 @@ async def bot(
     slack: SlackSandbox,
     discord: DiscordSandbox,
     model: ScriptedOpenAI,
-    files: Mapping[str, str] | None = None,
     **settings: str,
 ) -> AsyncIterator[Bot]:
-    """Run the bot on both platforms, in a folder of its own with these files."""
+    """Run the bot on both platforms, in a folder of its own."""
     address = "https://your-bot.example.com" if settings.get("SLACK_MODE") == "http" else ""
     slack.install(manifest(prompts=DEFAULT_PROMPTS, address=address))
     with tempfile.TemporaryDirectory() as folder:
-        lay(Path(folder), files or {})
         environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
+            "PYTHONPATH": str(ROOT),
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,
             "SLACK_APP_TOKEN": slack.app_token,

@@ -1,0 +1,178 @@
+"""Pictures of Slack beside Discord: questions, an approval, an image, sources, a report and a reset."""
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from playwright.async_api import FloatRect, Page, expect
+
+from docs.pictures.browser import REST_MILLISECONDS, open_page, run_scripted_sandbox, send_message
+from docs.pictures.stage import lay
+from sandbox.models import CallTool, Cite, Finish, ReceivedRequest, Say, Turn
+from sandbox.tour import DAYS, GRINDS, REVENUES, TASTING_QUESTION, TASTING_SCHEMA
+
+HERE = Path(__file__).parent
+
+PANES = ("slack", "discord")
+
+#: Pixels of a pane, of the browser window, of the title above the messages, and below the last message.
+PANE_WIDTH, WINDOW_WIDTH, WINDOW_HEIGHT, TITLE_HEIGHT, MARGIN = 470, 1200, 1000, 48, 16
+
+_STYLE = f"""
+#inspector, #top, #tabs, #notices, #toasts, .typing, .state {{ display: none !important; }}
+.places {{ display: none !important; }}
+main {{ grid-template-columns: {PANE_WIDTH}px {PANE_WIDTH}px !important; }}
+"""
+
+
+#: Prices of the scripted model, so that the report has a cost.
+PRICES = '"openai/scripted" = { input = 0.3, output = 2.5 }'
+
+#: Model's turns by a word of the question.
+_TURNS: dict[str, Turn] = {
+    "replacement": [Say("How do they grind it?"), CallTool("get_user_choice", {"options": list(GRINDS)}, id="c1")],
+    "tasting": [
+        Say("Some details, please."),
+        CallTool("adk_request_input", {"message": TASTING_QUESTION, "response_schema": TASTING_SCHEMA}, id="c2"),
+    ],
+    "chart": CallTool("draw_chart", {"name": "revenue.png", "labels": list(DAYS), "values": list(REVENUES)}, id="c3"),
+    "refund": [
+        Say("A refund needs an approval."),
+        CallTool("refund_order", {"order": "1042", "amount": "$42.00"}, id="c5"),
+    ],
+    "order": [CallTool("find_order", {"order": "1042"}, id="c4"), Finish(input=812, output=18)],
+    "espresso": [
+        Say("About 18 g of coffee for 36 g of espresso in 25 to 30 seconds."),
+        Cite("https://en.wikipedia.org/wiki/Espresso", "Espresso"),
+        Cite("https://sca.coffee/research/coffee-standards", "Coffee standards"),
+    ],
+}
+
+
+def respond(request: ReceivedRequest) -> Turn:
+    """Return the model's turn for a question, or its text after the result of a tool."""
+    match {result.name: result.content for result in request.tool_results}:
+        case {"get_user_choice": {"result": grind}}:
+            return f"Two bags of Harbour Blend leave today, ground as: **{grind}**."
+        case {"adk_request_input": {"result": {"host": host, "guests": guests, "day": day}}}:
+            return f"Booked: **{day}**, {guests} guests of {host}."
+        case {"draw_chart": _}:
+            return "The revenue of each day in dollars. Friday was the best one."
+        case {"refund_order": _}:
+            return "Denied: nothing was refunded."
+        case {"find_order": _}:
+            text = "Order 1042 of **Mina Park**: 2 bags of Harbour Blend for $42.00, *delivered damaged*."
+            return [Say(text), Finish(input=874, output=31)]
+    return next(turn for word, turn in _TURNS.items() if word in request.text)
+
+
+async def main() -> None:
+    """Remake `chat-*.png`."""
+    with tempfile.TemporaryDirectory() as folder:
+        lay(Path(folder), {"prices.toml": PRICES})
+        settings = {"AGENT": "bot.sandbox.tour_agent", "PRICES_FILE": f"{folder}/prices.toml"}
+        await _take_all(settings)
+
+
+async def _take_all(settings: Mapping[str, str]) -> None:
+    async with (
+        run_scripted_sandbox(respond, settings) as address,
+        open_page(address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=_STYLE) as page,
+    ):
+        await _choose(page)
+        await _fill_form(page)
+        await _ask(page, "Draw a chart of the revenue.", "Friday was")
+        for pane in PANES:
+            await expect(page.locator(f"#{pane} .picture img")).to_be_visible()
+        await _take(page, "chat-image")
+        await _ask(page, "How much coffee does an espresso take?", "sca.coffee")
+        await _take(page, "chat-sources")
+        await _ask(page, "Please refund order 1042.", "Deny")
+        await _take(page, "chat-approval")
+        for pane in PANES:
+            await page.locator(f"#{pane} .button", has_text="Deny").click()
+        await _wait(page, "nothing was refunded")
+        await _ask(page, "Where is order 1042?", "damaged")
+        for pane in PANES:
+            await _use_menu(page, pane, "Why this answer?")
+        await _wait(page, "How this answer was made")
+        await _take(page, "chat-why")
+        await _ask(page, "How much coffee does an espresso take?", "sca.coffee")
+        await _use_menu(page, "slack", "Reset this conversation")
+        await send_message(page, "discord", "/reset")
+        await _wait(page, "conversation was reset")
+        await _take(page, "chat-reset")
+
+
+async def _use_menu(page: Page, pane: str, entry: str) -> None:
+    """Choose an entry in the menu of the last message."""
+    message = page.locator(f"#{pane} .message").last
+    await message.hover()
+    await message.get_by_label("More actions").click()
+    await message.get_by_role("button", name=entry).click()
+
+
+async def _choose(page: Page) -> None:
+    """Take the pictures of an open choice and of its answer."""
+    await _ask(page, "Send Mina a replacement.", "Espresso")
+    await _take(page, "chat-choice")
+    for pane in PANES:
+        await page.locator(f"#{pane} .button", has_text="Filter").click()
+    await _wait(page, "Harbour Blend leave")
+    await _take(page, "chat-answered")
+
+
+async def _fill_form(page: Page) -> None:
+    """Take the picture of an open form."""
+    await _ask(page, "Plan a tasting.", "Answer")
+    for pane in PANES:
+        await page.locator(f"#{pane} .button", has_text="Answer").last.click()
+        form = page.locator(f"#{pane}").get_by_role("dialog")
+        await form.get_by_label("Your name").fill("Ada")
+        await form.get_by_label("Day").select_option(label="Friday")
+    heights = [await page.locator(f"#{pane} .modal").evaluate("it => it.scrollHeight") for pane in PANES]
+    height = max(heights) + 4 * MARGIN
+    await page.set_viewport_size({"width": WINDOW_WIDTH, "height": height})
+    await _take(page, "chat-form", height)
+    await page.set_viewport_size({"width": WINDOW_WIDTH, "height": WINDOW_HEIGHT})
+    for pane in PANES:
+        form = page.locator(f"#{pane}").get_by_role("dialog")
+        await form.get_by_role("button", name="Submit").or_(form.get_by_role("button", name="Send")).click()
+    await _wait(page, "Booked")
+
+
+async def _ask(page: Page, text: str, answer: str) -> None:
+    """Ask in a new thread of Slack and in a channel of Discord, and wait for a text of the answer."""
+    await page.locator("#slack .place", has_text="parley").first.evaluate("place => place.click()")
+    await page.locator("#discord .place", has_text="general").first.evaluate("place => place.click()")
+    await expect(page.locator("#slack .title h2")).to_have_text("@parley ")
+    await page.wait_for_timeout(REST_MILLISECONDS)
+    earlier = await page.locator("#discord .message").count()
+    await page.add_style_tag(content=f"#discord .messages > :nth-child(-n + {earlier}) {{ display: none; }}")
+    await send_message(page, "slack", text)
+    await send_message(page, "discord", f"@parley {text}")
+    await _wait(page, answer)
+
+
+async def _wait(page: Page, text: str) -> None:
+    """Wait until both platforms show this text, and no answer is under way."""
+    for pane in PANES:
+        await expect(page.locator(f"#{pane} .messages")).to_contain_text(text)
+        await expect(page.locator(f"#{pane} .button", has_text="Stop")).to_have_count(0)
+
+
+async def _take(page: Page, name: str, height: float = 0) -> None:
+    """Take the picture down to the last message, or with this height."""
+    await page.mouse.move(WINDOW_WIDTH - 1, 1)
+    await page.evaluate("document.activeElement.blur()")
+    await page.wait_for_timeout(REST_MILLISECONDS)
+    if not height:
+        boxes = [await page.locator(f"#{pane} .message").last.bounding_box() for pane in PANES]
+        height = max(box["y"] + box["height"] for box in boxes if box) + MARGIN
+    clip = FloatRect(x=0, y=0, width=2 * PANE_WIDTH, height=height)
+    await page.screenshot(path=HERE / f"{name}.png", clip=clip, animations="disabled")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
