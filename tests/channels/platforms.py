@@ -19,7 +19,7 @@ PLATFORMS = ("slack", "discord")
 PAUSES = (0.01, 0.02, 0.05)
 
 
-class Talk(Protocol):
+class Chat(Protocol):
     """Conversation with a bot.
 
     Attributes:
@@ -56,7 +56,7 @@ class Talk(Protocol):
         """Return the number of reactions."""
 
 
-class SlackTalk:
+class SlackChat:
     calls: ClassVar[dict[str, str]] = {
         "post": "chat.postMessage",
         "edit": "chat.update",
@@ -106,7 +106,7 @@ class SlackTalk:
         return [m for m in self.sandbox.messages(self.channel) if m.user == self.sandbox.bot_user_id]
 
 
-class DiscordTalk:
+class DiscordChat:
     calls: ClassVar[dict[str, str]] = {
         "post": discord_tests.POST,
         "edit": discord_tests.PATCH,
@@ -151,21 +151,21 @@ class DiscordTalk:
         return [m for m in self.sandbox.messages(self.place) if m.author.id == self.sandbox.bot_id]
 
 
-def texts(talk: Talk) -> list[str]:
-    return [message.text for message in talk.replies()]
+def texts(chat: Chat) -> list[str]:
+    return [message.text for message in chat.replies()]
 
 
-async def wait_for_texts(talk: Talk, predicate: Callable[[list[str]], object]) -> list[str]:
+async def wait_for_texts(chat: Chat, predicate: Callable[[list[str]], object]) -> list[str]:
     """Wait until the bot's messages satisfy a condition, and return their texts."""
     try:
-        await talk.sandbox.wait_for(lambda: predicate(texts(talk)))
+        await chat.sandbox.wait_for(lambda: predicate(texts(chat)))
     except TimeoutError as error:
-        raise TimeoutError(f"{error}\n{texts(talk)}") from None
-    return texts(talk)
+        raise TimeoutError(f"{error}\n{texts(chat)}") from None
+    return texts(chat)
 
 
-async def wait_for_answer(talk: Talk, *wanted: str) -> None:
-    await wait_for_texts(talk, lambda found: found == list(wanted))
+async def wait_for_answer(chat: Chat, *wanted: str) -> None:
+    await wait_for_texts(chat, lambda found: found == list(wanted))
 
 
 @asynccontextmanager
@@ -176,13 +176,13 @@ async def run_sandbox(platform: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def run_conversation(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Talk]:
+async def run_conversation(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Chat]:
     """Run a bot with short retry pauses on the sandbox, and begin a conversation."""
     is_slack = isinstance(sandbox, SlackSandbox)
     run_bot: Any = slack_tests.run_bot if is_slack else discord_tests.run_bot
     async with run_bot(sandbox, folder, *script, **more) as bot:
         shorten_pauses(bot)
-        yield SlackTalk(bot, "general") if is_slack else DiscordTalk(bot, sandbox.channels["general"])
+        yield SlackChat(bot, "general") if is_slack else DiscordChat(bot, sandbox.channels["general"])
 
 
 def shorten_pauses(bot: Any) -> None:

@@ -52,7 +52,7 @@ async def run_half_answer(slack: SlackSandbox, folder: Path, said: str, *then: s
 
 async def get_outcome(bot: Bot) -> Any:
     (row,) = await bot.wait_for_turns(1)
-    (message,) = await bot.inbox_rows()
+    (message,) = await bot.list_inbox_messages()
     assert message.turn == row.id
     return row
 
@@ -107,7 +107,7 @@ async def test_a_model_error_ends_in_one_sentence_with_the_turn_id(
         logged = "".join(r.getMessage() for r in caplog.records if r.name.startswith(("channels", "core")))
         assert f"turn {row.id} failed" in logged
         assert row.state == "failed"
-        everything = apology + logged + str(row) + str(await bot.inbox_rows())
+        everything = apology + logged + str(row) + str(await bot.list_inbox_messages())
         assert SECRET not in everything
         assert "sk-" not in everything
 
@@ -152,7 +152,7 @@ async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSan
     async with run_bot(slack, tmp_path, two, "That was one.") as bot:
         question = await ask(bot, "two")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts[-1])
-        (row,) = await bot.inbox_rows()
+        (row,) = await bot.list_inbox_messages()
         said = InboxMessage.from_json(row.message)
         await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
         await bot.wait_for_texts(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
@@ -163,7 +163,7 @@ async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSan
 
 async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
-        (message,) = await bot.inbox_rows()
+        (message,) = await bot.list_inbox_messages()
         await bot.inbox.reset_session(inbound("reset", session=message.session))
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text, row.error) == ("cancelled", None, "reset")
@@ -180,7 +180,7 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
         slack.faults.delay("chat.update", 0.3)
         question = await ask(bot)
         await slack.wait_for(lambda: any(call.method == "chat.update" for call in slack.calls))
-        (message,) = await bot.inbox_rows()
+        (message,) = await bot.list_inbox_messages()
         await bot.inbox.reset_session(inbound("reset", session=message.session))
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
@@ -194,7 +194,7 @@ async def test_a_shutdown_during_an_answer_shows_a_notice_and_keeps_the_turn(
     async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
         await bot.channel.stop()
         await bot.worker.stop(0.5)
-        (row,) = await bot.turn_rows()
+        (row,) = await bot.list_turns()
         assert bot.list_texts(question)[1:] == [f"Once\n\n{words.RESTARTING}"]
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
@@ -206,7 +206,7 @@ async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(slack:
         await bot.restart_worker()
         await wait_until(lambda: any(call.method == "conversations.replies" for call in slack.calls[looks:]))
         await bot.worker.stop(0.0)
-        (row,) = await bot.turn_rows()
+        (row,) = await bot.list_turns()
         assert (row.state, row.owner, row.attempt) == ("queued", None, 2), "only the first process counts"
         slack.faults.clear()
 
@@ -218,7 +218,7 @@ async def test_a_shutdown_with_an_unreachable_platform_releases_the_turn_silentl
     async with run_half_answer(slack, tmp_path, "Once") as (bot, _):
         slack.faults.fail("chat.update", 100)
         await bot.worker.stop(0.0)
-        (row,) = await bot.turn_rows()
+        (row,) = await bot.list_turns()
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
         slack.faults.clear()
 
@@ -326,7 +326,7 @@ async def test_a_reply_of_a_lost_turn_stops_within_a_second(
         await wait_until(lambda: not bot.worker.running_count)
         assert calls.CHECK_SECONDS < 1
         assert bot.list_texts(question) == ["hello"]
-        (row,) = await bot.turn_rows()
+        (row,) = await bot.list_turns()
         assert (row.owner, row.state) == ("another worker", "running")
 
 
@@ -412,7 +412,7 @@ async def test_a_shutdown_releases_a_turn_after_a_database_error(
             await ask(bot)
             await asyncio.wait_for(failed.wait(), 30)
         await bot.worker.stop(0.1)
-        (row,) = await bot.turn_rows()
+        (row,) = await bot.list_turns()
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
 
@@ -425,7 +425,7 @@ async def test_a_reset_between_two_processes_is_shown(slack: SlackSandbox, tmp_p
 
 async def test_a_stop_through_another_worker_ends_the_answer_with_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_half_answer(slack, tmp_path, "Once", "And now?") as (bot, question):
-        (message,) = await bot.inbox_rows()
+        (message,) = await bot.list_inbox_messages()
         async with bot.database.write() as connection:
             await bot.turns.request_cancel(connection, message.session, CancelReason.STOP)
         row = await get_outcome(bot)

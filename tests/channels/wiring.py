@@ -228,7 +228,7 @@ class WiredBot:
         self.answerer = core.answerer
         self.worker = core.worker
 
-    async def turn_rows(self) -> list[Any]:
+    async def list_turns(self) -> list[Any]:
         async with self.database.read() as connection:
             query = sa.select(turns_table).order_by(turns_table.c.created_at)
             return list((await connection.execute(query)).all())
@@ -236,19 +236,19 @@ class WiredBot:
     async def wait_for_turns(self, count: int) -> list[Any]:
         """Wait until `count` turns have ended, and return all turns."""
         return await self.database.wait_until(
-            self.turn_rows, lambda rows: sum(row.finished_at is not None for row in rows) >= count
+            self.list_turns, lambda rows: sum(row.finished_at is not None for row in rows) >= count
         )
 
     async def wait_for_states(self, *states: str) -> None:
         """Wait until the turns are in these states."""
-        await self.database.wait_until(self.turn_rows, lambda rows: [row.state for row in rows] == list(states))
+        await self.database.wait_until(self.list_turns, lambda rows: [row.state for row in rows] == list(states))
 
     async def wait_for_messages(self, count: int) -> list[Any]:
         """Wait until `count` messages are accepted and processed, and return them."""
 
         async def list_unprocessed() -> tuple[list[Any], list[Any]]:
-            over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
-            rows = await self.inbox_rows()
+            over = {row.id for row in await self.list_turns() if row.finished_at is not None}
+            rows = await self.list_inbox_messages()
             return rows, [row for row in rows if row.outcome is None and row.turn not in over]
 
         rows, _ = await self.database.wait_until(
@@ -274,7 +274,7 @@ class WiredBot:
             self.turns = self.answerer._turns = self.worker._turns = await create_successor(self.database)
         self.worker.wake()
 
-    async def inbox_rows(self) -> list[Any]:
+    async def list_inbox_messages(self) -> list[Any]:
         async with self.database.read() as connection:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
 

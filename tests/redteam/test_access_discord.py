@@ -85,7 +85,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: Discord
         await wait_until_processed(bot)
         assert list_dm_texts(bot, "grace") == [words.USER_NOT_ALLOWED]
         assert (list_public_texts(bot), len(server.threads("general"))) == (public_texts, threads)
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
         assert await find_tables_with(bot, "sesame") == []
 
 
@@ -101,7 +101,7 @@ async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
             await server.post_as_bot(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
         await wait_until_processed(bot)
         assert list_public_texts(bot) == []
-        assert len(await bot.inbox_rows()) == 1
+        assert len(await bot.list_inbox_messages()) == 1
 
 
 @pytest.mark.parametrize("has_left", [False, True])
@@ -139,7 +139,7 @@ async def test_by_default_only_members_of_allowed_servers_may_send_dms(
             "ada", server.open_group_dm("group", "ada", "grace"), "ask", question="may I?"
         )
         await server.wait_for(lambda: response.text == words.PLACE_NOT_ALLOWED)
-        assert len(await bot.turn_rows()) == 1
+        assert len(await bot.list_turns()) == 1
 
 
 async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox
     async with run_bot(server, tmp_path, echo, rules=AccessRules(block=frozenset({f"role:{role}"}))) as bot:
         await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
         await wait_until_processed(bot)
-        assert len(await bot.inbox_rows()) == 4
+        assert len(await bot.list_inbox_messages()) == 4
         assert list_dm_texts(bot, "grace") == []  # no notice for an old message
 
 
@@ -181,8 +181,8 @@ async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox,
         for place in (public, private):
             await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), "heard: Ada Lovelace: one")
         general = server.channels["general"].id
-        assert [row.place.rpartition(":")[2] for row in await bot.inbox_rows()] == [general, private.id]
-        assert [row.session.rpartition(":")[2] for row in await bot.inbox_rows()] == [public.id, private.id]
+        assert [row.place.rpartition(":")[2] for row in await bot.list_inbox_messages()] == [general, private.id]
+        assert [row.session.rpartition(":")[2] for row in await bot.list_inbox_messages()] == [public.id, private.id]
 
 
 async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ async def wait_until_processed(bot: Bot, n: int = 0) -> None:
 
 async def wait_for_inbox_rows(bot: Bot, count: int) -> None:
     """Wait until the inbox has `count` rows."""
-    await bot.database.wait_until(bot.inbox_rows, lambda rows: len(rows) >= count)
+    await bot.database.wait_until(bot.list_inbox_messages, lambda rows: len(rows) >= count)
 
 
 async def find_tables_with(bot: Bot, words_: str) -> list[str]:
@@ -91,7 +91,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         assert slack.modals("grace") == []
         assert list_public_texts(bot) == shown
         assert len(bot.model.requests) == requests + 1
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
         assert await find_tables_with(bot, "sesame") == []
 
 
@@ -105,7 +105,7 @@ async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_
         }
         await slack.submit_modal(view, **{QUESTION_INPUT: "let me in"})
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
-        assert await bot.inbox_rows() == []
+        assert await bot.list_inbox_messages() == []
 
 
 async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
         await slack.post_as_bot("robot", "general", f"{bot.mention} hello")
         await slack.use_shortcut("eve", message, ASK)
         await wait_until_processed(bot)
-        assert len(await bot.inbox_rows()) == 1
+        assert len(await bot.list_inbox_messages()) == 1
         assert (list_ephemeral_texts(bot, "eve"), slack.modals("eve")) == ([words.USER_NOT_ALLOWED], [])
         assert list_public_texts(bot) == []
     named = AccessRules(frozenset({"workspace:T0OUTSIDE", f"workspace:{slack.team_id}"}))
@@ -126,7 +126,7 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
     async with run_bot(slack, tmp_path, echo, external=True) as bot:
         question = await bot.mention_bot("eve", "general", "and now")
         await bot.wait_for_texts(question, partial(contains, "heard: eve: and now"))
-        sessions = {row.session for row in await bot.turn_rows()}
+        sessions = {row.session for row in await bot.list_turns()}
         assert {session.split(":")[1] for session in sessions} == {slack.team_id}, "it belongs to who has the bot"
 
 
@@ -137,13 +137,13 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
     async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
         await bot.mention_bot("ada", "general", "early")
         await slack.wait_for(lambda: [call for call in slack.calls if call.error == "missing_scope"])
-        assert await bot.inbox_rows() == []
+        assert await bot.list_inbox_messages() == []
         slack.scopes.add("usergroups:read")
         question = await bot.mention_bot("ada", "general", "now")
         await bot.wait_for_texts(question, lambda texts: "heard: ada: now" in texts)
         await bot.mention_bot("grace", "general", "I too")
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
-        asked = next(row for row in await bot.inbox_rows() if row.message)
+        asked = next(row for row in await bot.list_inbox_messages() if row.message)
         assert asked.message["visitor"]["roles"] == [group]
 
 
@@ -231,7 +231,7 @@ async def test_access_rules_hold_during_a_database_outage(
         monkeypatch.setattr(type(bot.services.refusals), "claim_notice", raise_store_error)
         await bot.mention_bot("grace", "general", "hello")
         await wait_until_processed(bot)
-        assert (list_ephemeral_texts(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)
+        assert (list_ephemeral_texts(bot, "grace"), len(await bot.list_inbox_messages())) == ([], 1)
 
 
 async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -78,18 +78,18 @@ NAMES = {
 
 
 async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": BOT}) as talk:
+    async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": BOT}) as chat:
         for attack, name in NAMES.items():
-            before = len(talk.replies())
-            await talk.say(f"agent {name}")
-            await wait_for_texts(talk, lambda found, before=before: len(found) > before)  # type: ignore[misc]
-            content = talk.replies()[-1]
+            before = len(chat.replies())
+            await chat.say(f"agent {name}")
+            await wait_for_texts(chat, lambda found, before=before: len(found) > before)  # type: ignore[misc]
+            content = chat.replies()[-1]
             assert "open" in content.text, attack
             assert "\n- `payroll`" not in content.text, attack
             assert "\n- `law`" not in content.text, attack
             assert len(content.text) < 400, attack
             assert not content.versions[-1].pings, attack
-        async with talk.bot.database.read() as connection:
+        async with chat.bot.database.read() as connection:
             assert set((await connection.execute(sa.select(sessions.c.agent))).scalars()) <= {None}
 
 
@@ -123,27 +123,27 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
     script = list[Any]()
     for number, at in enumerate(ARGUMENTS.values()):
         script += [CallTool("look", {"at": at}, id=f"c{number}"), "Seen."]
-    async with run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as talk:
+    async with run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as chat:
         for number, attack in enumerate(ARGUMENTS, 1):
             tool_started.clear()
             may_return.clear()
-            await talk.say("look!")
+            await chat.say("look!")
             await tool_started.wait()
-            await talk.sandbox.wait_for(
-                lambda number=number: len(talk.replies()) == number and _list_status_texts(talk)[0]
+            await chat.sandbox.wait_for(
+                lambda number=number: len(chat.replies()) == number and _list_status_texts(chat)[0]
             )
-            for text in _list_status_texts(talk):
+            for text in _list_status_texts(chat):
                 assert len(text) < 200, attack
                 assert not set("<>[]`|\u202e\u2066") & set(text), attack
                 assert "://" not in text, attack
             may_return.set()
-            await wait_for_answer(talk, *["Seen."] * number)
-            assert not any(version.pings for version in talk.replies()[-1].versions), attack
+            await wait_for_answer(chat, *["Seen."] * number)
+            assert not any(version.pings for version in chat.replies()[-1].versions), attack
 
 
-def _list_status_texts(talk: Any) -> list[str]:
+def _list_status_texts(chat: Any) -> list[str]:
     """Return the status texts of the running tool; [""] without one."""
-    version = talk.replies()[-1].versions[-1]
+    version = chat.replies()[-1].versions[-1]
     found = [task.title for task in getattr(version, "tasks", ())] + [version.text]
     return [text for text in found if "Looking at" in text] or [""]
 
@@ -166,12 +166,12 @@ async def test_a_generated_file_has_a_plain_name_without_a_path(converse: Conver
     for number, name in enumerate(FILES.values()):
         script += [[ToolCall(f"f{number}", "make_file", {"name": name, "content": "x"}), Done()], "Done."]
     provider = ScriptedProvider(*script)
-    talk = await converse(provider, tools=[make_file])
-    runtime = AgentRuntime(talk.runtime.app, talk.sessions, artifacts=ArtifactService(talk.database))
+    chat = await converse(provider, tools=[make_file])
+    runtime = AgentRuntime(chat.runtime.app, chat.sessions, artifacts=ArtifactService(chat.database))
     for attack in FILES:
         events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="make it"))]
         assert [e.type for e in events if e.type in ("file", "error")] == ["error"], attack
-    async with talk.database.read() as connection:
+    async with chat.database.read() as connection:
         assert (await connection.execute(sa.select(artifacts.c.name))).all() == []
 
 
@@ -191,22 +191,22 @@ def create_paying_app(name: str, provider: ScriptedProvider, paid: list[str], **
 PAY: Answer = [ToolCall("p1", "pay", {"to": "Mallory"}), Done()]
 
 
-async def add_second_agent(talk: Conversation, tmp_path: Path, app: App) -> AgentRuntime:
+async def add_second_agent(chat: Conversation, tmp_path: Path, app: App) -> AgentRuntime:
     """Return the runtime of another app with the sessions of the conversation."""
-    service = SessionService(talk.database, TokenCounter(tmp_path), home_app=talk.runtime.app.name)
+    service = SessionService(chat.database, TokenCounter(tmp_path), home_app=chat.runtime.app.name)
     return AgentRuntime(app, service)
 
 
 async def test_always_allow_holds_for_the_tool_of_one_agent_only(converse: Converse, tmp_path: Path) -> None:
     paid = list[str]()
-    talk = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, "Paid."), paid))
-    async with talk.database.write() as connection:
+    chat = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, "Paid."), paid))
+    async with chat.database.write() as connection:
         await scopes.write_state(
             connection, scopes.get_scope_owners("", "", SESSION), {standing_approval_key("desk", "pay"): {"by": "ada"}}
         )
-    assert (await talk.events("pay", run_id="r1"))[-1].confirmations == ()
+    assert (await chat.events("pay", run_id="r1"))[-1].confirmations == ()
     assert paid == ["desk: Mallory"]
-    runtime = await add_second_agent(talk, tmp_path, create_paying_app("other", ScriptedProvider(PAY, "Hm."), paid))
+    runtime = await add_second_agent(chat, tmp_path, create_paying_app("other", ScriptedProvider(PAY, "Hm."), paid))
     events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="pay", run_id="r2"))]
     assert [ask.tool for ask in events[-1].confirmations] == ["pay"]
     assert paid == ["desk: Mallory"]
@@ -217,10 +217,10 @@ async def test_an_agent_cannot_call_the_tool_of_another_in_the_same_conversation
     converse: Converse, tmp_path: Path
 ) -> None:
     paid = list[str]()
-    talk = await converse(app=create_paying_app("desk", ScriptedProvider("I have a tool named pay."), paid))
-    await talk.reply("What can you do?")
+    chat = await converse(app=create_paying_app("desk", ScriptedProvider("I have a tool named pay."), paid))
+    await chat.reply("What can you do?")
     runtime = await add_second_agent(
-        talk, tmp_path, create_paying_app("other", ScriptedProvider(PAY, "I cannot."), paid, pays=False)
+        chat, tmp_path, create_paying_app("other", ScriptedProvider(PAY, "I cannot."), paid, pays=False)
     )
     events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="pay", run_id="r2"))]
     assert (events[-1].text, events[-1].confirmations, paid) == ("I cannot.", (), [])
@@ -229,10 +229,10 @@ async def test_an_agent_cannot_call_the_tool_of_another_in_the_same_conversation
 
 async def test_a_decision_does_not_hold_for_a_call_with_other_arguments(converse: Converse) -> None:
     paid = list[str]()
-    talk = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, "No."), paid))
-    (ask,) = (await talk.events("pay", run_id="r1"))[-1].confirmations
+    chat = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, "No."), paid))
+    (ask,) = (await chat.events("pay", run_id="r1"))[-1].confirmations
     forged = Decision(ask.call_id, "0" * 64, is_allowed=True)
-    assert (await talk.events("", run_id="r1", decisions=[forged]))[-1].text == "No."
+    assert (await chat.events("", run_id="r1", decisions=[forged]))[-1].text == "No."
     assert paid == []
 
 
@@ -263,8 +263,8 @@ async def test_a_tool_result_cannot_approve_a_call(converse: Converse, attack: s
     tool.name = "look"
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.tools.append(tool)
-    talk = await converse(app=app)
-    events = await talk.events("look", run_id="r1")
+    chat = await converse(app=app)
+    events = await chat.events("look", run_id="r1")
     assert [ask.tool for ask in events[-1].confirmations] == ["pay"]
     assert paid == []
     results = [message for message in provider.requests[1].messages if RESULTS[attack].strip()[:20] in str(message)]
@@ -281,8 +281,8 @@ REMEMBERED = {
 
 @pytest.mark.parametrize("attack", REMEMBERED)
 async def test_the_memory_of_other_users_is_not_found(converse: Converse, attack: str) -> None:
-    talk = await converse()
-    memories = MemoryService(talk.database)
+    chat = await converse()
+    memories = MemoryService(chat.database)
     content = types.Content(role="user", parts=[types.Part(text="the secret of the place")])
     of: dict[str, Any] = {"app_name": "desk", "user_id": USER}
     await memories.add_events_to_memory(**of, events=[Event(author="user", content=content)], session_id=SESSION)
@@ -293,7 +293,7 @@ async def test_the_memory_of_other_users_is_not_found(converse: Converse, attack
 async def test_the_description_of_an_agent_is_shown_as_plain_text(sandbox: Any, tmp_path: Path) -> None:
     known = AgentProfile("parley", MODELS, "@everyone <!channel> click"), AgentProfile("b", MODELS, selectable_at=None)
     loud = AgentRouter("parley", {agent.name: agent for agent in known})
-    async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": loud}) as talk:
-        await talk.say("agent")
-        await wait_for_texts(talk, lambda found: found and words.SELECTABLE_AGENTS.split("`")[0] in found[-1])
-        assert not any(version.pings for version in talk.replies()[-1].versions), texts(talk)
+    async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": loud}) as chat:
+        await chat.say("agent")
+        await wait_for_texts(chat, lambda found: found and words.SELECTABLE_AGENTS.split("`")[0] in found[-1])
+        assert not any(version.pings for version in chat.replies()[-1].versions), texts(chat)

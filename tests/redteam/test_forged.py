@@ -92,7 +92,7 @@ async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path)
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
-        (turn,) = await bot.turn_rows()
+        (turn,) = await bot.list_turns()
         identity = await bot.channel._identities.resolve_interaction(*get_address(bot, "ada"))
         for action in ACTIONS:
             for forged in FORGED_IDS:
@@ -115,7 +115,7 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
         question = await bot.mention_bot("ada", "random", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
-        (turn,) = await bot.turn_rows()
+        (turn,) = await bot.list_turns()
         visitor, _location = await bot.channel._identities.resolve_interaction(*get_address(bot, "grace"))
         answer = await bot.channel._intake.presses.handle(f"{action}:{turn.id}", visitor=visitor, locale="")
         assert answer in (words.RETRY_NOT_ALLOWED, words.STOP_NOT_ALLOWED)

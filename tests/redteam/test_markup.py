@@ -12,7 +12,7 @@ from discord.gateway import DiscordWebSocket
 
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.slack import SlackMessage
-from tests.channels.platforms import PLATFORMS, Talk, run_conversation, run_sandbox, shorten_pauses, wait_for_texts
+from tests.channels.platforms import PLATFORMS, Chat, run_conversation, run_sandbox, shorten_pauses, wait_for_texts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -69,7 +69,7 @@ def has_no_previews(reply: Any) -> bool:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
-async def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+async def chat(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chat]:
     """Provide one conversation for all attacks."""
     async with AsyncExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
@@ -77,22 +77,22 @@ async def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         patched.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
         sandbox = await stack.enter_async_context(run_sandbox(request.param))
         folder = tmp_path_factory.mktemp(request.param)
-        talk = await stack.enter_async_context(run_conversation(sandbox, folder, answer_case, most_messages=20))
-        shorten_pauses(talk.bot)
+        chat = await stack.enter_async_context(run_conversation(sandbox, folder, answer_case, most_messages=20))
+        shorten_pauses(chat.bot)
         user = sandbox.people["grace"].id
         answers.update({str(n): f"{text.format(user=user)}\n\nend {n}." for n, text in enumerate(ATTACKS.values())})
-        yield talk
+        yield chat
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_markup_in_model_text_is_shown_as_text(talk: Talk, attack: str) -> None:
+async def test_markup_in_model_text_is_shown_as_text(chat: Chat, attack: str) -> None:
     number = list(ATTACKS).index(attack)
-    await talk.say(f"case {number}")
-    await wait_for_texts(talk, lambda found: [text for text in found if f"end {number}." in text])
-    (reply,) = [message for message in talk.replies() if f"end {number}." in message.text]
+    await chat.say(f"case {number}")
+    await wait_for_texts(chat, lambda found: [text for text in found if f"end {number}." in text])
+    (reply,) = [message for message in chat.replies() if f"end {number}." in message.text]
     assert reply.pings == frozenset()
     assert has_no_previews(reply)
     sent = re.sub(r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL)  # code stays visible
-    assert not re.search(TOKENS[talk.bot.channel.name], sent), sent
+    assert not re.search(TOKENS[chat.bot.channel.name], sent), sent
     if "link" in attack and "evil" in ATTACKS[attack]:
         assert "evil.example" in reply.text

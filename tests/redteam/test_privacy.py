@@ -23,7 +23,7 @@ from sandbox.models import CallTool, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import echo
 from tests.channels.discord.conftest import run_bot as discord_running
-from tests.channels.platforms import PLATFORMS, SlackTalk, run_conversation, run_sandbox, texts, wait_for_texts
+from tests.channels.platforms import PLATFORMS, SlackChat, run_conversation, run_sandbox, texts, wait_for_texts
 from tests.channels.slack.conftest import run_bot as slack_running
 from tests.channels.wiring import wait_until
 from tests.redteam.test_access_slack import find_tables_with
@@ -69,7 +69,7 @@ async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSandbo
         everything = [message for channel in slack.channels.values() for message in slack.messages(channel)]
         assert not any(message.files for message in everything)
         assert not any("secret is 7" in message.text for message in everything)
-        assert "reset" not in {row.outcome for row in await bot.inbox_rows()}
+        assert "reset" not in {row.outcome for row in await bot.list_inbox_messages()}
 
 
 async def test_an_argument_of_slacks_export_command_selects_no_session(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -120,17 +120,17 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
     async with run_sandbox(platform) as sandbox:
         admins = [str(getattr(sandbox.people["linus"], "id", sandbox.people["linus"]))]
         core, greetings = {"tools": [to_adk_tool(LOOK)]}, ["Hi, grace.", "Hi, linus."]
-        async with run_conversation(sandbox, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as talk:
-            await talk.say("look!")
-            await talk.sandbox.wait_for(lambda: any(words.APPROVE in message.buttons for message in talk.replies()))
-            await talk.bot.wait_for_turns(1)
-            await talk.press(words.APPROVE)
-            await wait_for_texts(talk, lambda found: found[-1] == "A cat.")
-            await talk.bot.wait_for_turns(2)
+        async with run_conversation(sandbox, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as chat:
+            await chat.say("look!")
+            await chat.sandbox.wait_for(lambda: any(words.APPROVE in message.buttons for message in chat.replies()))
+            await chat.bot.wait_for_turns(1)
+            await chat.press(words.APPROVE)
+            await wait_for_texts(chat, lambda found: found[-1] == "A cat.")
+            await chat.bot.wait_for_turns(2)
             for user in ("grace", "linus"):  # in Slack users export the sessions that they have written in
-                await talk.say("hi", user=user)
-                await talk.sandbox.wait_for(lambda user=user: texts(talk)[-1] == f"Hi, {user}.")
-            await talk.bot.wait_for_turns(4)
+                await chat.say("hi", user=user)
+                await chat.sandbox.wait_for(lambda user=user: texts(chat)[-1] == f"Hi, {user}.")
+            await chat.bot.wait_for_turns(4)
 
             everything, nothing = ["the garden", "a cat", "hunter2", "hunter3"], list[str]()
             for user, posted, private in (
@@ -138,11 +138,11 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
                 ("grace", nothing, nothing),
                 ("linus", nothing, everything),
             ):
-                count = len(talk.files())
-                await talk.say(f"export {form}", user=user)
-                await talk.sandbox.wait_for(lambda count=count: len(talk.files()) > count)
-                assert _list_found(everything, talk.files()[-1][1].decode()) == posted, user
-                assert _list_found(everything, await _export(talk, user, form)) == private, user
+                count = len(chat.files())
+                await chat.say(f"export {form}", user=user)
+                await chat.sandbox.wait_for(lambda count=count: len(chat.files()) > count)
+                assert _list_found(everything, chat.files()[-1][1].decode()) == posted, user
+                assert _list_found(everything, await _export(chat, user, form)) == private, user
 
 
 def _list_found(texts: list[str], exported: str) -> list[str]:
@@ -151,11 +151,11 @@ def _list_found(texts: list[str], exported: str) -> list[str]:
     return [text for text in texts if text in exported]
 
 
-async def _export(talk: Any, user: str, form: str) -> str:
+async def _export(chat: Any, user: str, form: str) -> str:
     """Return the content of the private response to the export command."""
-    if isinstance(talk, SlackTalk):
-        team = talk.sandbox
-        responses = await team.run_command(user, talk.channel.id, "/export", form)
+    if isinstance(chat, SlackChat):
+        team = chat.sandbox
+        responses = await team.run_command(user, chat.channel.id, "/export", form)
         dm = team.open_dm(user)
 
         def list_exports() -> list[str]:
@@ -163,8 +163,8 @@ async def _export(talk: Any, user: str, form: str) -> str:
             return files or [message.text for message in responses if "look" in message.text]
 
         return (await team.wait_for(list_exports))[-1]
-    server = talk.sandbox
-    answers = await server.run_command(user, talk.place, "export", form=form)
+    server = chat.sandbox
+    answers = await server.run_command(user, chat.place, "export", form=form)
     await server.wait_for(lambda: answers and not answers[0].loading)
     (file,) = answers[0].content.attachments
     return str(file.data.decode())
@@ -273,12 +273,12 @@ async def test_history_cannot_instruct_the_summary_model(role: str, tmp_path: Pa
 async def test_a_deletion_during_a_turn_leaves_no_rows(platform: str, tmp_path: Path) -> None:
     may_finish = asyncio.Event()
     said = [Say("The falcon "), Pause(may_finish), Say("flies at noon.")]
-    async with run_sandbox(platform) as sandbox, run_conversation(sandbox, tmp_path, lambda _: said) as talk:
-        await talk.say("what of the falcon?")
-        await wait_for_texts(talk, lambda found: found and "falcon" in found[-1])
-        (turn,) = await talk.bot.turn_rows()
-        await DeletionService(talk.bot.database, Prices()).delete(DeletionRequest(session_id=turn.session))
+    async with run_sandbox(platform) as sandbox, run_conversation(sandbox, tmp_path, lambda _: said) as chat:
+        await chat.say("what of the falcon?")
+        await wait_for_texts(chat, lambda found: found and "falcon" in found[-1])
+        (turn,) = await chat.bot.list_turns()
+        await DeletionService(chat.bot.database, Prices()).delete(DeletionRequest(session_id=turn.session))
         may_finish.set()
-        await wait_until(lambda: not talk.bot.worker._running)
-        assert await find_tables_with(talk.bot, "falcon") == []
-        assert not any("noon" in text for text in texts(talk))
+        await wait_until(lambda: not chat.bot.worker._running)
+        assert await find_tables_with(chat.bot, "falcon") == []
+        assert not any("noon" in text for text in texts(chat))

@@ -166,10 +166,10 @@ async def test_files_are_not_fetched_once_the_spending_limit_is_reached(platform
     core = {"limits": SpendingLimits(model=CENT)}
     async with (
         run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, lambda _: "Well.", core=core) as talk,
+        run_conversation(sandbox, tmp_path, lambda _: "Well.", core=core) as chat,
     ):
-        await talk.say("the first")
-        await talk.bot.wait_for_turns(1)
-        await talk.say("look", files={"a.txt": b"a file"})
-        await wait_for_texts(talk, lambda found: "daily spending limit" in found[-1])
-        assert (talk.count_downloads(), len(talk.bot.model.requests)) == (0, 1)
+        await chat.say("the first")
+        await chat.bot.wait_for_turns(1)
+        await chat.say("look", files={"a.txt": b"a file"})
+        await wait_for_texts(chat, lambda found: "daily spending limit" in found[-1])
+        assert (chat.count_downloads(), len(chat.bot.model.requests)) == (0, 1)

@@ -33,22 +33,22 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 
 async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
-        question = await talk.say("what is my salary?")
-        (turn,) = await talk.bot.wait_for_turns(1)
-        await wait_for_texts(talk, lambda found: found == ["It is 42."])
-        answer = talk.replies()[0]
+    async with run_conversation(sandbox, tmp_path, "It is 42.") as chat:
+        question = await chat.say("what is my salary?")
+        (turn,) = await chat.bot.wait_for_turns(1)
+        await wait_for_texts(chat, lambda found: found == ["It is 42."])
+        answer = chat.replies()[0]
         denial = words.WHY_NOT_ALLOWED
-        assert await run_why_command(talk, "grace") == denial
-        assert await run_why_command(talk, "grace", turn.id) == denial
-        assert await use_why_menu(talk, answer, "grace") == denial
-        assert await use_why_menu(talk, question, "grace") == denial
+        assert await run_why_command(chat, "grace") == denial
+        assert await run_why_command(chat, "grace", turn.id) == denial
+        assert await use_why_menu(chat, answer, "grace") == denial
+        assert await use_why_menu(chat, question, "grace") == denial
         # the answer does not reveal that the turn exists
         for forged in ("0000000000", turn.id[:9], "%", f"{turn.id}' OR '1'='1"):
-            assert await run_why_command(talk, "grace", forged.replace(" ", "_")) == denial
+            assert await run_why_command(chat, "grace", forged.replace(" ", "_")) == denial
         # only the author sees the report
-        assert turn.id in await run_why_command(talk, "ada", turn.id)
-        assert [message.text for message in talk.replies()] == ["It is 42."]
+        assert turn.id in await run_why_command(chat, "ada", turn.id)
+        assert [message.text for message in chat.replies()] == ["It is 42."]
 
 
 SECRETS = {
@@ -107,17 +107,17 @@ def call_tool_once(asked: ReceivedRequest) -> Turn:
 
 async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("look", "Looks.", fail_with_secret, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, call_tool_once, core=tools) as talk:
-        await talk.say("look!")
-        (turn,) = await talk.bot.wait_for_turns(1)
-        for said in (await use_why_menu(talk, talk.replies()[0]), await run_why_command(talk, turn=turn.id)):
+    async with run_conversation(sandbox, tmp_path, call_tool_once, core=tools) as chat:
+        await chat.say("look!")
+        (turn,) = await chat.bot.wait_for_turns(1)
+        for said in (await use_why_menu(chat, chat.replies()[0]), await run_why_command(chat, turn=turn.id)):
             assert not LEAKS.search(said)
             assert not re.search(r"<[!@#h]|@(everyone|here)", said)
             (line,) = [line for line in said.splitlines() if "`look`" in line]
             assert line.count("`") == 6  # tool, arguments and error stay in their code spans
-        assert not any(message.pings for message in talk.replies())
+        assert not any(message.pings for message in chat.replies())
         assert not LEAKS.search(json.dumps(turn.run_record))
-        found = await TurnReports(talk.bot.database, Prices()).get(turn.id)
+        found = await TurnReports(chat.bot.database, Prices()).get(turn.id)
         assert found is not None
         assert not LEAKS.search(repr(found))
 

@@ -110,7 +110,7 @@ async def test_a_dead_discord_connection_is_replaced_and_its_messages_are_answer
         await bot.wait_for_replies(question, "heard: are you there?")
         await wait_until(lambda: found.is_ready)
         assert len(server.sessions) >= 2
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
 
 
 async def test_a_hanging_database_makes_the_bot_unready_and_ends_nothing(
@@ -155,7 +155,7 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
             assert bot.list_texts(said) == ["are you there?"]
         await bot.wait_for_texts(said, lambda texts: texts[1:] == ["heard: are you there?"])
         await wait_until(lambda: found.is_ready)
-        assert len(await bot.inbox_rows()) == 1
+        assert len(await bot.list_inbox_messages()) == 1
 
 
 async def test_a_stopping_bot_is_not_ready(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
 from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, SendFile, Turn
 from tests.channels.commands.why_requests import run_why_command, use_why_menu
 from tests.channels.platforms import (
-    SlackTalk,
+    SlackChat,
     run_conversation,
     wait_for_answer,
     wait_for_texts,
@@ -47,13 +47,13 @@ def call_forecast_twice(asked: ReceivedRequest) -> Turn:
 
 async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, call_forecast_twice, core=tools) as talk:
-        assert await run_why_command(talk) == words.WHY_NOT_ALLOWED
-        question = await talk.say("how is the weather?")
-        await wait_for_answer(talk, "Sun on Monday.")
-        (turn,) = await talk.bot.wait_for_turns(1)
-        answer = talk.replies()[0]
-        told = await use_why_menu(talk, answer)
+    async with run_conversation(sandbox, tmp_path, call_forecast_twice, core=tools) as chat:
+        assert await run_why_command(chat) == words.WHY_NOT_ALLOWED
+        question = await chat.say("how is the weather?")
+        await wait_for_answer(chat, "Sun on Monday.")
+        (turn,) = await chat.bot.wait_for_turns(1)
+        answer = chat.replies()[0]
+        told = await use_why_menu(chat, answer)
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         took = r"\(\d+\.\d s\)"
         assert re.search(rf'Tool `forecast` {took}: `{{"day": "monday"}}`\n', told)
@@ -62,76 +62,76 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         assert "Time: first text after" in told
         assert "Model: `" in told
         assert re.search(r"\n- Cost: \$\d", told)
-        ways = [await run_why_command(talk), await run_why_command(talk, turn=turn.id)]
-        ways += [await use_why_menu(talk, question)]
+        ways = [await run_why_command(chat), await run_why_command(chat, turn=turn.id)]
+        ways += [await use_why_menu(chat, question)]
         assert ways == [told] * 3
-        assert [message.text for message in talk.replies()] == ["Sun on Monday."]
+        assert [message.text for message in chat.replies()] == ["Sun on Monday."]
 
         # an admin gets the report, too, on each of these ways
-        assert await use_why_menu(talk, answer, "grace") == words.WHY_NOT_ALLOWED
-        talk.bot.services.access_policy._admins = frozenset({str(talk.sandbox.people["grace"].id)})
-        assert await use_why_menu(talk, answer, "grace") == told
-        assert await use_why_menu(talk, question, "grace") == told
-        assert await run_why_command(talk, "grace", turn.id) == told
+        assert await use_why_menu(chat, answer, "grace") == words.WHY_NOT_ALLOWED
+        chat.bot.services.access_policy._admins = frozenset({str(chat.sandbox.people["grace"].id)})
+        assert await use_why_menu(chat, answer, "grace") == told
+        assert await use_why_menu(chat, question, "grace") == told
+        assert await run_why_command(chat, "grace", turn.id) == told
 
         # an earlier turn by its id in any form, and the last turn without an id
-        if isinstance(talk, SlackTalk):
-            talk.root = None  # a session of its own
-        await talk.say("how is the weather now?")
-        _, later = await talk.bot.wait_for_turns(2)
+        if isinstance(chat, SlackChat):
+            chat.root = None  # a session of its own
+        await chat.say("how is the weather now?")
+        _, later = await chat.bot.wait_for_turns(2)
         for anybody in ("ada", "grace"):
-            assert (await run_why_command(talk, anybody)).startswith(words.WHY_TITLE.format(id=later.id))
+            assert (await run_why_command(chat, anybody)).startswith(words.WHY_TITLE.format(id=later.id))
         for copied in (f"`{turn.id}`", f"(turn `{turn.id}`)", f"turn {turn.id.upper()}"):
-            assert await run_why_command(talk, turn=copied) == told
+            assert await run_why_command(chat, turn=copied) == told
         for other in ("0123456789", "turn", "-"):
-            assert await run_why_command(talk, turn=other) == words.WHY_NOT_ALLOWED
-        talk.bot.services.access_policy._admins = frozenset()
-        assert await run_why_command(talk, "grace", turn.id) == words.WHY_NOT_ALLOWED
+            assert await run_why_command(chat, turn=other) == words.WHY_NOT_ALLOWED
+        chat.bot.services.access_policy._admins = frozenset()
+        assert await run_why_command(chat, "grace", turn.id) == words.WHY_NOT_ALLOWED
 
         # in a message, the command explains its use, and the plain word is a question
-        await talk.say("/why")
-        await wait_for_texts(talk, lambda found: found[-1] == words.WHY_PRIVATELY)
-        assert len(await talk.bot.turn_rows()) == 2
-        await talk.say("why")
-        await talk.bot.wait_for_turns(3)
+        await chat.say("/why")
+        await wait_for_texts(chat, lambda found: found[-1] == words.WHY_PRIVATELY)
+        assert len(await chat.bot.list_turns()) == 2
+        await chat.say("why")
+        await chat.bot.wait_for_turns(3)
 
 
 async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, Fail(400, "no")) as talk:
-        await talk.say("how is the weather?")
-        (turn,) = await talk.bot.wait_for_turns(1)
-        assert turn.id in (await wait_for_texts(talk, lambda found: "turn" in found[-1]))[-1]
-        told = await run_why_command(talk, turn=turn.id)
+    async with run_conversation(sandbox, tmp_path, Fail(400, "no")) as chat:
+        await chat.say("how is the weather?")
+        (turn,) = await chat.bot.wait_for_turns(1)
+        assert turn.id in (await wait_for_texts(chat, lambda found: "turn" in found[-1]))[-1]
+        told = await run_why_command(chat, turn=turn.id)
         assert words.WHY_FAILED in told
         assert "Time: " in told
 
 
 async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(sandbox: Any, tmp_path: Path) -> None:
     drawing = [Say("Here:"), SendFile("image/png", b"pixels"), Cite("https://sun.example/today")]
-    async with run_conversation(sandbox, tmp_path, drawing, "Sun.", core={"vendor": "gemini"}) as talk:
-        await talk.say("draw the weather")
-        await talk.bot.wait_for_turns(1)
-        await talk.say("and now?")
-        (turn, _) = await talk.bot.wait_for_turns(2)
-        is_slack = isinstance(talk, SlackTalk)
+    async with run_conversation(sandbox, tmp_path, drawing, "Sun.", core={"vendor": "gemini"}) as chat:
+        await chat.say("draw the weather")
+        await chat.bot.wait_for_turns(1)
+        await chat.say("and now?")
+        (turn, _) = await chat.bot.wait_for_turns(2)
+        is_slack = isinstance(chat, SlackChat)
         shown = sandbox.messages("general")
         (message,) = [each for each in shown if (each.files if is_slack else each.content.attachments)]
-        told = await use_why_menu(talk, message)
+        told = await use_why_menu(chat, message)
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         assert "https://sun.example/today" in told
-        assert await use_why_menu(talk, message, "grace") == words.WHY_NOT_ALLOWED
+        assert await use_why_menu(chat, message, "grace") == words.WHY_NOT_ALLOWED
 
 
 async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "Sun.") as talk:
-        await talk.say("how is the weather?")
-        (turn,) = await talk.bot.wait_for_turns(1)
+    async with run_conversation(sandbox, tmp_path, "Sun.") as chat:
+        await chat.say("how is the weather?")
+        (turn,) = await chat.bot.wait_for_turns(1)
         assert turn.run_record is not None
-        await talk.say("reset")
-        await wait_for_texts(talk, lambda found: found[-1] == words.RESET_DONE)
-        assert await run_why_command(talk, turn=turn.id) == words.WHY_NOT_ALLOWED
-        assert [row.run_record for row in await talk.bot.turn_rows()] == [None]
-        account = await TurnReports(talk.bot.database, Prices()).get(turn.id)
+        await chat.say("reset")
+        await wait_for_texts(chat, lambda found: found[-1] == words.RESET_DONE)
+        assert await run_why_command(chat, turn=turn.id) == words.WHY_NOT_ALLOWED
+        assert [row.run_record for row in await chat.bot.list_turns()] == [None]
+        account = await TurnReports(chat.bot.database, Prices()).get(turn.id)
         assert account is not None
         assert account.is_reset
 
@@ -158,37 +158,37 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
     sandbox: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, call_forecast_twice, core=tools) as talk:
-        await talk.say("how is the weather?")
-        await wait_for_answer(talk, "Sun on Monday.")
-        (turn,) = await talk.bot.wait_for_turns(1)
-        reports = talk.bot.services.turn_reports
-        await talk.bot.services.spending.count_ended_turns()
+    async with run_conversation(sandbox, tmp_path, call_forecast_twice, core=tools) as chat:
+        await chat.say("how is the weather?")
+        await wait_for_answer(chat, "Sun on Monday.")
+        (turn,) = await chat.bot.wait_for_turns(1)
+        reports = chat.bot.services.turn_reports
+        await chat.bot.services.spending.count_ended_turns()
         report = await reports.get(turn.id)
         assert report is not None
         assert (await reports.list(limit=1)) == [replace(report, left_out=None)]
-        chat = await use_why_menu(talk, talk.replies()[0])
+        text = await use_why_menu(chat, chat.replies()[0])
         turn_view.print_report(report)
         terminal = capsys.readouterr().out
         turn_view.print_reports([report])
         (line,) = [line for line in capsys.readouterr().out.splitlines() if turn.id in line]
-        inspector = await get_inspector_report(talk.bot.database, reports.prices)
-        status = await talk.bot.services.conversations.get_status(turn.session)
+        inspector = await get_inspector_report(chat.bot.database, reports.prices)
+        status = await chat.bot.services.conversations.get_status(turn.session)
 
         assert report.known_cost
         cost, name = format_dollars(report.known_cost), next(iter(report.authors.values()))
         assert name
-        assert f"Cost: {cost}" in chat
+        assert f"Cost: {cost}" in text
         assert (cost in terminal, cost in line, inspector["cost"]) == (True, True, report.known_cost / UNITS_PER_DOLLAR)
         assert (name in terminal, name in line) == (True, True)
         assert report.tokens == status.used_tokens == inspector["tokens"]
         assert f"{report.tokens:,}" in line
-        read, written = (int(n.replace(",", "")) for n in re.findall(r"tokens: ([\d,]+) input, ([\d,]+)", chat)[0])
+        read, written = (int(n.replace(",", "")) for n in re.findall(r"tokens: ([\d,]+) input, ([\d,]+)", text)[0])
         assert read + written == report.tokens
         took = f"{report.took:.1f} s"
-        assert (took in chat, took in terminal, took in line) == (True, True, True)
+        assert (took in text, took in terminal, took in line) == (True, True, True)
         assert inspector["seconds"] == pytest.approx(report.took, abs=0.001)
-        for shown in (chat, terminal):
+        for shown in (text, terminal):
             assert shown.count("monday") == shown.count("never") == 1
             assert "failed" in shown
 

@@ -156,7 +156,7 @@ class Bot(WiredBot):
 
     async def list_sessions(self) -> list[str]:
         """Return the session of each accepted message."""
-        return [row.session for row in await self.inbox_rows()]
+        return [row.session for row in await self.list_inbox_messages()]
 
     def list_model_messages(self) -> list[str]:
         """Return the user messages of the newest model request."""
@@ -211,7 +211,7 @@ def echo(asked: Any) -> str:
 
 async def has_ignored_messages(bot: Bot) -> bool:
     """Return whether the bot accepts a new message and none before it."""
-    before = len(await bot.inbox_rows())
+    before = len(await bot.list_inbox_messages())
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.wait_for_replies(last, "heard: last")
-    return len(await bot.inbox_rows()) == before + 1
+    return len(await bot.list_inbox_messages()) == before + 1

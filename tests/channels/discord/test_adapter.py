@@ -62,7 +62,7 @@ async def test_a_message_that_two_connections_receive_is_answered_once(server: D
         finally:
             await other.stop()
             await other.aclose()
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
         assert len(bot.list_bot_messages("general")) == 2
 
 
@@ -114,7 +114,7 @@ async def test_a_reset_between_two_processes_keeps_the_partial_answer(
         if not is_whole:
             await bot.wait_for_replies(question, "Once upon a time")
         await bot.worker.stop(0.1)
-        (row,) = await bot.inbox_rows()
+        (row,) = await bot.list_inbox_messages()
         await bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
     async with run_bot(server, tmp_path, "anew!") as bot:
         ending = " it ended." if is_whole else f"\n\n{words.STOPPED_BY_RESET}"
@@ -135,7 +135,7 @@ async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordS
         await server.wait_for(lambda: not second.reactions)
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
-        assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
+        assert [r.outcome for r in await bot.list_inbox_messages()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "anew!")
         assert bot.list_texts(second) == []
@@ -204,7 +204,7 @@ async def test_a_stop_ends_the_intake_and_completes_running_answers(server: Disc
         await bot.worker.stop(5)
         assert bot.list_texts(question) == ["half, and half."]
         assert bot.list_texts(unheard) == []
-        assert len(await bot.inbox_rows()) == 1
+        assert len(await bot.list_inbox_messages()) == 1
 
 
 async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ async def test_a_new_gateway_session_repeats_nothing(server: DiscordSandbox, tmp
         question = await bot.mention_bot("ada", "general", "two")
         await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
         assert len(bot.list_calls("PUT /applications/{application}/commands")) == 1
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
 
 
 async def test_a_stop_does_not_wait_for_an_unresponsive_discord(

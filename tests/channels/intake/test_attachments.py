@@ -17,7 +17,7 @@ from core.sessions.prompt_text import INDENT
 from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
 from sandbox.slack import SlackFile, SlackSandbox
-from tests.channels.platforms import Talk, run_conversation, run_sandbox, wait_for_answer, wait_for_texts
+from tests.channels.platforms import Chat, run_conversation, run_sandbox, wait_for_answer, wait_for_texts
 from tests.channels.slack.conftest import short_ping_interval
 
 __all__ = ["short_ping_interval"]
@@ -34,26 +34,26 @@ WIRES: dict[str, Any] = {
 }
 
 
-def get_last_parts(talk: Talk, vendor: str = "openai") -> list[Any]:
+def get_last_parts(chat: Chat, vendor: str = "openai") -> list[Any]:
     """Return the parts of the newest message in the newest request."""
-    body = talk.bot.model.requests[-1]
+    body = chat.bot.model.requests[-1]
     newest = (body.get("messages") or body.get("contents"))[-1]
     parts: list[Any] | str = newest["parts"] if vendor == "gemini" else newest["content"]
     return [{"text": parts}] if isinstance(parts, str) else parts
 
 
-def get_last_text(talk: Talk) -> str:
-    return "".join(part.get("text", "") for part in get_last_parts(talk))
+def get_last_text(chat: Chat) -> str:
+    return "".join(part.get("text", "") for part in get_last_parts(chat))
 
 
-async def list_blobs(talk: Talk) -> list[bytes]:
-    async with talk.bot.database.read() as connection:
+async def list_blobs(chat: Chat) -> list[bytes]:
+    async with chat.bot.database.read() as connection:
         return list((await connection.execute(sa.select(blobs.c.data))).scalars())
 
 
-async def count_questions(talk: Talk) -> int:
+async def count_questions(chat: Chat) -> int:
     """Return the number of stored messages."""
-    async with talk.bot.database.read() as connection:
+    async with chat.bot.database.read() as connection:
         query = sa.select(sa.func.count()).select_from(messages).where(messages.c.role == "user")
         return int((await connection.execute(query)).scalar_one())
 
@@ -62,20 +62,20 @@ async def count_questions(talk: Talk) -> int:
 async def test_an_image_reaches_the_model_in_its_format_and_is_in_the_history(
     sandbox: Any, tmp_path: Path, vendor: str
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, "A cat.", "Still a cat.", core={"vendor": vendor}) as talk:
-        await talk.say("what is this?", files={"cat.png": PNG})
-        await wait_for_answer(talk, "A cat.")
-        assert get_last_parts(talk, vendor)[-1] == WIRES[vendor]
-        first = json.dumps(get_last_parts(talk, vendor)[0])
+    async with run_conversation(sandbox, tmp_path, "A cat.", "Still a cat.", core={"vendor": vendor}) as chat:
+        await chat.say("what is this?", files={"cat.png": PNG})
+        await wait_for_answer(chat, "A cat.")
+        assert get_last_parts(chat, vendor)[-1] == WIRES[vendor]
+        first = json.dumps(get_last_parts(chat, vendor)[0])
         assert "what is this?" in first
         assert "sent a file, which you are shown: cat.png" in first
-        await talk.say("and now?")
-        await wait_for_texts(talk, lambda found: found[-1] == "Still a cat.")
-        assert json.dumps(talk.bot.model.requests[-1]).count(B64) == 1
-        assert (talk.count_downloads(), await list_blobs(talk)) == (1, [PNG])
-        await talk.say("reset")
-        await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
-        assert await list_blobs(talk) == []
+        await chat.say("and now?")
+        await wait_for_texts(chat, lambda found: found[-1] == "Still a cat.")
+        assert json.dumps(chat.bot.model.requests[-1]).count(B64) == 1
+        assert (chat.count_downloads(), await list_blobs(chat)) == (1, [PNG])
+        await chat.say("reset")
+        await wait_for_texts(chat, lambda found: words.RESET_DONE in found)
+        assert await list_blobs(chat) == []
 
 
 async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(sandbox: Any, tmp_path: Path) -> None:
@@ -88,26 +88,26 @@ async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(
         "notes.ts": b"const a = 1;\r\n",
         "sixth.txt": b"one too many",
     }
-    async with run_conversation(sandbox, tmp_path, "I see.") as talk:
-        await talk.say("look", files=files)
-        await wait_for_answer(talk, "I see.")
-        said = get_last_text(talk)
+    async with run_conversation(sandbox, tmp_path, "I see.") as chat:
+        await chat.say("look", files=files)
+        await wait_for_answer(chat, "I see.")
+        said = get_last_text(chat)
         assert indent(f"`````csv\n{hostile}`````\n", INDENT) in said.partition("table.csv. This is what it says:]\n")[2]
         assert indent("```ts\nconst a = 1;\n```", INDENT) in said
         assert "that you cannot open: plan.zip (54 bytes): I cannot read files of its kind]" in said
         assert "that you cannot open: movie.mp4 (62 bytes): I cannot read files of its kind]" in said
         assert "that you cannot open: huge.png (30.0 MB): it is larger than the 10.0 MB that I read]" in said
         assert "sixth.txt (12 bytes): I read no more than 5 files of a message]" in said
-        assert talk.count_downloads() == 2
+        assert chat.count_downloads() == 2
 
 
 async def test_a_long_text_is_truncated_and_binary_data_is_no_text(sandbox: Any, tmp_path: Path) -> None:
     rows = "".join(f"{number},value\n" for number in range(10_000))
     files = {"rows.csv": rows.encode(), "more.csv": b"x" * 30_000, "blob": b"\0\1\2" * 20, "liar.png": b"no picture"}
-    async with run_conversation(sandbox, tmp_path, "I see.") as talk:
-        await talk.say("look", files=files)
-        await wait_for_answer(talk, "I see.")
-        said = get_last_text(talk)
+    async with run_conversation(sandbox, tmp_path, "I see.") as chat:
+        await chat.say("look", files=files)
+        await wait_for_answer(chat, "I see.")
+        said = get_last_text(chat)
         assert indent("0,value\n1,value\n", INDENT) in said
         assert "9999,value" not in said
         assert f"of its {len(rows)} characters]" in said
@@ -117,47 +117,47 @@ async def test_a_long_text_is_truncated_and_binary_data_is_no_text(sandbox: Any,
 
 
 async def test_a_request_refused_for_its_file_is_sent_without_it(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, Fail(400, "cannot decode"), "I cannot see it.") as talk:
-        await talk.say("what is this?", files={"cat.png": PNG})
-        await wait_for_answer(talk, "I cannot see it.")
-        assert "[a file that is not shown to you: image/png, 2 kB]" in get_last_text(talk)
+    async with run_conversation(sandbox, tmp_path, Fail(400, "cannot decode"), "I cannot see it.") as chat:
+        await chat.say("what is this?", files={"cat.png": PNG})
+        await wait_for_answer(chat, "I cannot see it.")
+        assert "[a file that is not shown to you: image/png, 2 kB]" in get_last_text(chat)
 
 
 async def test_a_file_is_fetched_and_stored_once_despite_retries(sandbox: Any, tmp_path: Path) -> None:
     fails = [Fail(401, "no")]
-    async with run_conversation(sandbox, tmp_path, *fails, "A cat.", "A dog.") as talk:
-        await talk.say("what is this?", files={"cat.png": PNG})
-        await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
-        await talk.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in talk.replies()))
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "A cat.")
-        await talk.bot.wait_for_turns(2)
-        await talk.press(words.REGENERATE)
-        await wait_for_answer(talk, "A dog.")
-        assert json.dumps(talk.bot.model.requests[-1]).count(B64) == 1
-        assert (talk.count_downloads(), await list_blobs(talk), await count_questions(talk)) == (1, [PNG], 1)
+    async with run_conversation(sandbox, tmp_path, *fails, "A cat.", "A dog.") as chat:
+        await chat.say("what is this?", files={"cat.png": PNG})
+        await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
+        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.replies()))
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "A cat.")
+        await chat.bot.wait_for_turns(2)
+        await chat.press(words.REGENERATE)
+        await wait_for_answer(chat, "A dog.")
+        assert json.dumps(chat.bot.model.requests[-1]).count(B64) == 1
+        assert (chat.count_downloads(), await list_blobs(chat), await count_questions(chat)) == (1, [PNG], 1)
 
 
 async def test_the_next_process_reuses_the_stored_file(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("A"), Stall()], "A cat.") as talk:
-        await talk.say("what is this?", files={"cat.png": PNG})
-        await wait_for_texts(talk, lambda found: found == ["A"])
-        await talk.bot.restart_worker()
-        await wait_for_answer(talk, "A cat.")
-        assert (talk.count_downloads(), await list_blobs(talk), await count_questions(talk)) == (1, [PNG], 1)
+    async with run_conversation(sandbox, tmp_path, [Say("A"), Stall()], "A cat.") as chat:
+        await chat.say("what is this?", files={"cat.png": PNG})
+        await wait_for_texts(chat, lambda found: found == ["A"])
+        await chat.bot.restart_worker()
+        await wait_for_answer(chat, "A cat.")
+        assert (chat.count_downloads(), await list_blobs(chat), await count_questions(chat)) == (1, [PNG], 1)
 
 
 async def test_a_failed_download_is_retried_and_a_hanging_one_blocks_nobody(sandbox: Any, tmp_path: Path) -> None:
     allowance = AttachmentLimits(seconds=0.2)
-    async with run_conversation(sandbox, tmp_path, "Well.", core={"attachment_limits": allowance}) as talk:
+    async with run_conversation(sandbox, tmp_path, "Well.", core={"attachment_limits": allowance}) as chat:
 
         async def hang(*_: Any) -> Any:
             await asyncio.Event().wait()
 
-        talk.bot.channel.fetch_file = hang
-        await talk.say("look", files={"cat.png": PNG})
-        await wait_for_answer(talk, "Well.")
-        assert "cat.png (2 kB): it did not come in time]" in get_last_text(talk)
+        chat.bot.channel.fetch_file = hang
+        await chat.say("look", files={"cat.png": PNG})
+        await wait_for_answer(chat, "Well.")
+        assert "cat.png (2 kB): it did not come in time]" in get_last_text(chat)
 
 
 # Slack only
@@ -172,7 +172,7 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 async def test_external_slack_files_are_looked_up_and_only_slack_hosts_are_called(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with run_conversation(slack, tmp_path, "Well.") as talk, SlackSandbox() as elsewhere:
+    async with run_conversation(slack, tmp_path, "Well.") as chat, SlackSandbox() as elsewhere:
         moved = elsewhere.api_url + "files.info"
         files = [
             SlackFile("F1", "theirs.png", PNG, is_from_other_org=True),
@@ -181,16 +181,16 @@ async def test_external_slack_files_are_looked_up_and_only_slack_hosts_are_calle
         slack.faults.fail("download")
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
-        assert get_last_parts(talk)[-1] == WIRES["openai"]
-        assert "which you are shown: theirs.png" in get_last_text(talk)
-        assert "moved.png (2 kB): it is not where the platform keeps its files]" in get_last_text(talk)
+        assert get_last_parts(chat)[-1] == WIRES["openai"]
+        assert "which you are shown: theirs.png" in get_last_text(chat)
+        assert "moved.png (2 kB): it is not where the platform keeps its files]" in get_last_text(chat)
         assert elsewhere.calls == []
 
 
 async def test_a_login_page_is_not_a_file_and_the_log_says_why(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with run_conversation(slack, tmp_path, "Well.") as talk:
+    async with run_conversation(slack, tmp_path, "Well.") as chat:
         slack.scopes.discard("files:read")
         page = b"<!DOCTYPE html><p>mine</p>"
         files = [
@@ -200,26 +200,26 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
         ]
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
-        said = get_last_text(talk)
+        said = get_last_text(chat)
         for name in ("cat.png (2 kB)", "page.html (26 bytes)", "F3"):
             assert f"{name}: I am not allowed to read it]" in said
         assert "the app lacks the scope files:read" in caplog.text
         slack.scopes.add("files:read")
-        talk.bot.model.add_turns("Well, well.")
+        chat.bot.model.add_turns("Well, well.")
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files[1:2])
         await slack.wait_for(lambda: "Well, well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
-        assert "<p>mine</p>" in get_last_text(talk)
+        assert "<p>mine</p>" in get_last_text(chat)
 
 
 # Discord only
 
 
 async def test_an_expired_discord_url_is_refreshed(tmp_path: Path) -> None:
-    async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "A cat.") as talk:
+    async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "A cat.") as chat:
         server.set_file_url_lifetime(-1)
         server.faults.delay("POST /channels/{channel}/messages", 0.2)
-        await talk.say("what is this?", files={"cat.png": PNG})
+        await chat.say("what is this?", files={"cat.png": PNG})
         server.set_file_url_lifetime(86_400)
-        await wait_for_answer(talk, "A cat.")
-        assert get_last_parts(talk)[-1] == WIRES["openai"]
-        assert talk.count_downloads() == 1
+        await wait_for_answer(chat, "A cat.")
+        assert get_last_parts(chat)[-1] == WIRES["openai"]
+        assert chat.count_downloads() == 1

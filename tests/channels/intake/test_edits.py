@@ -24,69 +24,71 @@ def echo(asked: Any) -> str:
 
 
 async def test_an_edit_that_adds_a_mention_is_answered_once(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, echo) as talk:
+    async with run_conversation(sandbox, tmp_path, echo) as chat:
         said = await sandbox.post_message("ada", "general", "who is on call?")
         await sandbox.edit_message("ada", said, "who is on call today?")
-        await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call today?")
-        await wait_for_answer(talk, "heard who is on call today?")
-        await talk.bot.wait_for_turns(1)
-        await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call tomorrow?")
-        await sandbox.wait_for(lambda: words.ANSWER_EDITED in talk.replies()[-1].buttons)
-        (row,) = await talk.bot.inbox_rows()
+        await sandbox.edit_message("ada", said, f"{chat.bot.mention} who is on call today?")
+        await wait_for_answer(chat, "heard who is on call today?")
+        await chat.bot.wait_for_turns(1)
+        await sandbox.edit_message("ada", said, f"{chat.bot.mention} who is on call tomorrow?")
+        await sandbox.wait_for(lambda: words.ANSWER_EDITED in chat.replies()[-1].buttons)
+        (row,) = await chat.bot.list_inbox_messages()
         assert row.sent_at > float(getattr(said, "ts", 0)), "it counts as said when it was edited"
-        await talk.press(words.ANSWER_EDITED)
-        await wait_for_answer(talk, "heard who is on call tomorrow?")
+        await chat.press(words.ANSWER_EDITED)
+        await wait_for_answer(chat, "heard who is on call tomorrow?")
 
 
 async def test_an_added_mention_in_a_thread_addresses_the_bot(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, echo) as talk:
-        root = await talk.say("one")
-        await wait_for_answer(talk, "heard one")
+    async with run_conversation(sandbox, tmp_path, echo) as chat:
+        root = await chat.say("one")
+        await wait_for_answer(chat, "heard one")
         if isinstance(sandbox, SlackSandbox):
             said = await sandbox.post_message("grace", "general", "and two?", thread_ts=root.ts)
         else:
             thread = await sandbox.start_thread("ada", root, "numbers")
-            await sandbox.post_message("ada", thread, f"{talk.bot.mention} three")
-            await talk.bot.wait_for_turns(2)
+            await sandbox.post_message("ada", thread, f"{chat.bot.mention} three")
+            await chat.bot.wait_for_turns(2)
             said = await sandbox.post_message("grace", thread, "and two?")
-        rows = await talk.bot.database.wait_until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
+        rows = await chat.bot.database.wait_until(
+            chat.bot.list_inbox_messages, lambda rows: rows[-1].outcome == "unaddressed"
+        )
         known = len(rows) - 1
-        await sandbox.edit_message("grace", said, f"and two, {talk.bot.mention}?")
-        await talk.bot.wait_for_turns(known + 1)
-        assert "and two, ?" in talk.bot.model.requests[-1]["messages"][-1]["content"]
+        await sandbox.edit_message("grace", said, f"and two, {chat.bot.mention}?")
+        await chat.bot.wait_for_turns(known + 1)
+        assert "and two, ?" in chat.bot.model.requests[-1]["messages"][-1]["content"]
 
 
 async def test_an_added_mention_during_downtime_is_answered(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
-    async with run_conversation(sandbox, tmp_path, echo) as talk:
-        await talk.say("one")
-        await wait_for_answer(talk, "heard one")
+    async with run_conversation(sandbox, tmp_path, echo) as chat:
+        await chat.say("one")
+        await wait_for_answer(chat, "heard one")
         said = await sandbox.post_message("ada", "general", "who is on call?")
         await asyncio.sleep(0.05)  # its time lies before the watermark
-        await talk.say("two")
-        await talk.bot.wait_for_turns(2)
-    await sandbox.edit_message("ada", said, f"{talk.bot.mention} who is on call?")
+        await chat.say("two")
+        await chat.bot.wait_for_turns(2)
+    await sandbox.edit_message("ada", said, f"{chat.bot.mention} who is on call?")
     if isinstance(sandbox, SlackSandbox):
         await sandbox.discard_pending()
-    async with run_conversation(sandbox, tmp_path, echo) as talk:
-        await wait_for_answer(talk, "heard one", "heard two", "heard who is on call?")
+    async with run_conversation(sandbox, tmp_path, echo) as chat:
+        await wait_for_answer(chat, "heard one", "heard two", "heard who is on call?")
 
 
 async def test_an_edit_of_an_old_message_or_an_earlier_mention_is_no_question(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, echo) as talk:
-        stopped = await talk.say("stop")
-        await wait_for_answer(talk, "You have no conversation with me here.")
-        await sandbox.edit_message("ada", stopped, f"{talk.bot.mention} stop now, please")
+    async with run_conversation(sandbox, tmp_path, echo) as chat:
+        stopped = await chat.say("stop")
+        await wait_for_answer(chat, "You have no conversation with me here.")
+        await sandbox.edit_message("ada", stopped, f"{chat.bot.mention} stop now, please")
         monkeypatch.setattr(ear, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         monkeypatch.setattr(hearing, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         said = await sandbox.post_message("ada", "general", "is it green?")
-        await sandbox.edit_message("ada", said, f"{talk.bot.mention} is it green?")
-        await sandbox.post_message("grace", "general", f"{talk.bot.mention} last")
-        await wait_for_answer(talk, "You have no conversation with me here.", "heard last")
+        await sandbox.edit_message("ada", said, f"{chat.bot.mention} is it green?")
+        await sandbox.post_message("grace", "general", f"{chat.bot.mention} last")
+        await wait_for_answer(chat, "You have no conversation with me here.", "heard last")
 
 
 @pytest.mark.parametrize("deletes", [False, True])
@@ -106,17 +108,17 @@ async def test_changes_during_storing_are_applied(
         return await accept(self, inbound)
 
     monkeypatch.setattr(InboxStore, "accept", accept_slowly)
-    async with run_conversation(sandbox, tmp_path, echo) as talk:
-        said = await talk.say("tow")
+    async with run_conversation(sandbox, tmp_path, echo) as chat:
+        said = await chat.say("tow")
         await asyncio.wait_for(begun.wait(), 10)
-        text = f"{talk.bot.mention} two"
+        text = f"{chat.bot.mention} two"
         change = sandbox.delete_message("ada", said) if deletes else sandbox.edit_message("ada", said, text)
         changing = asyncio.create_task(change)
         await asyncio.sleep(0.2)  # the edit arrives meanwhile
         go_on.set()
         await changing
-        rows = await talk.bot.database.wait_until(
-            talk.bot.inbox_rows,
+        rows = await chat.bot.database.wait_until(
+            chat.bot.list_inbox_messages,
             lambda rows: rows and (rows[0].outcome == "deleted" if deletes else get_text(rows[0]) == "two"),
         )
         assert len(rows) == 1

@@ -58,22 +58,22 @@ async def test_the_next_process_runs_an_acknowledged_command_once(
         begun.set()
         await asyncio.Event().wait()
 
-    async with run_conversation(sandbox, tmp_path, "one") as talk:
-        await talk.say("one")
-        await wait_for_answer(talk, "one")
-        await talk.bot.wait_for_turns(1)
+    async with run_conversation(sandbox, tmp_path, "one") as chat:
+        await chat.say("one")
+        await wait_for_answer(chat, "one")
+        await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", start_and_hang)
         giving = asyncio.create_task(choose_model(sandbox))
         await asyncio.wait_for(begun.wait(), 30)
-        (row,) = await list_interactions(talk.bot)
+        (row,) = await list_interactions(chat.bot)
         assert all(secret not in str(row.payload) for secret in ("response_url", "trigger_id", "https://"))
     monkeypatch.setattr(CommandHandler, "run", run)
-    async with run_conversation(sandbox, tmp_path, "two") as talk:
+    async with run_conversation(sandbox, tmp_path, "two") as chat:
         await sandbox.wait_for(lambda: list_confirmations(sandbox), timeout=20)
-        await wait_until_processed(talk.bot)
+        await wait_until_processed(chat.bot)
         assert len(list_confirmations(sandbox)) == 1
-        (session,) = {row.session for row in await talk.bot.inbox_rows() if row.outcome is None}
-        assert await talk.bot.services.conversations.get_model(session) == MODEL
+        (session,) = {row.session for row in await chat.bot.list_inbox_messages() if row.outcome is None}
+        assert await chat.bot.services.conversations.get_model(session) == MODEL
     giving.cancel()
     await asyncio.wait([giving])
 
@@ -87,20 +87,20 @@ async def test_the_next_process_runs_an_acknowledged_press_once(
         begun.set()
         await asyncio.Event().wait()
 
-    async with run_conversation(sandbox, tmp_path, "one") as talk:
-        await talk.say("hello")
-        await wait_for_answer(talk, "one")
-        await talk.bot.wait_for_turns(1)
+    async with run_conversation(sandbox, tmp_path, "one") as chat:
+        await chat.say("hello")
+        await wait_for_answer(chat, "one")
+        await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(PressHandler, "handle", start_and_hang)
-        pressing = asyncio.create_task(talk.press(words.REGENERATE))
+        pressing = asyncio.create_task(chat.press(words.REGENERATE))
         await asyncio.wait_for(begun.wait(), 30)
     pressing.cancel()
     await asyncio.wait([pressing])
     monkeypatch.setattr(PressHandler, "handle", press)
-    async with run_conversation(sandbox, tmp_path, "two") as talk:
-        await wait_for_answer(talk, "two")
-        await wait_until_processed(talk.bot)
-        assert len(await talk.bot.wait_for_turns(2)) == 2
+    async with run_conversation(sandbox, tmp_path, "two") as chat:
+        await wait_for_answer(chat, "two")
+        await wait_until_processed(chat.bot)
+        assert len(await chat.bot.wait_for_turns(2)) == 2
 
 
 async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
@@ -113,19 +113,19 @@ async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(handling, "IDENTIFY_SECONDS", 0.01)
-    async with run_conversation(sandbox, tmp_path, "one") as talk:
-        await talk.say("one")
-        await wait_for_answer(talk, "one")
-        await talk.bot.wait_for_turns(1)
+    async with run_conversation(sandbox, tmp_path, "one") as chat:
+        await chat.say("one")
+        await wait_for_answer(chat, "one")
+        await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(handler, "_identify", hang)
         giving = asyncio.create_task(choose_model(sandbox))
-        await talk.bot.database.wait_until(partial(list_interactions, talk.bot), lambda found: found)
+        await chat.bot.database.wait_until(partial(list_interactions, chat.bot), lambda found: found)
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(handler, "_identify", identify)
-    async with run_conversation(sandbox, tmp_path, "two") as talk:
-        await wait_until_processed(talk.bot)
-        await sandbox.wait_for(lambda: talk.private_messages() == [words.ENGLISH.format_error(SurfaceError.public)])
+    async with run_conversation(sandbox, tmp_path, "two") as chat:
+        await wait_until_processed(chat.bot)
+        await sandbox.wait_for(lambda: chat.private_messages() == [words.ENGLISH.format_error(SurfaceError.public)])
 
 
 async def test_an_interaction_that_cannot_be_stored_is_processed(
@@ -134,26 +134,26 @@ async def test_an_interaction_that_cannot_be_stored_is_processed(
     def raise_store_error(*_: Any) -> None:
         raise StoreError("out of reach")
 
-    async with run_conversation(sandbox, tmp_path, "one") as talk:
-        await talk.say("one")
-        await wait_for_answer(talk, "one")
-        await talk.bot.wait_for_turns(1)
+    async with run_conversation(sandbox, tmp_path, "one") as chat:
+        await chat.say("one")
+        await wait_for_answer(chat, "one")
+        await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(queue_module, "build_insert", raise_store_error)
         await choose_model(sandbox)
         await sandbox.wait_for(lambda: list_confirmations(sandbox))
 
 
 async def test_the_token_of_an_interaction_is_encrypted_in_the_database(tmp_path: Path) -> None:
-    async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "one") as talk:
+    async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "one") as chat:
         place = server.channels["general"]
         server.permissions.discard("send_messages")  # so the answer is private
         (shown,) = await server.run_command("ada", place, "ask", question="why?")
         await wait_until(lambda: shown.text == "one")
-        (row,) = await talk.bot.inbox_rows()
+        (row,) = await chat.bot.list_inbox_messages()
         token = str(row.message["address"]["token"])
         tokens = {part for call in server.calls for part in call.path.split("/")}
         assert token not in tokens
-        assert talk.bot.channel._cipher.decrypt(token) in tokens
+        assert chat.bot.channel._cipher.decrypt(token) in tokens
 
 
 async def ask_privately(sandbox: Any, name: str) -> Any:
@@ -169,9 +169,9 @@ async def test_a_private_answer_stays_private_after_its_token_expired(
     async with run_sandbox("discord") as server:
         await _abandon_command(server, tmp_path, monkeypatch, name)
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
-        async with run_conversation(server, tmp_path, "two") as talk:
-            await wait_until_processed(talk.bot)
-            assert [one.text for one in talk.replies()][1:] == [PRIVATE_COMMANDS[name]]
+        async with run_conversation(server, tmp_path, "two") as chat:
+            await wait_until_processed(chat.bot)
+            assert [one.text for one in chat.replies()][1:] == [PRIVATE_COMMANDS[name]]
 
 
 async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,10 +180,10 @@ async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monk
     async with run_sandbox("discord") as server:
         await _abandon_command(server, tmp_path, monkeypatch, "export", call, core={"tools": [look]})
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
-        async with run_conversation(server, tmp_path, "two") as talk:
-            await wait_until_processed(talk.bot)
-            await server.wait_for(talk.files)
-            ((_, data),) = talk.files()
+        async with run_conversation(server, tmp_path, "two") as chat:
+            await wait_until_processed(chat.bot)
+            await server.wait_for(chat.files)
+            ((_, data),) = chat.files()
             assert b"a cat" in data
             assert b"hunter2" not in data
 
@@ -195,10 +195,10 @@ async def test_the_next_process_checks_access_of_stored_interactions(
     person = sandbox.people["ada"].id
     await _abandon_command(sandbox, tmp_path, monkeypatch, "usage")
     rules = AccessRules(block=frozenset({f"user:{person}"} if is_blocked else ()))
-    async with run_conversation(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as talk:
+    async with run_conversation(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as chat:
         word = words.USER_NOT_ALLOWED if is_blocked else words.USAGE_ALL
-        await sandbox.wait_for(lambda: [one for one in talk.private_messages() if word in one], timeout=20)
-        await wait_until_processed(talk.bot)
+        await sandbox.wait_for(lambda: [one for one in chat.private_messages() if word in one], timeout=20)
+        await wait_until_processed(chat.bot)
 
 
 async def _abandon_command(
@@ -211,10 +211,10 @@ async def _abandon_command(
         begun.set()
         await asyncio.Event().wait()
 
-    async with run_conversation(sandbox, folder, *script, "one", **more) as talk:
-        await talk.say("one")
-        await wait_for_answer(talk, "one")
-        await talk.bot.wait_for_turns(1)
+    async with run_conversation(sandbox, folder, *script, "one", **more) as chat:
+        await chat.say("one")
+        await wait_for_answer(chat, "one")
+        await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", start_and_hang)
         giving = asyncio.create_task(ask_privately(sandbox, name))
         await asyncio.wait_for(begun.wait(), 30)

@@ -39,27 +39,27 @@ async def lock_database(folder: Path) -> AsyncIterator[None]:
 
 
 def create_command(name: str, **options: str) -> Interaction:
-    async def run_command(talk: Any) -> None:
-        slash = f"/{name}" if isinstance(talk.sandbox, SlackSandbox) else name
-        seen = await talk.sandbox.run_command("ada", "general", slash, **options)
+    async def run_command(chat: Any) -> None:
+        slash = f"/{name}" if isinstance(chat.sandbox, SlackSandbox) else name
+        seen = await chat.sandbox.run_command("ada", "general", slash, **options)
         assert not [one.text for one in seen if "operation_timeout" in one.text or "did not respond" in one.text]
 
     return run_command
 
 
 def create_press(label: str) -> Interaction:
-    return lambda talk: talk.press(label)
+    return lambda chat: chat.press(label)
 
 
-async def use_why_menu(talk: Any) -> None:
-    if isinstance(talk.sandbox, SlackSandbox):
-        assert await talk.sandbox.use_shortcut("ada", talk.replies()[0], WHY)
+async def use_why_menu(chat: Any) -> None:
+    if isinstance(chat.sandbox, SlackSandbox):
+        assert await chat.sandbox.use_shortcut("ada", chat.replies()[0], WHY)
     else:
-        await talk.sandbox.run_message_command("ada", talk.replies()[0], words.WHY_THIS)
+        await chat.sandbox.run_message_command("ada", chat.replies()[0], words.WHY_THIS)
 
 
-async def rate_answer(talk: Any) -> None:
-    await talk.rate(words.GOOD_ANSWER)
+async def rate_answer(chat: Any) -> None:
+    await chat.rate(words.GOOD_ANSWER)
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,16 @@ async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(t
     case = CASES[name]
     async with (
         run_sandbox(name.partition("-")[0]) as sandbox,
-        run_conversation(sandbox, tmp_path, "one", "two") as talk,
+        run_conversation(sandbox, tmp_path, "one", "two") as chat,
     ):
-        await talk.say("hello")
-        await wait_for_answer(talk, "one")
-        await talk.bot.wait_for_turns(1)
+        await chat.say("hello")
+        await wait_for_answer(chat, "one")
+        await chat.bot.wait_for_turns(1)
         async with lock_database(tmp_path):
-            await asyncio.gather(*(interact(talk) for interact in case.interactions))
-        await wait_for_answer(talk, *case.replies)
-        await sandbox.wait_for(lambda: len(list(filter(None, talk.private_messages()))) == len(case.private))
-        left = talk.private_messages()
+            await asyncio.gather(*(interact(chat) for interact in case.interactions))
+        await wait_for_answer(chat, *case.replies)
+        await sandbox.wait_for(lambda: len(list(filter(None, chat.private_messages()))) == len(case.private))
+        left = chat.private_messages()
         for text in case.private:
             left.remove(next(whisper for whisper in left if text in whisper))
         assert left == []

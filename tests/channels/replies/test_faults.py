@@ -21,9 +21,9 @@ from sandbox.models import DropConnection, ReceivedRequest, Say, Turn
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import (
     PLATFORMS,
-    DiscordTalk,
-    SlackTalk,
-    Talk,
+    Chat,
+    DiscordChat,
+    SlackChat,
     run_conversation,
     run_sandbox,
     shorten_pauses,
@@ -63,7 +63,7 @@ class BreakingModel:
 
 
 @asynccontextmanager
-async def run_shared_bot(platform: str, folder: Path, **more: Any) -> AsyncIterator[Talk]:
+async def run_shared_bot(platform: str, folder: Path, **more: Any) -> AsyncIterator[Chat]:
     """Run one bot with a short call timeout for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
@@ -71,78 +71,78 @@ async def run_shared_bot(platform: str, folder: Path, **more: Any) -> AsyncItera
         patch.setattr(socket, "PING_INTERVAL", 0.2)
         async with (
             run_sandbox(platform) as sandbox,
-            run_conversation(sandbox, folder, BreakingModel(), most_messages=3, **more) as talk,
+            run_conversation(sandbox, folder, BreakingModel(), most_messages=3, **more) as chat,
         ):
-            client: Any = talk.bot.channel._client
+            client: Any = chat.bot.channel._client
             if isinstance(sandbox, SlackSandbox):
                 client.timeout = TIMEOUT
             else:
                 client.http._HTTPClient__session._timeout = aiohttp.ClientTimeout(total=TIMEOUT)
-            yield talk
+            yield chat
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
-async def shared_talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
-    async with run_shared_bot(request.param, tmp_path_factory.mktemp("bot")) as talk:
-        yield talk
+async def shared_chat(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chat]:
+    async with run_shared_bot(request.param, tmp_path_factory.mktemp("bot")) as chat:
+        yield chat
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_streaming_talk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
-    async with run_shared_bot("slack", tmp_path_factory.mktemp("streaming"), streaming="auto") as talk:
-        yield talk
+async def shared_streaming_chat(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chat]:
+    async with run_shared_bot("slack", tmp_path_factory.mktemp("streaming"), streaming="auto") as chat:
+        yield chat
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def streaming_talk(shared_streaming_talk: Any) -> AsyncIterator[SlackTalk]:
+async def streaming_chat(shared_streaming_chat: Any) -> AsyncIterator[SlackChat]:
     """Begin a conversation with streamed replies."""
     name = f"streamed-{next(_numbers)}"
-    shared_streaming_talk.sandbox.add_channel(name)
-    shorten_pauses(shared_streaming_talk.bot)  # forget the learned rate limits
-    yield SlackTalk(shared_streaming_talk.bot, name)
-    shared_streaming_talk.sandbox.faults.clear()
+    shared_streaming_chat.sandbox.add_channel(name)
+    shorten_pauses(shared_streaming_chat.bot)  # forget the learned rate limits
+    yield SlackChat(shared_streaming_chat.bot, name)
+    shared_streaming_chat.sandbox.faults.clear()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def talk(shared_talk: Talk) -> AsyncIterator[Talk]:
+async def chat(shared_chat: Chat) -> AsyncIterator[Chat]:
     """Begin a conversation in a thread."""
-    name = f"talk-{next(_numbers)}"
-    sandbox = shared_talk.sandbox
+    name = f"chat-{next(_numbers)}"
+    sandbox = shared_chat.sandbox
     if isinstance(sandbox, SlackSandbox):
         sandbox.add_channel(name)
-        yield SlackTalk(shared_talk.bot, name)
+        yield SlackChat(shared_chat.bot, name)
     else:
         root = await sandbox.post_message("ada", sandbox.add_channel(name), "a root")
-        yield DiscordTalk(shared_talk.bot, await sandbox.start_thread("ada", root, name))
+        yield DiscordChat(shared_chat.bot, await sandbox.start_thread("ada", root, name))
     sandbox.faults.clear()
 
 
 # Preparation of each call
 
 
-async def prepare(talk: Talk, call: str, *, says: str = "hi") -> Callable[[], Awaitable[Any]]:
+async def prepare(chat: Chat, call: str, *, says: str = "hi") -> Callable[[], Awaitable[Any]]:
     """Prepare the conversation, and return the action that triggers the call."""
     if call == "delete":  # a retry deletes the extra messages of a long text
-        await talk.say(f"break {next(_numbers)}")
-        await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
-        await talk.sandbox.wait_for(lambda: words.RETRY in talk.replies()[-1].buttons)
-        return lambda: talk.press(words.RETRY)
+        await chat.say(f"break {next(_numbers)}")
+        await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
+        await chat.sandbox.wait_for(lambda: words.RETRY in chat.replies()[-1].buttons)
+        return lambda: chat.press(words.RETRY)
     if call == "react":  # a queued message gets the reaction
-        await talk.say("first, slowly")
-        await talk.sandbox.wait_for(talk.replies)
+        await chat.say("first, slowly")
+        await chat.sandbox.wait_for(chat.replies)
     if call == "find":  # a post with an unknown outcome
-        talk.sandbox.faults.lose_response(talk.calls["post"])
-    return lambda: talk.say("long" if call == "upload" else says)
+        chat.sandbox.faults.lose_response(chat.calls["post"])
+    return lambda: chat.say("long" if call == "upload" else says)
 
 
-async def wait_for_turns(talk: Talk, count: int) -> Any:
+async def wait_for_turns(chat: Chat, count: int) -> Any:
     """Wait until `count` turns of this conversation have ended; return the newest."""
-    place = talk.channel.id if isinstance(talk, SlackTalk) else talk.place.id  # type: ignore[attr-defined]
+    place = chat.channel.id if isinstance(chat, SlackChat) else chat.place.id  # type: ignore[attr-defined]
 
     async def list_turns() -> list[Any]:
-        return [row for row in await talk.bot.turn_rows() if place in row.session]
+        return [row for row in await chat.bot.list_turns() if place in row.session]
 
-    rows = await talk.bot.database.wait_until(
+    rows = await chat.bot.database.wait_until(
         list_turns, lambda rows: len(rows) == count and all(row.finished_at for row in rows), seconds=10
     )
     return rows[-1]
@@ -152,11 +152,11 @@ def count_turns(call: str) -> int:
     return 2 if call in ("delete", "react") else 1
 
 
-def check_reply(talk: Talk, call: str) -> None:
+def check_reply(chat: Chat, call: str) -> None:
     """Return whether exactly the complete reply is shown."""
-    shown = texts(talk)
+    shown = texts(chat)
     if call == "upload":
-        assert talk.files() == [("answer.md", LONG.encode())]
+        assert chat.files() == [("answer.md", LONG.encode())]
         assert len(shown) == 3
         assert shown[-1].endswith(words.FULL_ANSWER_IN_FILE)
     else:
@@ -166,27 +166,27 @@ def check_reply(talk: Talk, call: str) -> None:
 # Transient faults
 
 
-async def exceed_rate_limit(talk: Talk, name: str) -> None:
-    talk.sandbox.faults.rate_limit(name, 1)
+async def exceed_rate_limit(chat: Chat, name: str) -> None:
+    chat.sandbox.faults.rate_limit(name, 1)
 
 
-async def fail_with_server_error(talk: Talk, name: str) -> None:
-    talk.sandbox.faults.fail(name, 2, status=503)
+async def fail_with_server_error(chat: Chat, name: str) -> None:
+    chat.sandbox.faults.fail(name, 2, status=503)
 
 
-async def lose_response(talk: Talk, name: str) -> None:
-    talk.sandbox.faults.lose_response(name)
+async def lose_response(chat: Chat, name: str) -> None:
+    chat.sandbox.faults.lose_response(name)
 
 
-async def exceed_timeout(talk: Talk, name: str) -> None:
-    talk.sandbox.faults.delay(name, TOO_LONG)
+async def exceed_timeout(chat: Chat, name: str) -> None:
+    chat.sandbox.faults.delay(name, TOO_LONG)
 
 
-async def close_socket(talk: Talk, name: str) -> None:
+async def close_socket(chat: Chat, name: str) -> None:
     """Close the connection for events; API calls do not use it."""
     del name
-    await talk.sandbox.drop_sockets()
-    await talk.sandbox.wait_until_connected()
+    await chat.sandbox.drop_sockets()
+    await chat.sandbox.wait_until_connected()
 
 
 @pytest.mark.parametrize(
@@ -194,31 +194,31 @@ async def close_socket(talk: Talk, name: str) -> None:
 )
 @pytest.mark.parametrize("call", CALLS)
 async def test_transient_faults_leave_the_reply_correct(
-    talk: Talk,
+    chat: Chat,
     call: str,
-    fault: Callable[[Talk, str], Awaitable[None]],
+    fault: Callable[[Chat, str], Awaitable[None]],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    act = await prepare(talk, call, says="slowly" if fault is exceed_timeout else "hi")
+    act = await prepare(chat, call, says="slowly" if fault is exceed_timeout else "hi")
     caplog.clear()
-    if call == "upload" and isinstance(talk, DiscordTalk):  # a later edit attaches the files
-        attach = talk.bot.channel._api.set_files
+    if call == "upload" and isinstance(chat, DiscordChat):  # a later edit attaches the files
+        attach = chat.bot.channel._api.set_files
 
         async def attach_with_fault(*about: Any) -> None:
             monkeypatch.undo()
-            await fault(talk, talk.calls[call])
+            await fault(chat, chat.calls[call])
             await attach(*about)
 
-        monkeypatch.setattr(talk.bot.channel._api, "set_files", attach_with_fault)
+        monkeypatch.setattr(chat.bot.channel._api, "set_files", attach_with_fault)
     else:
-        await fault(talk, talk.calls[call])
+        await fault(chat, chat.calls[call])
     await act()
-    row = await wait_for_turns(talk, count_turns(call))
+    row = await wait_for_turns(chat, count_turns(call))
     assert (row.state, row.error) == ("done", None)
-    check_reply(talk, call)
+    check_reply(chat, call)
     assert list_errors(caplog) == []
-    assert not any(map(talk.sandbox.faults.has_pending, get_args(FaultKind)))  # the fault occurred
+    assert not any(map(chat.sandbox.faults.has_pending, get_args(FaultKind)))  # the fault occurred
 
 
 @pytest.mark.parametrize(
@@ -226,102 +226,102 @@ async def test_transient_faults_leave_the_reply_correct(
 )
 @pytest.mark.parametrize("call", STREAM_CALLS)
 async def test_transient_faults_leave_a_streamed_reply_correct(
-    streaming_talk: SlackTalk,
+    streaming_chat: SlackChat,
     call: str,
-    fault: Callable[[Talk, str], Awaitable[None]],
+    fault: Callable[[Chat, str], Awaitable[None]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    before = len(streaming_talk.sandbox.calls)
-    await fault(streaming_talk, call)
-    await streaming_talk.say("slowly" if fault is exceed_timeout else "stepwise")
-    row = await wait_for_turns(streaming_talk, 1)
+    before = len(streaming_chat.sandbox.calls)
+    await fault(streaming_chat, call)
+    await streaming_chat.say("slowly" if fault is exceed_timeout else "stepwise")
+    row = await wait_for_turns(streaming_chat, 1)
     assert (row.state, row.error) == ("done", None)
-    check_reply(streaming_talk, "edit")
-    assert not any(message.stream and message.stream.is_live for message in streaming_talk.replies())
+    check_reply(streaming_chat, "edit")
+    assert not any(message.stream and message.stream.is_live for message in streaming_chat.replies())
     assert list_errors(caplog) == []
-    assert call in [made.method for made in streaming_talk.sandbox.calls[before:]]
+    assert call in [made.method for made in streaming_chat.sandbox.calls[before:]]
 
 
 # Permanent faults
 
 
-async def wait_for_text(talk: Talk) -> None:
-    await talk.sandbox.wait_for(lambda: texts(talk)[-1:] not in ([], [words.PLACEHOLDER]))
+async def wait_for_text(chat: Chat) -> None:
+    await chat.sandbox.wait_for(lambda: texts(chat)[-1:] not in ([], [words.PLACEHOLDER]))
 
 
-async def delete_reply(talk: Talk) -> None:
+async def delete_reply(chat: Chat) -> None:
     """Delete the bot's message at its first text."""
-    await wait_for_text(talk)
-    world = talk.sandbox._workspace if isinstance(talk, SlackTalk) else talk.sandbox._guild
-    world.delete_message(talk.replies()[-1])
+    await wait_for_text(chat)
+    world = chat.sandbox._workspace if isinstance(chat, SlackChat) else chat.sandbox._guild
+    world.delete_message(chat.replies()[-1])
 
 
-async def archive_thread(talk: Talk) -> None:
+async def archive_thread(chat: Chat) -> None:
     """Archive the thread during an answer; Slack only archives channels."""
-    await wait_for_text(talk)
-    if isinstance(talk, SlackTalk):
-        talk.channel.archived = True
-    elif isinstance(talk, DiscordTalk):
-        await talk.sandbox.archive_thread(talk.place)
+    await wait_for_text(chat)
+    if isinstance(chat, SlackChat):
+        chat.channel.archived = True
+    elif isinstance(chat, DiscordChat):
+        await chat.sandbox.archive_thread(chat.place)
 
 
-async def deny_permission(talk: Talk, name: str) -> None:
-    if isinstance(talk, SlackTalk):
-        talk.sandbox.faults.fail(name, 99, error="missing_scope")
+async def deny_permission(chat: Chat, name: str) -> None:
+    if isinstance(chat, SlackChat):
+        chat.sandbox.faults.fail(name, 99, error="missing_scope")
     else:
-        talk.sandbox.faults.fail(name, 99, status=403, code=50013)
+        chat.sandbox.faults.fail(name, 99, status=403, code=50013)
 
 
-async def remove_channel(talk: Talk, name: str) -> None:
-    if isinstance(talk, SlackTalk):
-        talk.sandbox.faults.fail(name, 99, error="channel_not_found")
+async def remove_channel(chat: Chat, name: str) -> None:
+    if isinstance(chat, SlackChat):
+        chat.sandbox.faults.fail(name, 99, error="channel_not_found")
     else:
-        talk.sandbox.faults.fail(name, 99, status=404, code=10003)
+        chat.sandbox.faults.fail(name, 99, status=404, code=10003)
 
 
-async def delete_reply_during_answer(talk: Talk) -> Any:
+async def delete_reply_during_answer(chat: Chat) -> Any:
     """Return the turn of an answer whose message is deleted while it grows."""
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(delete_reply(talk))
-        await talk.say("slowly")
-    return await wait_for_turns(talk, 1)
+        tasks.create_task(delete_reply(chat))
+        await chat.say("slowly")
+    return await wait_for_turns(chat, 1)
 
 
-async def test_a_message_deleted_during_an_answer_is_posted_again(talk: Talk) -> None:
-    row = await delete_reply_during_answer(talk)
+async def test_a_message_deleted_during_an_answer_is_posted_again(chat: Chat) -> None:
+    row = await delete_reply_during_answer(chat)
     assert (row.state, row.error) == ("done", None)
-    check_reply(talk, "edit")
+    check_reply(chat, "edit")
 
 
 async def test_a_thread_archived_during_an_answer_is_reopened_and_a_channel_is_not(
-    talk: Talk, caplog: pytest.LogCaptureFixture
+    chat: Chat, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(archive_thread(talk))
-        await talk.say("slowly")
-    row = await wait_for_turns(talk, 1)
-    if isinstance(talk, SlackTalk):
+        tasks.create_task(archive_thread(chat))
+        await chat.say("slowly")
+    row = await wait_for_turns(chat, 1)
+    if isinstance(chat, SlackChat):
         assert (row.state, row.error) == ("failed", "RefusedError: chat.update: is_archived")
         assert len(list_errors(caplog)) == 1
     else:
         assert row.state == "done"
-        check_reply(talk, "edit")
+        check_reply(chat, "edit")
 
 
 async def test_a_deleted_stream_is_posted_again_and_an_archived_channel_is_reported(
-    streaming_talk: SlackTalk, caplog: pytest.LogCaptureFixture
+    streaming_chat: SlackChat, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert (await delete_reply_during_answer(streaming_talk)).state == "done"
-    check_reply(streaming_talk, "edit")
+    assert (await delete_reply_during_answer(streaming_chat)).state == "done"
+    check_reply(streaming_chat, "edit")
     caplog.clear()
-    streaming_talk.root = None
+    streaming_chat.root = None
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(streaming_talk.say("slowly, and once more"))
-        await streaming_talk.sandbox.wait_for(
-            lambda: [m for m in streaming_talk.replies() if m.stream and m.stream.is_live]
+        tasks.create_task(streaming_chat.say("slowly, and once more"))
+        await streaming_chat.sandbox.wait_for(
+            lambda: [m for m in streaming_chat.replies() if m.stream and m.stream.is_live]
         )
-        streaming_talk.channel.archived = True
-    row = await wait_for_turns(streaming_talk, 2)
+        streaming_chat.channel.archived = True
+    row = await wait_for_turns(streaming_chat, 2)
     assert row.state == "failed"
     assert row.error.endswith(": is_archived")
     assert len(list_errors(caplog)) == 1
@@ -330,91 +330,91 @@ async def test_a_deleted_stream_is_posted_again_and_an_archived_channel_is_repor
 @pytest.mark.parametrize("fault", [deny_permission, remove_channel])
 @pytest.mark.parametrize("call", ["post", "edit", "find"])
 async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_one_log_error(
-    talk: Talk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
+    chat: Chat, call: str, fault: Callable[[Chat, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    act = await prepare(talk, call)
-    await fault(talk, talk.calls[call])
+    act = await prepare(chat, call)
+    await fault(chat, chat.calls[call])
     await act()
-    row = await wait_for_turns(talk, 1)
+    row = await wait_for_turns(chat, 1)
     assert row.state == "failed"
     assert row.error.startswith("RefusedError: ")
     (line,) = list_errors(caplog)
     assert line.startswith(f"turn {row.id}: the reply cannot be shown: RefusedError: ")
-    talk.sandbox.faults.clear()
-    await talk.say("hi")  # the bot still answers
-    assert (await wait_for_turns(talk, 2)).state == "done"
+    chat.sandbox.faults.clear()
+    await chat.say("hi")  # the bot still answers
+    assert (await wait_for_turns(chat, 2)).state == "done"
 
 
-def refuse_edits(talk: Talk, times: int) -> None:
-    if isinstance(talk, SlackTalk):
-        talk.sandbox.faults.fail(talk.calls["edit"], times, error="invalid_blocks")
+def refuse_edits(chat: Chat, times: int) -> None:
+    if isinstance(chat, SlackChat):
+        chat.sandbox.faults.fail(chat.calls["edit"], times, error="invalid_blocks")
     else:
-        talk.sandbox.faults.fail(talk.calls["edit"], times, status=400, code=240000)
+        chat.sandbox.faults.fail(chat.calls["edit"], times, status=400, code=240000)
 
 
 async def test_a_refused_chunk_does_not_block_the_complete_answer(
-    talk: Talk,
+    chat: Chat,
 ) -> None:
     """Check a refusal such as Discord's link filter or Slack's `invalid_blocks`."""
-    refuse_edits(talk, 1)
-    await talk.say("slowly")
-    assert (await wait_for_turns(talk, 1)).state == "done"
-    check_reply(talk, "edit")
+    refuse_edits(chat, 1)
+    await chat.say("slowly")
+    assert (await wait_for_turns(chat, 1)).state == "done"
+    check_reply(chat, "edit")
 
 
 async def test_a_refused_text_is_posted_as_a_file_with_one_apology(
-    talk: Talk, caplog: pytest.LogCaptureFixture
+    chat: Chat, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refuse_edits(talk, 2)  # of a chunk, and of the final text
-    await talk.say("slowly")
-    row = await wait_for_turns(talk, 1)
+    refuse_edits(chat, 2)  # of a chunk, and of the final text
+    await chat.say("slowly")
+    row = await wait_for_turns(chat, 1)
     assert row.state == "failed"
     assert row.error.startswith("RefusedError: ")
     assert len(list_errors(caplog)) == 1
-    (text,) = texts(talk)
+    (text,) = texts(chat)
     assert text.startswith(f"⚠️ {words.MESSAGE_REFUSED} (turn")
-    assert talk.files() == [("answer.md", ANSWER.encode())]
-    assert [*talk.replies()[-1].buttons] == [words.RETRY]
-    await talk.press(words.RETRY)
-    assert (await wait_for_turns(talk, 2)).state == "done"
-    check_reply(talk, "edit")
-    assert not talk.files()
+    assert chat.files() == [("answer.md", ANSWER.encode())]
+    assert [*chat.replies()[-1].buttons] == [words.RETRY]
+    await chat.press(words.RETRY)
+    assert (await wait_for_turns(chat, 2)).state == "done"
+    check_reply(chat, "edit")
+    assert not chat.files()
 
 
 @pytest.mark.parametrize("fault", [deny_permission, remove_channel])
-async def test_optional_calls_may_fail(talk: Talk, fault: Callable[[Talk, str], Awaitable[None]]) -> None:
-    act = await prepare(talk, "react")
-    await fault(talk, talk.calls["react"])
+async def test_optional_calls_may_fail(chat: Chat, fault: Callable[[Chat, str], Awaitable[None]]) -> None:
+    act = await prepare(chat, "react")
+    await fault(chat, chat.calls["react"])
     await act()
-    assert (await wait_for_turns(talk, 2)).state == "done"
-    check_reply(talk, "react")
+    assert (await wait_for_turns(chat, 2)).state == "done"
+    check_reply(chat, "react")
 
 
 async def test_an_extra_message_that_cannot_be_deleted_stays_and_is_logged(
-    talk: Talk, caplog: pytest.LogCaptureFixture
+    chat: Chat, caplog: pytest.LogCaptureFixture
 ) -> None:
-    act = await prepare(talk, "delete")
+    act = await prepare(chat, "delete")
     caplog.clear()
-    left = texts(talk)[1:]
-    await deny_permission(talk, talk.calls["delete"])
+    left = texts(chat)[1:]
+    await deny_permission(chat, chat.calls["delete"])
     await act()
-    assert (await wait_for_turns(talk, 2)).state == "done"
-    assert texts(talk)[0] == ANSWER
+    assert (await wait_for_turns(chat, 2)).state == "done"
+    assert texts(chat)[0] == ANSWER
     assert len(list_errors(caplog)) == len(left)
 
 
-async def test_a_refused_file_is_posted_as_messages(talk: Talk) -> None:
-    if isinstance(talk, SlackTalk):
-        await deny_permission(talk, talk.calls["upload"])
+async def test_a_refused_file_is_posted_as_messages(chat: Chat) -> None:
+    if isinstance(chat, SlackChat):
+        await deny_permission(chat, chat.calls["upload"])
     else:
-        talk.sandbox.permissions.discard("attach_files")
-    await talk.say("long")
-    row = await wait_for_turns(talk, 1)
-    if not isinstance(talk, SlackTalk):
-        talk.sandbox.permissions.add("attach_files")
+        chat.sandbox.permissions.discard("attach_files")
+    await chat.say("long")
+    row = await wait_for_turns(chat, 1)
+    if not isinstance(chat, SlackChat):
+        chat.sandbox.permissions.add("attach_files")
     assert row.state == "done"
-    assert not talk.files()
-    assert "".join("".join(texts(talk)).split()) == "".join(LONG.split())
+    assert not chat.files()
+    assert "".join("".join(texts(chat)).split()) == "".join(LONG.split())
 
 
 def list_errors(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -18,7 +18,7 @@ from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool, Fail
 from tests.channels.platforms import (
-    Talk,
+    Chat,
     run_conversation,
     texts,
     wait_for_answer,
@@ -57,42 +57,42 @@ MAKES = [CallTool("plot", {"title": "up"}), CallTool("table", {})]
 MADE = [("plot.png", PNG), ("notes.txt", b"as text"), ("table.csv", b"a,b\n1,2\n")]
 
 
-async def count_artifacts(talk: Talk) -> int:
-    async with talk.bot.database.read() as connection:
+async def count_artifacts(chat: Chat) -> int:
+    async with chat.bot.database.read() as connection:
         return int((await connection.execute(sa.select(sa.func.count()).select_from(artifacts))).scalar_one())
 
 
-def list_alt_texts(talk: Talk) -> list[str]:
+def list_alt_texts(chat: Chat) -> list[str]:
     """Return the alternative texts of the images."""
-    standing = [m for m in talk.sandbox.messages("general") if not m.deleted]
-    if talk.sandbox.api_url.endswith("/api/"):
+    standing = [m for m in chat.sandbox.messages("general") if not m.deleted]
+    if chat.sandbox.api_url.endswith("/api/"):
         return [file.alt_text for m in standing for file in m.files if file.alt_text]
     return [file.description for m in standing for file in m.content.attachments if file.description]
 
 
 async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(sandbox: Any, tmp_path: Path) -> None:
     script = [MAKES, "Here you are.", MAKES[1:], "Once more."]
-    async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as talk:
-        await talk.say("draw")
-        await wait_for_answer(talk, "Here you are.")
-        await wait_for_turns(talk)
-        assert sorted(talk.files()) == sorted(MADE)
-        assert list_alt_texts(talk) == ["A curve: up"]
-        assert "The user gets this file with your answer." in str(talk.bot.model.received[1].tool_results)
-        await talk.press(words.REGENERATE)
-        await wait_for_answer(talk, "Once more.")
-        await wait_for_turns(talk, 2)
-        assert talk.files() == MADE[2:]
-        await talk.say("reset")
-        await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
-        assert await count_artifacts(talk) == 0
+    async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as chat:
+        await chat.say("draw")
+        await wait_for_answer(chat, "Here you are.")
+        await wait_for_turns(chat)
+        assert sorted(chat.files()) == sorted(MADE)
+        assert list_alt_texts(chat) == ["A curve: up"]
+        assert "The user gets this file with your answer." in str(chat.bot.model.received[1].tool_results)
+        await chat.press(words.REGENERATE)
+        await wait_for_answer(chat, "Once more.")
+        await wait_for_turns(chat, 2)
+        assert chat.files() == MADE[2:]
+        await chat.say("reset")
+        await wait_for_texts(chat, lambda found: words.RESET_DONE in found)
+        assert await count_artifacts(chat) == 0
 
 
 @pytest.mark.parametrize("moment", ["sent", "recorded", "shared"])
 async def test_each_generated_file_is_posted_once_despite_a_crash(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as talk:
+    async with run_conversation(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as chat:
         shares = 0
         share, attach, shown = SlackSurface._share, DiscordApi.set_files, TurnStore.save_message_ids
 
@@ -100,12 +100,12 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
             nonlocal shares
             shares += 1
             if shares == 2:
-                await create_crash(talk)()
+                await create_crash(chat)()
             await (share if isinstance(surface, SlackSurface) else attach)(surface, *more)
 
         async def die_before_record(turns: Any, turn: Any, ids: Any) -> None:
             if any(id_.startswith("file:") and id_.endswith("notes.txt") for id_ in ids):
-                await create_crash(talk)()
+                await create_crash(chat)()
             await shown(turns, turn, ids)
 
         with monkeypatch.context() as death:
@@ -113,29 +113,29 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
                 death.setattr(TurnStore, "save_message_ids", die_before_record)
             elif moment == "recorded":
                 death.setattr(SlackSurface, "_share", die_at_second_share)
-                death.setattr(DiscordApi, "set_files", create_crash(talk))
+                death.setattr(DiscordApi, "set_files", create_crash(chat))
             else:
-                death.setattr(TurnStore, "end", create_crash(talk))
-            await talk.say("draw")
-            await wait_until(talk.bot.worker._stopping.is_set)
-            await talk.bot.worker.stop(5)
-        assert len(talk.files()) == (2 if moment == "shared" else 1 if hasattr(talk, "channel") else 0)
-    async with run_conversation(sandbox, tmp_path, "never said", core=TOOLS) as talk:
-        assert (await wait_for_turns(talk))[0].state == "done"
-        assert sorted(talk.files()) == sorted(MADE[:2])
-        assert texts(talk) == ["Here you are."]
+                death.setattr(TurnStore, "end", create_crash(chat))
+            await chat.say("draw")
+            await wait_until(chat.bot.worker._stopping.is_set)
+            await chat.bot.worker.stop(5)
+        assert len(chat.files()) == (2 if moment == "shared" else 1 if hasattr(chat, "channel") else 0)
+    async with run_conversation(sandbox, tmp_path, "never said", core=TOOLS) as chat:
+        assert (await wait_for_turns(chat))[0].state == "done"
+        assert sorted(chat.files()) == sorted(MADE[:2])
+        assert texts(chat) == ["Here you are."]
 
 
 async def test_a_retried_turn_posts_its_files(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as talk:
-        await talk.say("draw")
-        await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
-        await talk.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in talk.replies()))
-        assert not talk.files()
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "Here you are.")
-        await wait_for_turns(talk, 2)
-        assert sorted(talk.files()) == sorted(MADE[:2])
+    async with run_conversation(sandbox, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as chat:
+        await chat.say("draw")
+        await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
+        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.replies()))
+        assert not chat.files()
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "Here you are.")
+        await wait_for_turns(chat, 2)
+        assert sorted(chat.files()) == sorted(MADE[:2])
 
 
 async def test_a_refused_file_is_named_and_the_others_are_posted(
@@ -151,10 +151,10 @@ async def test_a_refused_file_is_named_and_the_others_are_posted(
     monkeypatch.setattr(SlackApi, "upload", refuse_large_file)
     async with run_conversation(
         sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS
-    ) as talk:
-        await talk.say("draw")
+    ) as chat:
+        await chat.say("draw")
         told = "Here you are.\n\nI couldn't attach `heavy.pdf` (11.0 MB)."
-        await wait_for_texts(talk, lambda found: found == [told.replace("`", "")] or found == [told])
-        (row,) = await wait_for_turns(talk)
+        await wait_for_texts(chat, lambda found: found == [told.replace("`", "")] or found == [told])
+        (row,) = await wait_for_turns(chat)
         assert (row.state, row.text) == ("done", "Here you are.")
-        assert talk.files() == MADE[2:]
+        assert chat.files() == MADE[2:]

@@ -41,21 +41,21 @@ def screenshot() -> types.Part:
 
 async def test_an_image_of_a_model_is_a_file_of_its_reply(sandbox: Any, tmp_path: Path) -> None:
     drawing = [Say("Here:"), SendFile("image/png", PNG), Say("Bluer?")]
-    async with run_conversation(sandbox, tmp_path, drawing, SendFile("image/png", OTHER_PNG), **GEMINI) as talk:
-        await talk.say("draw")
-        await wait_for_texts(talk, lambda found: found and "Bluer?" in found[-1])
-        await wait_for_turns(talk)
-        assert texts(talk) == ["Here:\n\n📎 `image-1.png`\n\nBluer?"]
-        assert talk.files() == [("image-1.png", PNG)]
-        await talk.say("yes, draw it bluer")
-        await wait_for_texts(talk, lambda found: found and found[-1] == words.ONLY_FILES)
-        await wait_for_turns(talk, 2)
-        assert [data for _, data in talk.files()] == [PNG, OTHER_PNG]
-        parts = talk.bot.model.requests[1]["contents"][1]["parts"]
+    async with run_conversation(sandbox, tmp_path, drawing, SendFile("image/png", OTHER_PNG), **GEMINI) as chat:
+        await chat.say("draw")
+        await wait_for_texts(chat, lambda found: found and "Bluer?" in found[-1])
+        await wait_for_turns(chat)
+        assert texts(chat) == ["Here:\n\n📎 `image-1.png`\n\nBluer?"]
+        assert chat.files() == [("image-1.png", PNG)]
+        await chat.say("yes, draw it bluer")
+        await wait_for_texts(chat, lambda found: found and found[-1] == words.ONLY_FILES)
+        await wait_for_turns(chat, 2)
+        assert [data for _, data in chat.files()] == [PNG, OTHER_PNG]
+        parts = chat.bot.model.requests[1]["contents"][1]["parts"]
         assert ["inlineData" in part for part in parts] == [False, True, False]
-        await talk.say("reset")
-        await wait_for_texts(talk, lambda found: words.RESET_DONE in found)
-        assert await count_artifacts(talk) == 0
+        await chat.say("reset")
+        await wait_for_texts(chat, lambda found: words.RESET_DONE in found)
+        assert await count_artifacts(chat) == 0
 
 
 @pytest.mark.parametrize("moment", ["before the answer is stored", "before it is shown as done"])
@@ -64,74 +64,74 @@ async def test_an_image_is_posted_once_despite_a_crash(
 ) -> None:
     drawing = [Say("Two:"), SendFile("image/png", PNG), SendFile("image/png", OTHER_PNG)]
     method = "save_answer" if moment == "before the answer is stored" else "end"
-    async with run_conversation(sandbox, tmp_path, drawing, **GEMINI) as talk:
+    async with run_conversation(sandbox, tmp_path, drawing, **GEMINI) as chat:
 
         async def die(*_values: Any) -> None:
             with suppress(StoreError):
-                await create_crash(talk)()
+                await create_crash(chat)()
             raise TurnLostError("the process died here")
 
         with monkeypatch.context() as death:
             death.setattr(TurnStore, method, die)
-            await talk.say("draw")
-            await wait_until(talk.bot.worker._stopping.is_set)
-            await talk.bot.worker.stop(5)
-    async with run_conversation(sandbox, tmp_path, [Say("One:"), SendFile("image/png", PNG)], **GEMINI) as talk:
-        assert (await wait_for_turns(talk))[0].state == "done"
+            await chat.say("draw")
+            await wait_until(chat.bot.worker._stopping.is_set)
+            await chat.bot.worker.stop(5)
+    async with run_conversation(sandbox, tmp_path, [Say("One:"), SendFile("image/png", PNG)], **GEMINI) as chat:
+        assert (await wait_for_turns(chat))[0].state == "done"
         is_generated_again = method == "save_answer"
-        assert texts(talk) == ["One:" if is_generated_again else "Two:"]
-        assert [data for _, data in talk.files()] == ([PNG] if is_generated_again else [PNG, OTHER_PNG])
-        assert await count_artifacts(talk) == len(talk.files())
+        assert texts(chat) == ["One:" if is_generated_again else "Two:"]
+        assert [data for _, data in chat.files()] == ([PNG] if is_generated_again else [PNG, OTHER_PNG])
+        assert await count_artifacts(chat) == len(chat.files())
 
 
 async def test_a_provider_that_fails_amid_an_image_loses_nothing(sandbox: Any, tmp_path: Path) -> None:
     broken = [Say("Here"), SendFile("image/png", PNG), DropConnection()]
     async with run_conversation(
         sandbox, tmp_path, broken, [Say("Here:"), SendFile("image/png", PNG)], **GEMINI
-    ) as talk:
-        await talk.say("draw")
-        await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
-        await talk.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in talk.replies()))
-        assert not talk.files()
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "Here:")
-        await wait_for_turns(talk, 2)
-        assert talk.files() == [("image-1.png", PNG)]
+    ) as chat:
+        await chat.say("draw")
+        await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
+        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.replies()))
+        assert not chat.files()
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "Here:")
+        await wait_for_turns(chat, 2)
+        assert chat.files() == [("image-1.png", PNG)]
 
 
 async def test_a_file_of_30_mb_ends_in_a_sentence(sandbox: Any, tmp_path: Path) -> None:
     huge = [Say("Here:"), SendFile("image/png", PNG + bytes(30 * 2**20))]
-    async with run_conversation(sandbox, tmp_path, huge, **GEMINI) as talk:
-        await talk.say("draw")
-        await wait_for_answer(talk, f"Here:\n\n{FILE_TOO_LARGE}")
-        await wait_for_turns(talk)
-        assert not talk.files()
+    async with run_conversation(sandbox, tmp_path, huge, **GEMINI) as chat:
+        await chat.say("draw")
+        await wait_for_answer(chat, f"Here:\n\n{FILE_TOO_LARGE}")
+        await wait_for_turns(chat)
+        assert not chat.files()
 
 
 async def test_a_picture_that_a_tool_returns_is_posted_once_and_shown_to_the_model(
     sandbox: Any, tmp_path: Path
 ) -> None:
     tools = {"tools": [to_adk_tool(screenshot)]}
-    async with run_conversation(sandbox, tmp_path, CallTool("screenshot"), "Here you see it.", core=tools) as talk:
-        await talk.say("take a picture")
-        await wait_for_answer(talk, "Here you see it.")
-        await wait_for_turns(talk)
-        assert [data for _, data in talk.files()] == [PNG]
-        assert talk.bot.model.requests[1]["messages"][-1]["content"][0]["type"] == "image_url"
+    async with run_conversation(sandbox, tmp_path, CallTool("screenshot"), "Here you see it.", core=tools) as chat:
+        await chat.say("take a picture")
+        await wait_for_answer(chat, "Here you see it.")
+        await wait_for_turns(chat)
+        assert [data for _, data in chat.files()] == [PNG]
+        assert chat.bot.model.requests[1]["messages"][-1]["content"][0]["type"] == "image_url"
 
 
 @pytest.mark.parametrize("vendor", ["openai", "gemini", "anthropic"])
 async def test_sources_are_numbered_links_below_the_answer(sandbox: Any, tmp_path: Path, vendor: str) -> None:
     answer = [Say("It rains."), Cite("https://weather.example/today?a=1", "W](x) @everyone"), Cite("javascript:x", "X")]
-    async with run_conversation(sandbox, tmp_path, answer, core={"vendor": vendor}) as talk:
-        await talk.say("rain?")
-        shown = (await wait_for_texts(talk, lambda found: found and "Sources" in found[-1]))[-1]
-        await wait_for_turns(talk)
+    async with run_conversation(sandbox, tmp_path, answer, core={"vendor": vendor}) as chat:
+        await chat.say("rain?")
+        shown = (await wait_for_texts(chat, lambda found: found and "Sources" in found[-1]))[-1]
+        await wait_for_turns(chat)
         assert "weather.example" in shown
         assert "everyone" not in shown
         assert "javascript" not in shown
         assert shown.endswith("Sources: [1 weather.example](https://weather.example/today?a=1)")
-        [row] = await talk.bot.turn_rows()
+        [row] = await chat.bot.list_turns()
         assert row.run_record["sources"] == ["https://weather.example/today?a=1"]
 
 

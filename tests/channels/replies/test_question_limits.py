@@ -63,19 +63,19 @@ BAD_SCHEMAS: dict[str, tuple[Any, str, str, str]] = {
 
 async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: Any, tmp_path: Path) -> None:
     schemas = {name: schema for name, (schema, *_) in BAD_SCHEMAS.items()}
-    async with run_conversation(sandbox, tmp_path, "unused", core=create_workflow_settings(schemas)) as talk:
+    async with run_conversation(sandbox, tmp_path, "unused", core=create_workflow_settings(schemas)) as chat:
         for name, (_, note, wrong, right) in BAD_SCHEMAS.items():
-            await talk.say(f"ask: {name}")
-            assert note in (await wait_for_button(talk, words.ANSWER)).text
+            await chat.say(f"ask: {name}")
+            assert note in (await wait_for_button(chat, words.ANSWER)).text
             if wrong:
-                await talk.say(wrong)
-                await wait_for_texts(talk, lambda found: words.ANSWER_REFUSED.strip("_")[:20] in found[-1])
-            await talk.say(right)
-            await wait_for_texts(talk, lambda found: found[-1].startswith("Ordered"))
+                await chat.say(wrong)
+                await wait_for_texts(chat, lambda found: words.ANSWER_REFUSED.strip("_")[:20] in found[-1])
+            await chat.say(right)
+            await wait_for_texts(chat, lambda found: found[-1].startswith("Ordered"))
             answer = f"Ordered: {right if right.startswith('{') else json.dumps(right)}"
-            await talk.bot.database.wait_until(talk.bot.turn_rows, lambda found, text=answer: found[-1].text == text)
-            await talk.sandbox.wait_for(lambda: not any(words.ANSWER in one.buttons for one in talk.replies()))
-        assert {row.decision for row in await list_requests(talk)} == {"answered"}
+            await chat.bot.database.wait_until(chat.bot.list_turns, lambda found, text=answer: found[-1].text == text)
+            await chat.sandbox.wait_for(lambda: not any(words.ANSWER in one.buttons for one in chat.replies()))
+        assert {row.decision for row in await list_requests(chat)} == {"answered"}
 
 
 #: Schemas that ADK 2.13 refuses when a workflow asks.
@@ -91,10 +91,10 @@ REFUSED_SCHEMAS: dict[str, Any] = {
 async def test_a_schema_that_adk_refuses_is_a_clear_error(
     sandbox: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, "unused", core=workflow(REFUSED_SCHEMAS)) as talk:
-        await talk.say(f"ask: {name}")
-        await wait_for_texts(talk, lambda found: found and QuestionSchemaError.public in found[-1])
-        await talk.bot.wait_for_turns(1)
+    async with run_conversation(sandbox, tmp_path, "unused", core=create_workflow_settings(REFUSED_SCHEMAS)) as chat:
+        await chat.say(f"ask: {name}")
+        await wait_for_texts(chat, lambda found: found and QuestionSchemaError.public in found[-1])
+        await chat.bot.wait_for_turns(1)
         assert "give a Python type, or a JSON Schema" in caplog.text
 
 
@@ -123,26 +123,26 @@ async def test_an_optional_answer_may_stay_empty(tmp_path: Path, name: str) -> N
     schemas = {name: schema for name, (schema, _) in OPTIONAL_SCHEMAS.items()}
     async with (
         run_sandbox("slack") as slack,
-        run_conversation(slack, tmp_path, "unused", core=workflow(schemas)) as talk,
+        run_conversation(slack, tmp_path, "unused", core=create_workflow_settings(schemas)) as chat,
     ):
-        await talk.say(f"ask: {name}")
-        await wait_for_button(talk, words.ANSWER)
-        await talk.press(words.ANSWER)
+        await chat.say(f"ask: {name}")
+        await wait_for_button(chat, words.ANSWER)
+        await chat.press(words.ANSWER)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         assert await slack.submit_modal(modal)
         answer = f"Ordered: {json.dumps(OPTIONAL_SCHEMAS[name][1])}"
-        await talk.bot.database.wait_until(talk.bot.turn_rows, lambda found: found[-1].text == answer)
+        await chat.bot.database.wait_until(chat.bot.list_turns, lambda found: found[-1].text == answer)
 
 
 async def test_an_optional_choice_has_an_empty_option(sandbox: Any, tmp_path: Path) -> None:
     schemas = {"size": Literal["S", "M"] | None, "gift": bool | None}
-    async with run_conversation(sandbox, tmp_path, "unused", core=workflow(schemas)) as talk:
+    async with run_conversation(sandbox, tmp_path, "unused", core=create_workflow_settings(schemas)) as chat:
         for name in schemas:
-            await talk.say(f"ask: {name}")
-            await wait_for_button(talk, words.EMPTY_OPTION)
-            await talk.press(words.EMPTY_OPTION)
-            await talk.bot.database.wait_until(talk.bot.turn_rows, lambda found: found[-1].text == "Ordered: null")
-            await talk.sandbox.wait_for(lambda: not any(words.EMPTY_OPTION in one.buttons for one in talk.replies()))
+            await chat.say(f"ask: {name}")
+            await wait_for_button(chat, words.EMPTY_OPTION)
+            await chat.press(words.EMPTY_OPTION)
+            await chat.bot.database.wait_until(chat.bot.list_turns, lambda found: found[-1].text == "Ordered: null")
+            await chat.sandbox.wait_for(lambda: not any(words.EMPTY_OPTION in one.buttons for one in chat.replies()))
 
 
 FIELDS = {f"f{i}": {"type": "integer" if i == 38 else "string", "title": f"Field {i}"} for i in range(40)}
@@ -156,17 +156,17 @@ ANSWER = {f"f{i}": i if i == 38 else str(i) for i in range(40)}
 async def test_a_form_of_40_fields_is_one_modal_on_slack(tmp_path: Path) -> None:
     async with (
         run_sandbox("slack") as slack,
-        run_conversation(slack, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+        run_conversation(slack, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING) as chat,
     ):
-        await talk.say("shirts")
-        await wait_for_button(talk, words.ANSWER)
-        await talk.press(words.ANSWER)
+        await chat.say("shirts")
+        await wait_for_button(chat, words.ANSWER)
+        await chat.press(words.ANSWER)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         assert not await slack.submit_modal(modal, **{**ENTRIES, "field-38": "many"})
         assert modal.errors == {"field-38": words.ENTRY_NOT_INTEGER}
         assert await slack.submit_modal(modal, **ENTRIES)
-        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        assert [row.answer for row in await list_requests(talk)] == [ANSWER]
+        await wait_for_texts(chat, lambda found: found[-1] == "Ordered.")
+        assert [row.answer for row in await list_requests(chat)] == [ANSWER]
 
 
 async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) -> None:
@@ -174,30 +174,30 @@ async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) ->
         run_sandbox("discord") as discord,
         run_conversation(
             discord, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING
-        ) as talk,
+        ) as chat,
     ):
 
         async def submit_page(message: Any, label: str, **entries: str) -> Any:
             """Open and submit a page, and return the private message that follows."""
-            before = talk.private_messages()
+            before = chat.private_messages()
             await discord.click_button("ada", message, message.buttons[label])
             (modal,) = await discord.wait_for(lambda: discord.modals("ada"))
             await discord.submit_modal(modal, {id_: entries.get(id_, ENTRIES[id_]) for id_ in modal.inputs})
-            await discord.wait_for(lambda: talk.private_messages() != before)
+            await discord.wait_for(lambda: chat.private_messages() != before)
             return next((m for m in discord.messages("general") if m.ephemeral_to), None)
 
-        await talk.say("shirts")
-        message, label = await wait_for_button(talk, words.ANSWER), words.ANSWER
+        await chat.say("shirts")
+        message, label = await wait_for_button(chat, words.ANSWER), words.ANSWER
         for done in range(1, 8):
             message = await submit_page(message, label)
             assert message.text == words.FORM_CONTINUES.format(done=done, count=8)
-            assert len(talk.private_messages()) == 1
+            assert len(chat.private_messages()) == 1
             label = words.CONTINUE_FORM
         message = await submit_page(message, label, **{"field-38": "many"})
         assert f"Field 38: {words.ENTRY_NOT_INTEGER}" in message.text
         assert await submit_page(message, words.CORRECT_ANSWER) is None
-        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        assert [row.answer for row in await list_requests(talk)] == [ANSWER]
+        await wait_for_texts(chat, lambda found: found[-1] == "Ordered.")
+        assert [row.answer for row in await list_requests(chat)] == [ANSWER]
 
 
 async def test_a_form_continues_after_its_private_message_is_dismissed(tmp_path: Path) -> None:
@@ -205,14 +205,14 @@ async def test_a_form_continues_after_its_private_message_is_dismissed(tmp_path:
         run_sandbox("discord") as discord,
         run_conversation(
             discord, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING
-        ) as talk,
+        ) as chat,
     ):
 
         def find_private() -> Any:
             return next((m for m in discord.messages("general") if m.ephemeral_to), None)
 
-        await talk.say("shirts")
-        question = await wait_for_button(talk, words.ANSWER)
+        await chat.say("shirts")
+        question = await wait_for_button(chat, words.ANSWER)
         await discord.click_button("ada", question, question.buttons[words.ANSWER])
         (modal,) = await discord.wait_for(lambda: discord.modals("ada"))
         await discord.submit_modal(modal, {id_: ENTRIES[id_] for id_ in modal.inputs})
@@ -227,15 +227,15 @@ async def test_a_form_continues_after_its_private_message_is_dismissed(tmp_path:
 
 async def test_long_options_are_numbered_buttons(sandbox: Any, tmp_path: Path) -> None:
     options = [f"{'A long offer'.ljust(80, '.')} {i}" for i in range(3)]
-    async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as talk:
-        await talk.say("an offer")
-        await talk.sandbox.wait_for(lambda: any("2. A long" in text for text in texts(talk)))
-        question = talk.replies()[-1]
+    async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as chat:
+        await chat.say("an offer")
+        await chat.sandbox.wait_for(lambda: any("2. A long" in text for text in texts(chat)))
+        question = chat.replies()[-1]
         labels = list(question.buttons)
         assert [label[:10] for label in labels] == ["1. A long ", "2. A long ", "3. A long "]
-        await talk.press(labels[1])
-        await wait_for_texts(talk, lambda found: found[-1] == "Done.")
-        assert [row.answer for row in await list_requests(talk)] == [options[1]]
+        await chat.press(labels[1])
+        await wait_for_texts(chat, lambda found: found[-1] == "Done.")
+        assert [row.answer for row in await list_requests(chat)] == [options[1]]
 
 
 async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Path) -> None:
@@ -246,17 +246,17 @@ async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Pat
         run_sandbox("slack") as slack,
         run_conversation(
             slack, tmp_path, create_input_request("Please order.", schema), "Ordered.", core=ASKING
-        ) as talk,
+        ) as chat,
     ):
-        await talk.say("shirts")
-        await wait_for_button(talk, words.ANSWER)
-        await talk.press(words.ANSWER)
+        await chat.say("shirts")
+        await wait_for_button(chat, words.ANSWER)
+        await chat.press(words.ANSWER)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         assert not await slack.submit_modal(modal, **{"field-0": "option:1", "field-38": "none"})
         assert modal.errors == {"field-38": words.ENTRY_NOT_OPTION}
         assert await slack.submit_modal(modal, **{"field-0": "option:1", "field-38": options[3]})
-        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        assert [row.answer for row in await list_requests(talk)] == [
+        await wait_for_texts(chat, lambda found: found[-1] == "Ordered.")
+        assert [row.answer for row in await list_requests(chat)] == [
             {"f0": options[1], "f38": options[3], "f39": options[2]}
         ]
 
@@ -264,16 +264,16 @@ async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Pat
 async def test_only_the_people_in_the_payload_answer(sandbox: Any, tmp_path: Path) -> None:
     grace = str(sandbox.people["grace"].id)
     asking = create_workflow_settings({"size": {"enum": ["S", "M"]}}, payload={"approvers": [grace]})
-    async with run_conversation(sandbox, tmp_path, "unused", core=asking) as talk:
-        await talk.say("ask: size")
-        question = await wait_for_button(talk, "M")
+    async with run_conversation(sandbox, tmp_path, "unused", core=asking) as chat:
+        await chat.say("ask: size")
+        question = await wait_for_button(chat, "M")
         assert words.AUTHOR_ANSWERS[:10] not in question.text
-        await talk.press("M")
-        await talk.sandbox.wait_for(lambda: talk.private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
-        await talk.say("ask: size")  # a message of the author is no answer
-        await talk.sandbox.wait_for(lambda: sum("M" in one.buttons for one in talk.replies()) == 2)
-        await talk.press("S", user="grace")
-        await wait_for_texts(talk, lambda found: found[-1] == 'Ordered: "S"')
-        await talk.say("M", user="grace")
-        await wait_for_texts(talk, lambda found: found[-1] == 'Ordered: "M"')
-        assert [(row.decision, row.decided_by) for row in await list_requests(talk)] == [("answered", grace)] * 2
+        await chat.press("M")
+        await chat.sandbox.wait_for(lambda: chat.private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.say("ask: size")  # a message of the author is no answer
+        await chat.sandbox.wait_for(lambda: sum("M" in one.buttons for one in chat.replies()) == 2)
+        await chat.press("S", user="grace")
+        await wait_for_texts(chat, lambda found: found[-1] == 'Ordered: "S"')
+        await chat.say("M", user="grace")
+        await wait_for_texts(chat, lambda found: found[-1] == 'Ordered: "M"')
+        assert [(row.decision, row.decided_by) for row in await list_requests(chat)] == [("answered", grace)] * 2

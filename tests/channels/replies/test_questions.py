@@ -14,7 +14,7 @@ from google.genai import types
 from channels.i18n import messages as words
 from core.store.schema import human_requests
 from sandbox.models import CallTool
-from tests.channels.platforms import Talk, run_conversation, run_sandbox, texts, wait_for_texts
+from tests.channels.platforms import Chat, run_conversation, run_sandbox, texts, wait_for_texts
 
 
 def ask_manager(about: str) -> None:
@@ -33,88 +33,88 @@ def create_input_request(message: str, schema: Any = None) -> CallTool:
     return CallTool("adk_request_input", arguments, id="c1")
 
 
-async def list_requests(talk: Talk) -> list[Any]:
-    async with talk.bot.database.read() as connection:
+async def list_requests(chat: Chat) -> list[Any]:
+    async with chat.bot.database.read() as connection:
         found = await connection.execute(sa.select(human_requests).order_by(human_requests.c.requested_at))
         return list(found.all())
 
 
-async def wait_for_button(talk: Talk, label: str) -> Any:
+async def wait_for_button(chat: Chat, label: str) -> Any:
     """Wait for a message with this button, and return it."""
-    await talk.sandbox.wait_for(lambda: any(label in message.buttons for message in talk.replies()))
-    return next(message for message in reversed(talk.replies()) if label in message.buttons)
+    await chat.sandbox.wait_for(lambda: any(label in message.buttons for message in chat.replies()))
+    return next(message for message in reversed(chat.replies()) if label in message.buttons)
 
 
 async def test_a_button_of_the_asker_answers_once(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "M it is.", core=ASKING) as talk:
-        await talk.say("a shirt")
-        question = await wait_for_button(talk, "M")
+    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "M it is.", core=ASKING) as chat:
+        await chat.say("a shirt")
+        question = await wait_for_button(chat, "M")
         assert list(question.buttons) == ["S", "M"]
         assert words.CHOOSE_ONE in question.text
-        await talk.press("M", user="grace")
-        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
-        await talk.press("M")
-        await wait_for_texts(talk, lambda found: found[-1] == "M it is.")
-        await talk.sandbox.wait_for(lambda: not talk.replies()[1].buttons)
-        assert "✅" in texts(talk)[1]
-        (row,) = await list_requests(talk)
+        await chat.press("M", user="grace")
+        await chat.sandbox.wait_for(lambda: chat.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.press("M")
+        await wait_for_texts(chat, lambda found: found[-1] == "M it is.")
+        await chat.sandbox.wait_for(lambda: not chat.replies()[1].buttons)
+        assert "✅" in texts(chat)[1]
+        (row,) = await list_requests(chat)
         assert (row.kind, row.decision, row.answer) == ("question", "answered", "M")
-        assert "'result': 'M'" in str(talk.bot.model.requests[-1]).replace('"', "'").replace("\\", "")
+        assert "'result': 'M'" in str(chat.bot.model.requests[-1]).replace('"', "'").replace("\\", "")
 
 
 async def test_a_message_of_the_asker_answers(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_input_request("Which size?"), "Noted.", core=ASKING) as talk:
-        await talk.say("a shirt")
-        question = await wait_for_button(talk, words.ANSWER)
+    async with run_conversation(sandbox, tmp_path, create_input_request("Which size?"), "Noted.", core=ASKING) as chat:
+        await chat.say("a shirt")
+        question = await wait_for_button(chat, words.ANSWER)
         assert "Which size?" in question.text
-        await talk.say("rather large")
-        await wait_for_texts(talk, lambda found: found[-1] == "Noted.")
-        await talk.sandbox.wait_for(lambda: not talk.replies()[1].buttons)
-        (row,) = await list_requests(talk)
+        await chat.say("rather large")
+        await wait_for_texts(chat, lambda found: found[-1] == "Noted.")
+        await chat.sandbox.wait_for(lambda: not chat.replies()[1].buttons)
+        (row,) = await list_requests(chat)
         assert (row.decision, row.answer, row.answer_run is not None) == ("answered", None, True)
 
 
 async def test_an_expired_question_says_so_and_the_next_message_is_no_answer(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as talk:
-        await talk.say("a shirt")
-        await wait_for_button(talk, "M")
-        await talk.bot.wait_for_turns(1)
-        async with talk.bot.database.write() as connection:
+    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as chat:
+        await chat.say("a shirt")
+        await wait_for_button(chat, "M")
+        await chat.bot.wait_for_turns(1)
+        async with chat.bot.database.write() as connection:
             await connection.execute(sa.update(human_requests).values(expires_at=1.0))
-        services = talk.bot.services
+        services = chat.bot.services
         watching = asyncio.create_task(services.human_requests.run_expiry(services.update_request_message))
         try:
-            await wait_for_texts(talk, lambda found: words.QUESTION_EXPIRED in found[-1])
+            await wait_for_texts(chat, lambda found: words.QUESTION_EXPIRED in found[-1])
         finally:
             watching.cancel()
             await asyncio.wait([watching])
-        await talk.say("hello")
-        await wait_for_texts(talk, lambda found: found[-1] == "Hello.")
-        assert [row.decision for row in await list_requests(talk)] == ["expired"]
+        await chat.say("hello")
+        await wait_for_texts(chat, lambda found: found[-1] == "Hello.")
+        assert [row.decision for row in await list_requests(chat)] == ["expired"]
 
 
 async def test_a_stop_closes_a_question(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as talk:
-        await talk.say("a shirt")
-        await wait_for_button(talk, "M")
-        await talk.bot.wait_for_turns(1)
-        await talk.say("stop")
-        await wait_for_texts(talk, lambda found: any(words.QUESTION_VOID in text for text in found))
-        assert await list_requests(talk) == []
-        await talk.say("hello")
-        await wait_for_texts(talk, lambda found: found[-1] == "Hello.")
+    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as chat:
+        await chat.say("a shirt")
+        await wait_for_button(chat, "M")
+        await chat.bot.wait_for_turns(1)
+        await chat.say("stop")
+        await wait_for_texts(chat, lambda found: any(words.QUESTION_VOID in text for text in found))
+        assert await list_requests(chat) == []
+        await chat.say("hello")
+        await wait_for_texts(chat, lambda found: found[-1] == "Hello.")
 
 
 async def test_a_bad_schema_is_answered_as_text(sandbox: Any, tmp_path: Path) -> None:
     bad = {"$ref": "#/nowhere"}
     async with run_conversation(
         sandbox, tmp_path, create_input_request("Which size?", bad), "Noted.", core=ASKING
-    ) as talk:
-        await talk.say("a shirt")
-        question = await wait_for_button(talk, words.ANSWER)
+    ) as chat:
+        await chat.say("a shirt")
+        question = await wait_for_button(chat, words.ANSWER)
         assert words.FORM_PROBLEM.strip("_") in question.text
-        await talk.say("XL")
-        await wait_for_texts(talk, lambda found: found[-1] == "Noted.")
+        await chat.say("XL")
+        await wait_for_texts(chat, lambda found: found[-1] == "Noted.")
 
 
 FORM = {
@@ -132,23 +132,23 @@ FORM = {
 async def test_a_form_shows_errors_and_is_submitted_on_slack(tmp_path: Path) -> None:
     async with (
         run_sandbox("slack") as slack,
-        run_conversation(slack, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING) as talk,
+        run_conversation(slack, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING) as chat,
     ):
-        await talk.say("a shirt")
-        await wait_for_button(talk, words.ANSWER)
-        await talk.press(words.ANSWER, user="grace")
-        await slack.wait_for(lambda: talk.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
-        await talk.press(words.ANSWER)
+        await chat.say("a shirt")
+        await wait_for_button(chat, words.ANSWER)
+        await chat.press(words.ANSWER, user="grace")
+        await slack.wait_for(lambda: chat.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.press(words.ANSWER)
         await slack.wait_for(lambda: slack.modals("ada"))
         (modal,) = slack.modals("ada")
         entered = {"field-0": "Ada", "field-1": "0", "field-2": "option:1"}
         assert not await slack.submit_modal(modal, **entered)
         assert modal.errors == {"field-1": words.ENTRY_TOO_SMALL.format(limit=1)}
         assert await slack.submit_modal(modal, **{**entered, "field-1": "3"})
-        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        (row,) = await list_requests(talk)
+        await wait_for_texts(chat, lambda found: found[-1] == "Ordered.")
+        (row,) = await list_requests(chat)
         assert row.answer == {"name": "Ada", "count": 3, "size": "M"}
-        assert [one.event_key for one in await talk.bot.inbox_rows()][1] == f"decision:{row.id}"
+        assert [one.event_key for one in await chat.bot.list_inbox_messages()][1] == f"decision:{row.id}"
 
 
 async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
         run_sandbox("discord") as discord,
         run_conversation(
             discord, tmp_path, create_input_request("Please order.", schema), "Ordered.", core=ASKING
-        ) as talk,
+        ) as chat,
     ):
 
         async def open_form(message: Any, label: str, user: str = "ada") -> Any:
@@ -169,10 +169,10 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
             messages = reversed(discord.messages(discord.channels["general"]))
             return next((m for m in messages if m.ephemeral_to and label in m.buttons), None)
 
-        await talk.say("a shirt")
-        question = await wait_for_button(talk, words.ANSWER)
+        await chat.say("a shirt")
+        question = await wait_for_button(chat, words.ANSWER)
         await discord.click_button("grace", question, question.buttons[words.ANSWER])
-        await discord.wait_for(lambda: talk.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await discord.wait_for(lambda: chat.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
         await discord.submit_modal(await open_form(question, words.ANSWER), {"field-0": "Ada", "field-1": "many"})
         correction = await discord.wait_for(lambda: find_private_message(words.CORRECT_ANSWER))
         assert f"Field 1: {words.ENTRY_NOT_INTEGER}" in correction.text
@@ -182,27 +182,27 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
         more = await discord.wait_for(lambda: find_private_message(words.CONTINUE_FORM))
         assert more.text == words.FORM_CONTINUES.format(done=1, count=2)
         await discord.submit_modal(await open_form(more, words.CONTINUE_FORM), {"field-7": ["option:1"]})
-        await wait_for_texts(talk, lambda found: found[-1] == "Ordered.")
-        (row,) = await list_requests(talk)
+        await wait_for_texts(chat, lambda found: found[-1] == "Ordered.")
+        (row,) = await list_requests(chat)
         assert (row.answer, row.drafts) == ({"f0": "Ada", "f1": 3, "size": "M"}, {})
 
 
 async def test_many_options_are_pages_of_a_menu(sandbox: Any, tmp_path: Path) -> None:
     options = [f"Option {number}" for number in range(200)]
-    async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as talk:
-        await talk.say("a shirt")
-        await wait_for_button(talk, words.MORE_OPTIONS)
-        size = talk.bot.channel.max_menu_options
-        await talk.press(words.MORE_OPTIONS)
-        question = await wait_for_button(talk, words.PREVIOUS_OPTIONS)
-        (row,) = await list_requests(talk)
+    async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as chat:
+        await chat.say("a shirt")
+        await wait_for_button(chat, words.MORE_OPTIONS)
+        size = chat.bot.channel.max_menu_options
+        await chat.press(words.MORE_OPTIONS)
+        question = await wait_for_button(chat, words.PREVIOUS_OPTIONS)
+        (row,) = await list_requests(chat)
         option = f"option:{size + 1}:{row.id}"
         if hasattr(sandbox, "select_values"):
             await sandbox.select_values("ada", question, f"menu:{row.id}", [option])
         else:
             assert await sandbox.set_input("ada", question, f"menu:{row.id}", option)
-        await wait_for_texts(talk, lambda found: found[-1] == "Done.")
-        assert [row.answer for row in await list_requests(talk)] == [f"Option {size + 1}"]
+        await wait_for_texts(chat, lambda found: found[-1] == "Done.")
+        assert [row.answer for row in await list_requests(chat)] == [f"Option {size + 1}"]
 
 
 async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any, tmp_path: Path) -> None:
@@ -218,15 +218,15 @@ async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any
     join = JoinNode(name="join")
     edges: Any = [("START", (size, count), join, order)]
     root = Workflow(name="shop", edges=edges)
-    async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}) as talk:
-        await talk.say("a shirt")
-        await wait_for_button(talk, "M")
-        await wait_for_button(talk, words.ANSWER)
-        await talk.press("M")
-        await talk.sandbox.wait_for(lambda: not any("M" in message.buttons for message in talk.replies()))
-        await talk.say("many")
-        await wait_for_texts(talk, lambda found: any(words.ENTRY_NOT_INTEGER in text for text in found))
-        await talk.say("2")
-        await wait_for_texts(talk, lambda found: any(words.ANSWER_NOTED.strip("_") in text for text in found))
-        await wait_for_texts(talk, lambda found: any("'M'" in text and "2" in text for text in found))
-        assert [(row.decision, row.answer) for row in await list_requests(talk)] == [("answered", "M"), ("answered", 2)]
+    async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}) as chat:
+        await chat.say("a shirt")
+        await wait_for_button(chat, "M")
+        await wait_for_button(chat, words.ANSWER)
+        await chat.press("M")
+        await chat.sandbox.wait_for(lambda: not any("M" in message.buttons for message in chat.replies()))
+        await chat.say("many")
+        await wait_for_texts(chat, lambda found: any(words.ENTRY_NOT_INTEGER in text for text in found))
+        await chat.say("2")
+        await wait_for_texts(chat, lambda found: any(words.ANSWER_NOTED.strip("_") in text for text in found))
+        await wait_for_texts(chat, lambda found: any("'M'" in text and "2" in text for text in found))
+        assert [(row.decision, row.answer) for row in await list_requests(chat)] == [("answered", "M"), ("answered", 2)]

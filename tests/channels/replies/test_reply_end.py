@@ -18,7 +18,7 @@ from core.store.database import Database
 from core.turns.store import TurnStore
 from sandbox.models import Fail, Pause, ReceivedRequest, Say, Stall, Turn
 from tests.channels.platforms import (
-    Talk,
+    Chat,
     run_conversation,
     texts,
     wait_for_answer,
@@ -32,25 +32,25 @@ __all__ = ["short_ping_interval"]
 LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 40 for number in range(12)).strip()
 
 
-async def wait_for_turns(talk: Talk, count: int = 1) -> list[Any]:
-    rows: list[Any] = await talk.bot.wait_for_turns(count)
+async def wait_for_turns(chat: Chat, count: int = 1) -> list[Any]:
+    rows: list[Any] = await chat.bot.wait_for_turns(count)
     return rows
 
 
-async def wait_for_model_answer(talk: Talk) -> None:
+async def wait_for_model_answer(chat: Chat) -> None:
     """Wait until the model has finished an answer."""
-    await talk.bot.database.wait_until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows))
+    await chat.bot.database.wait_until(chat.bot.list_turns, lambda rows: any(row.text for row in rows))
 
 
-def list_retries(talk: Talk) -> list[bool]:
+def list_retries(chat: Chat) -> list[bool]:
     """Return for each message of the bot whether it has a Retry button."""
-    return [words.RETRY in message.buttons for message in talk.replies()]
+    return [words.RETRY in message.buttons for message in chat.replies()]
 
 
-async def fail_turn(talk: Talk, text: str = "hi") -> None:
-    await talk.say(text)
-    await wait_for_texts(talk, lambda found: found and "⚠️" in found[-1])
-    await talk.sandbox.wait_for(lambda: list_retries(talk)[-1])
+async def fail_turn(chat: Chat, text: str = "hi") -> None:
+    await chat.say(text)
+    await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
+    await chat.sandbox.wait_for(lambda: list_retries(chat)[-1])
 
 
 FAILURE = Fail(400, "no")
@@ -72,105 +72,105 @@ def create_failing_script(answer: Turn = "It is 42.", failure: Turn = FAILURE) -
 
 
 async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as talk:
-        await talk.say("long")
-        (row,) = await wait_for_turns(talk)
-        shown = texts(talk)
+    async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as chat:
+        await chat.say("long")
+        (row,) = await wait_for_turns(chat)
+        shown = texts(chat)
         assert len(shown) == 2
         assert shown[0].startswith("Paragraph 0.")
         assert shown[1].endswith(words.FULL_ANSWER_IN_FILE)
-        assert talk.files() == [("answer.md", LONG.encode())]
+        assert chat.files() == [("answer.md", LONG.encode())]
         assert row.state == "done"
 
 
 async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say(LONG, pieces=4), Pause(go_on), Say("\n\nThe end.")]
-    async with run_conversation(sandbox, tmp_path, script, most_messages=2) as talk:
-        await talk.say("long")
-        await wait_for_texts(talk, lambda found: len(found) == 2 and words.CONTINUES_IN_FILE in found[-1])
-        assert not talk.files()
+    async with run_conversation(sandbox, tmp_path, script, most_messages=2) as chat:
+        await chat.say("long")
+        await wait_for_texts(chat, lambda found: len(found) == 2 and words.CONTINUES_IN_FILE in found[-1])
+        assert not chat.files()
         go_on.set()
-        await wait_for_texts(talk, lambda found: words.FULL_ANSWER_IN_FILE in found[-1])
-        await wait_for_turns(talk)
-        assert len(talk.files()) == 1
-        assert talk.files()[0][1].endswith(b"The end.")
+        await wait_for_texts(chat, lambda found: words.FULL_ANSWER_IN_FILE in found[-1])
+        await wait_for_turns(chat)
+        assert len(chat.files()) == 1
+        assert chat.files()[0][1].endswith(b"The end.")
 
 
 @pytest.mark.parametrize("said", ["#", "##\n\n#", "\n \n"])
 async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Path, said: str) -> None:
-    async with run_conversation(sandbox, tmp_path, said) as talk:
-        await talk.say("anything?")
-        assert (await wait_for_turns(talk))[0].state == "done"
-        assert texts(talk) == [words.NO_ANSWER]
+    async with run_conversation(sandbox, tmp_path, said) as chat:
+        await chat.say("anything?")
+        assert (await wait_for_turns(chat))[0].state == "done"
+        assert texts(chat) == [words.NO_ANSWER]
 
 
 async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG[:5_000], most_messages=4) as talk:
-        await talk.say("long")
-        await wait_for_turns(talk)
-        assert not talk.files()
-        assert 1 < len(texts(talk)) <= 4
+    async with run_conversation(sandbox, tmp_path, LONG[:5_000], most_messages=4) as chat:
+        await chat.say("long")
+        await wait_for_turns(chat)
+        assert not chat.files()
+        assert 1 < len(texts(chat)) <= 4
 
 
 async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as chat:
         for rights in ("scopes", "permissions"):
             held: set[str] = getattr(sandbox, rights, set())
             held -= {"files:write", "attach_files"}
-        await talk.say("long")
-        (row,) = await wait_for_turns(talk)
+        await chat.say("long")
+        (row,) = await wait_for_turns(chat)
         assert row.state == "done"
-        assert not talk.files()
-        assert "".join(" ".join(texts(talk)).split()) == "".join(LONG.split())
+        assert not chat.files()
+        assert "".join(" ".join(texts(chat)).split()) == "".join(LONG.split())
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "not shown"])
 async def test_an_answer_file_is_posted_once_despite_a_crash(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as chat:
         with monkeypatch.context() as death:
-            death.setattr(TurnStore, "end", create_crash(talk))
+            death.setattr(TurnStore, "end", create_crash(chat))
             if not is_shown:
-                death.setattr(SlackSurface, "_share", create_crash(talk))
-                death.setattr(DiscordApi, "set_files", create_crash(talk))
-            await talk.say("long")
-            await wait_for_texts(talk, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
-            await talk.bot.worker.stop(5)
-        assert len(talk.files()) == is_shown
-    async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as talk:
-        assert (await wait_for_turns(talk))[0].state == "done"
-        assert talk.files() == [("answer.md", LONG.encode())]
-        assert len(texts(talk)) == 2
-        assert texts(talk)[-1].endswith(words.FULL_ANSWER_IN_FILE)
+                death.setattr(SlackSurface, "_share", create_crash(chat))
+                death.setattr(DiscordApi, "set_files", create_crash(chat))
+            await chat.say("long")
+            await wait_for_texts(chat, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
+            await chat.bot.worker.stop(5)
+        assert len(chat.files()) == is_shown
+    async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as chat:
+        assert (await wait_for_turns(chat))[0].state == "done"
+        assert chat.files() == [("answer.md", LONG.encode())]
+        assert len(texts(chat)) == 2
+        assert texts(chat)[-1].endswith(words.FULL_ANSWER_IN_FILE)
 
 
 async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as talk:
+    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as chat:
         with monkeypatch.context() as death:
-            death.setattr(TurnStore, "end", create_crash(talk))
-            await talk.say("long")
-            await wait_for_texts(talk, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
-            await talk.bot.worker.stop(5)
-        (left,) = await talk.bot.turn_rows()
+            death.setattr(TurnStore, "end", create_crash(chat))
+            await chat.say("long")
+            await wait_for_texts(chat, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
+            await chat.bot.worker.stop(5)
+        (left,) = await chat.bot.list_turns()
         chunks = [
             *left.chunks[:2],
             "file:F0NOTHING00:answer.md" if sandbox.api_url.endswith("/api/") else left.chunks[2],
         ]
         for message in [m for m in sandbox.messages("general") if getattr(m, "files", ())]:
             message.deleted = True
-        await talk.bot.restart_worker(chunks=chunks)
-    async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as talk:
-        await wait_for_turns(talk)
-        assert talk.files() == [("answer.md", LONG.encode())]
+        await chat.bot.restart_worker(chunks=chunks)
+    async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as chat:
+        await wait_for_turns(chat)
+        assert chat.files() == [("answer.md", LONG.encode())]
 
 
-def create_crash(talk: Talk) -> Any:
+def create_crash(chat: Chat) -> Any:
     """Return a function that ends the process when it is called."""
 
     async def crash(*_: Any, **__: Any) -> None:
-        talk.bot.worker._stopping.set()
+        chat.bot.worker._stopping.set()
         raise StoreError("the process died here")
 
     return crash
@@ -182,88 +182,88 @@ async def raise_store_error(*_: Any, **__: Any) -> None:
 
 async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
     script = create_failing_script(failure=[Say(LONG, pieces=10), Pause(0.2), Stall()])
-    async with run_conversation(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as talk:
-        await fail_turn(talk)
-        (row,) = await wait_for_turns(talk)
-        shown = texts(talk)
+    async with run_conversation(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as chat:
+        await fail_turn(chat)
+        (row,) = await wait_for_turns(chat)
+        shown = texts(chat)
         assert len(shown) == 3
         assert (
             shown[-1] == f"{words.FULL_ANSWER_IN_FILE}\n\n{words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)}"
         )
-        assert list_retries(talk) == [False, False, True]
-        assert len(talk.files()) == 1
+        assert list_retries(chat) == [False, False, True]
+        assert len(chat.files()) == 1
 
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "It is 42.")
-        await wait_for_turns(talk, 2)
-        assert list_retries(talk) == [False]
-        assert talk.files() == []
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "It is 42.")
+        await wait_for_turns(chat, 2)
+        assert list_retries(chat) == [False]
+        assert chat.files() == []
 
 
 # Retries
 
 
 async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script()) as talk:
-        await fail_turn(talk, "what is it?")
-        (apology,) = talk.replies()
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "It is 42.")
-        first, second = await wait_for_turns(talk, 2)
-        assert talk.replies() == [apology]
-        assert list_retries(talk) == [False]
+    async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
+        await fail_turn(chat, "what is it?")
+        (apology,) = chat.replies()
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "It is 42.")
+        first, second = await wait_for_turns(chat, 2)
+        assert chat.replies() == [apology]
+        assert list_retries(chat) == [False]
         assert (first.kind, first.parent, second.kind, second.parent) == ("message", None, "retry", first.id)
         assert (first.state, second.state) == ("failed", "done")
         assert words.PLACEHOLDER in [version.text for version in apology.versions[1:]]
-        asked = [one for one in talk.bot.model.requests[-1]["messages"] if one["role"] == "user"]
+        asked = [one for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "user"]
         assert len(asked) == 1
         assert "what is it?" in asked[0]["content"]
 
 
 async def test_each_failure_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
     answers = iter([Fail(400, ""), Fail(400, ""), Fail(400, ""), "It is 42."])
-    async with run_conversation(sandbox, tmp_path, lambda _: next(answers)) as talk:
-        await fail_turn(talk)
+    async with run_conversation(sandbox, tmp_path, lambda _: next(answers)) as chat:
+        await fail_turn(chat)
         for number in (2, 3):
-            await talk.press(words.RETRY)
-            rows = await wait_for_turns(talk, number)
-            await wait_for_texts(talk, lambda found, id_=rows[-1].id: id_ in found[-1])  # type: ignore[misc]
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "It is 42.")
-        assert len({row.origin for row in await wait_for_turns(talk, 4)}) == 1
+            await chat.press(words.RETRY)
+            rows = await wait_for_turns(chat, number)
+            await wait_for_texts(chat, lambda found, id_=rows[-1].id: id_ in found[-1])  # type: ignore[misc]
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "It is 42.")
+        assert len({row.origin for row in await wait_for_turns(chat, 4)}) == 1
 
 
 async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script()) as talk:
-        await fail_turn(talk)
-        await talk.press(words.RETRY, user="grace")
-        await talk.sandbox.wait_for(lambda: talk.private_messages("grace") == [words.RETRY_NOT_ALLOWED])
-        assert list_retries(talk) == [True]
-        assert len(await wait_for_turns(talk)) == 1
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "It is 42.")
-        assert not talk.private_messages("ada")
+    async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
+        await fail_turn(chat)
+        await chat.press(words.RETRY, user="grace")
+        await chat.sandbox.wait_for(lambda: chat.private_messages("grace") == [words.RETRY_NOT_ALLOWED])
+        assert list_retries(chat) == [True]
+        assert len(await wait_for_turns(chat)) == 1
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "It is 42.")
+        assert not chat.private_messages("ada")
 
 
 async def test_repeated_presses_retry_once(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = create_failing_script([Pause(go_on), Say("It is 42.")])
-    async with run_conversation(sandbox, tmp_path, script) as talk:
-        await fail_turn(talk)
-        await asyncio.gather(*(talk.press(words.RETRY) for _ in range(4)))
+    async with run_conversation(sandbox, tmp_path, script) as chat:
+        await fail_turn(chat)
+        await asyncio.gather(*(chat.press(words.RETRY) for _ in range(4)))
         go_on.set()
-        await wait_for_answer(talk, "It is 42.")
-        assert len(await wait_for_turns(talk, 2)) == 2
+        await wait_for_answer(chat, "It is 42.")
+        assert len(await wait_for_turns(chat, 2)) == 2
 
 
 async def test_a_retry_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, Fail(400, "")) as talk:
-        await fail_turn(talk)
-        await wait_for_turns(talk)
-    async with run_conversation(sandbox, tmp_path, "It is 42.") as talk:
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "It is 42.")
-        assert (await wait_for_turns(talk, 2))[-1].state == "done"
+    async with run_conversation(sandbox, tmp_path, Fail(400, "")) as chat:
+        await fail_turn(chat)
+        await wait_for_turns(chat)
+    async with run_conversation(sandbox, tmp_path, "It is 42.") as chat:
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "It is 42.")
+        assert (await wait_for_turns(chat, 2))[-1].state == "done"
 
 
 async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path: Path) -> None:
@@ -275,109 +275,109 @@ async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path:
         turns: dict[int, Turn] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
         return turns.get(asked, "It is 42.")
 
-    async with run_conversation(sandbox, tmp_path, script) as talk:
-        await fail_turn(talk, "first")
-        await talk.say("second")
-        await wait_for_texts(talk, lambda found: found[-1] == "Wait")
-        await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(talk.count_reactions)
+    async with run_conversation(sandbox, tmp_path, script) as chat:
+        await fail_turn(chat, "first")
+        await chat.say("second")
+        await wait_for_texts(chat, lambda found: found[-1] == "Wait")
+        await chat.press(words.RETRY)
+        await chat.sandbox.wait_for(chat.count_reactions)
         go_on.set()
-        await wait_for_answer(talk, "It is 42.", "Wait for it.")
-        await talk.sandbox.wait_for(lambda: not talk.count_reactions())
+        await wait_for_answer(chat, "It is 42.", "Wait for it.")
+        await chat.sandbox.wait_for(lambda: not chat.count_reactions())
 
 
 async def test_a_turn_before_a_reset_cannot_be_retried(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script()) as talk:
-        await fail_turn(talk)
-        await wait_for_turns(talk)
-        (row,) = await talk.bot.inbox_rows()
-        await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
-        await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.RETRY_EXPIRED])
-        assert len(await wait_for_turns(talk)) == 1
+    async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
+        await fail_turn(chat)
+        await wait_for_turns(chat)
+        (row,) = await chat.bot.list_inbox_messages()
+        await chat.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
+        await chat.press(words.RETRY)
+        await chat.sandbox.wait_for(lambda: chat.private_messages() == [words.RETRY_EXPIRED])
+        assert len(await wait_for_turns(chat)) == 1
 
 
 async def test_a_reset_ends_a_retry_without_a_button(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script([Say("Once"), Pause(60)])) as talk:
-        await fail_turn(talk)
-        await talk.press(words.RETRY)
-        await wait_for_texts(talk, lambda found: found == ["Once"])
-        (row, _) = await talk.bot.inbox_rows()
-        await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
-        await wait_for_answer(talk, f"Once\n\n{words.STOPPED_BY_RESET}")
-        assert list_retries(talk) == [False]
+    async with run_conversation(sandbox, tmp_path, create_failing_script([Say("Once"), Pause(60)])) as chat:
+        await fail_turn(chat)
+        await chat.press(words.RETRY)
+        await wait_for_texts(chat, lambda found: found == ["Once"])
+        (row, _) = await chat.bot.list_inbox_messages()
+        await chat.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
+        await wait_for_answer(chat, f"Once\n\n{words.STOPPED_BY_RESET}")
+        assert list_retries(chat) == [False]
 
 
 async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
-        await talk.say("hi")
-        await wait_for_texts(talk, lambda found: found == ["Once"])
-        await talk.bot.worker.stop(0.1)
-        await wait_for_answer(talk, f"Once\n\n{words.RESTARTING}")
-        assert list_retries(talk) == [False]
-    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Stall()]), time_limit=0.5) as talk:
-        await wait_for_texts(talk, lambda found: words.TOO_LONG in found[-1])
-        await talk.sandbox.wait_for(lambda: list_retries(talk) == [True])
-        talk.bot.answerer._settings = replace(talk.bot.answerer._settings, time_limit=60.0)
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "It is 42.")
+    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as chat:
+        await chat.say("hi")
+        await wait_for_texts(chat, lambda found: found == ["Once"])
+        await chat.bot.worker.stop(0.1)
+        await wait_for_answer(chat, f"Once\n\n{words.RESTARTING}")
+        assert list_retries(chat) == [False]
+    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Stall()]), time_limit=0.5) as chat:
+        await wait_for_texts(chat, lambda found: words.TOO_LONG in found[-1])
+        await chat.sandbox.wait_for(lambda: list_retries(chat) == [True])
+        chat.bot.answerer._settings = replace(chat.bot.answerer._settings, time_limit=60.0)
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "It is 42.")
 
 
 async def test_a_silent_model_ends_in_one_sentence_below_its_text(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Say("Once"), Stall()])) as talk:
-        talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
-        await fail_turn(talk)
-        (row,) = await wait_for_turns(talk)
+    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Say("Once"), Stall()])) as chat:
+        chat.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
+        await fail_turn(chat)
+        (row,) = await wait_for_turns(chat)
         apology = words.ENGLISH.format_error_with_id(ProviderTimeoutError.public, row.id)
-        assert texts(talk) == [f"Once\n\n{apology}"]
-        assert list_retries(talk) == [True]
+        assert texts(chat) == [f"Once\n\n{apology}"]
+        assert list_retries(chat) == [True]
 
 
 async def test_a_slow_platform_does_not_delay_the_model(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
-        sandbox.faults.delay(talk.calls["post"], 3.0)
-        await talk.say("hi")
-        await wait_for_model_answer(talk)
-        assert talk.replies() == [], "the platform has not taken the first call, and the model has said all"
-        await wait_for_answer(talk, "one two three four")
+    async with run_conversation(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as chat:
+        sandbox.faults.delay(chat.calls["post"], 3.0)
+        await chat.say("hi")
+        await wait_for_model_answer(chat)
+        assert chat.replies() == [], "the platform has not taken the first call, and the model has said all"
+        await wait_for_answer(chat, "one two three four")
 
 
 async def test_a_database_error_is_reported_to_the_user_who_pressed(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script()) as talk:
-        await fail_turn(talk)
-        again = talk.bot.inbox.request_rerun
-        monkeypatch.setattr(talk.bot.inbox, "request_rerun", raise_store_error)
-        await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(lambda: talk.private_messages() == [words.ENGLISH.format_error(StoreError.public)])
-        monkeypatch.setattr(talk.bot.inbox, "request_rerun", again)
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "It is 42.")
+    async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
+        await fail_turn(chat)
+        again = chat.bot.inbox.request_rerun
+        monkeypatch.setattr(chat.bot.inbox, "request_rerun", raise_store_error)
+        await chat.press(words.RETRY)
+        await chat.sandbox.wait_for(lambda: chat.private_messages() == [words.ENGLISH.format_error(StoreError.public)])
+        monkeypatch.setattr(chat.bot.inbox, "request_rerun", again)
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "It is 42.")
 
 
 async def test_a_retry_of_a_dead_process_is_answered_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as talk:
-        await fail_turn(talk)
-        await wait_for_turns(talk)
-        await talk.press(words.RETRY)
-        await wait_for_texts(talk, lambda found: found == ["Once"])
-        await talk.bot.restart_worker()
-        await wait_for_answer(talk, "It is 42.")
+    async with run_conversation(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as chat:
+        await fail_turn(chat)
+        await wait_for_turns(chat)
+        await chat.press(words.RETRY)
+        await wait_for_texts(chat, lambda found: found == ["Once"])
+        await chat.bot.restart_worker()
+        await wait_for_answer(chat, "It is 42.")
 
 
 async def test_an_apology_from_before_a_crash_is_retried_in_place(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Say("Once"), Pause(60)])) as talk:
-        await talk.say("hi")
-        await wait_for_texts(talk, lambda found: found == ["Once"])
-        await talk.bot.restart_worker(chunks=[], attempt=3)
-        await wait_for_texts(talk, lambda found: words.TOO_MANY_ATTEMPTS in found[-1])
-        await wait_for_turns(talk)
-        await talk.press(words.RETRY)
-        await wait_for_answer(talk, "It is 42.")
-        assert list_retries(talk) == [False]
+    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Say("Once"), Pause(60)])) as chat:
+        await chat.say("hi")
+        await wait_for_texts(chat, lambda found: found == ["Once"])
+        await chat.bot.restart_worker(chunks=[], attempt=3)
+        await wait_for_texts(chat, lambda found: words.TOO_MANY_ATTEMPTS in found[-1])
+        await wait_for_turns(chat)
+        await chat.press(words.RETRY)
+        await wait_for_answer(chat, "It is 42.")
+        assert list_retries(chat) == [False]
 
 
 async def test_transient_read_errors_leave_the_answer_correct(
@@ -396,10 +396,10 @@ async def test_transient_read_errors_leave_the_answer_correct(
         async with read_of(self) as connection:
             yield connection
 
-    async with run_conversation(sandbox, tmp_path, "One.", "Two.") as talk:
-        await talk.say("one?")
-        await wait_for_answer(talk, "One.")
+    async with run_conversation(sandbox, tmp_path, "One.", "Two.") as chat:
+        await chat.say("one?")
+        await wait_for_answer(chat, "One.")
         monkeypatch.setattr(Database, "read", fail_at_first)
-        await talk.say("two?", files={"a.txt": b"two"})
-        await wait_for_answer(talk, "One.", "Two.")
+        await chat.say("two?", files={"a.txt": b"two"})
+        await wait_for_answer(chat, "One.", "Two.")
         assert len(reads) >= 4

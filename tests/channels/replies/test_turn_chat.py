@@ -13,7 +13,7 @@ from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool
 from tests.channels.platforms import (
-    SlackTalk,
+    SlackChat,
     run_conversation,
     texts,
     wait_for_answer,
@@ -47,78 +47,78 @@ TOOLS = {"tools": [to_adk_tool(react), to_adk_tool(post)]}
 CELEBRATION = [CallTool("react", {"emoji": "🎉"}), CallTool("post", {"text": "**Hello** @everyone <!channel>"})]
 
 
-def list_tool_results(talk: Any) -> list[str]:
+def list_tool_results(chat: Any) -> list[str]:
     """Return the results that the model got from its tools."""
-    messages = talk.bot.model.requests[-1]["messages"]
+    messages = chat.bot.model.requests[-1]["messages"]
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
-def list_reactions(talk: Any) -> set[str]:
+def list_reactions(chat: Any) -> set[str]:
     """Return the reactions on all messages."""
-    place = talk.channel if isinstance(talk, SlackTalk) else talk.place
-    return {name for message in talk.sandbox.messages(place) for name in message.reactions}
+    place = chat.channel if isinstance(chat, SlackChat) else chat.place
+    return {name for message in chat.sandbox.messages(place) for name in message.reactions}
 
 
 async def test_a_tool_reacts_to_the_message_and_posts_another_one(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as talk:
-        await talk.say("celebrate")
-        found = await wait_for_texts(talk, lambda found: "Done." in found)
-        await wait_for_turns(talk)
+    async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as chat:
+        await chat.say("celebrate")
+        found = await wait_for_texts(chat, lambda found: "Done." in found)
+        await wait_for_turns(chat)
         assert sorted(text.partition(" ")[0] for text in found) == ["**Hello**", "Done."]
-        assert not any(message.pings for message in talk.replies())
-        assert list_reactions(talk) == {"tada" if isinstance(talk, SlackTalk) else "🎉"}
+        assert not any(message.pings for message in chat.replies())
+        assert list_reactions(chat) == {"tada" if isinstance(chat, SlackChat) else "🎉"}
 
 
 @pytest.mark.parametrize("emoji", ["tada", ":tada:", "👍🏽"])
 async def test_a_reaction_may_be_an_emoji_or_its_name(sandbox: Any, tmp_path: Path, emoji: str) -> None:
-    async with run_conversation(sandbox, tmp_path, CallTool("react", {"emoji": emoji}), "Done.", core=TOOLS) as talk:
-        await talk.say("celebrate")
-        await wait_for_answer(talk, "Done.")
-        await wait_for_turns(talk)
-        assert list_tool_results(talk) == ['{"result": "done"}']
+    async with run_conversation(sandbox, tmp_path, CallTool("react", {"emoji": emoji}), "Done.", core=TOOLS) as chat:
+        await chat.say("celebrate")
+        await wait_for_answer(chat, "Done.")
+        await wait_for_turns(chat)
+        assert list_tool_results(chat) == ['{"result": "done"}']
 
 
 async def test_calls_over_the_limits_are_errors_for_the_model(sandbox: Any, tmp_path: Path) -> None:
     reacting = [CallTool("react", {"emoji": emoji}) for emoji in "🎉👍👀🚀"]
     posting = [CallTool("post", {"text": text}) for text in ("one", " ", "word " * 2000, "two", "three", "four")]
-    async with run_conversation(sandbox, tmp_path, [*reacting, *posting], "Done.", core=TOOLS) as talk:
-        await talk.say("celebrate")
-        found = await wait_for_texts(talk, lambda found: "Done." in found)
-        await wait_for_turns(talk)
+    async with run_conversation(sandbox, tmp_path, [*reacting, *posting], "Done.", core=TOOLS) as chat:
+        await chat.say("celebrate")
+        found = await wait_for_texts(chat, lambda found: "Done." in found)
+        await wait_for_turns(chat)
         assert sorted(found) == ["Done.", "one", "three", "two"]
-        assert len(list_reactions(talk)) == MAX_REACTIONS
-        errors = [result for result in list_tool_results(talk) if "error" in result]
+        assert len(list_reactions(chat)) == MAX_REACTIONS
+        errors = [result for result in list_tool_results(chat) if "error" in result]
         assert [part in error for part, error in zip(ERRORS, errors, strict=True)] == [True] * len(ERRORS), errors
 
 
 async def test_an_unknown_emoji_is_an_error_for_the_model(sandbox: Any, tmp_path: Path) -> None:
     script = CallTool("react", {"emoji": "not an emoji"}), "Done."
-    async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as talk:
-        await talk.say("celebrate")
-        await wait_for_answer(talk, "Done.")
-        await wait_for_turns(talk)
-        assert "the reaction 'not an emoji' cannot be added" in list_tool_results(talk)[0]
-        assert not list_reactions(talk)
+    async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as chat:
+        await chat.say("celebrate")
+        await wait_for_answer(chat, "Done.")
+        await wait_for_turns(chat)
+        assert "the reaction 'not an emoji' cannot be added" in list_tool_results(chat)[0]
+        assert not list_reactions(chat)
 
 
 async def test_a_crash_repeats_neither_the_reaction_nor_the_message(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as talk:
+    async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as chat:
 
         async def die(*_values: Any) -> None:
             with suppress(StoreError):
-                await create_crash(talk)()
+                await create_crash(chat)()
             raise TurnLostError("the process died here")
 
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "save_answer", die)
-            await talk.say("celebrate")
-            await wait_until(talk.bot.worker._stopping.is_set)
-            await talk.bot.worker.stop(5)
-    async with run_conversation(sandbox, tmp_path, "Done.", core=TOOLS) as talk:
-        assert (await wait_for_turns(talk))[0].state == "done"
-        assert sorted(text.partition(" ")[0] for text in texts(talk)) == ["**Hello**", "Done."]
+            await chat.say("celebrate")
+            await wait_until(chat.bot.worker._stopping.is_set)
+            await chat.bot.worker.stop(5)
+    async with run_conversation(sandbox, tmp_path, "Done.", core=TOOLS) as chat:
+        assert (await wait_for_turns(chat))[0].state == "done"
+        assert sorted(text.partition(" ")[0] for text in texts(chat)) == ["**Hello**", "Done."]
 
 
 async def test_outside_of_a_turn_there_is_no_conversation() -> None:

@@ -54,7 +54,7 @@ async def test_a_follow_up_in_a_thread_of_the_bot_needs_no_mention(slack: SlackS
         await bot.wait_for_texts(question, lambda texts: "heard: ada: two" in texts)
         await slack.wait_for(lambda: is_acknowledged(slack))
         assert len(bot.list_texts(elsewhere)) == 2
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
 
 
 @BOTH_MODES
@@ -64,7 +64,7 @@ async def test_a_redelivered_event_is_answered_once(slack: SlackSandbox, tmp_pat
         await bot.wait_for_turns(1)
         await slack.redeliver(question)
         await slack.wait_for(lambda: sum(e.attempt > 0 for e in slack.envelopes) == 2 and is_acknowledged(slack))
-        assert len(await bot.turn_rows()) == 1
+        assert len(await bot.list_turns()) == 1
         assert len(bot.list_texts(question)) == 2
 
 
@@ -110,7 +110,7 @@ async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSandbox,
         await slack.open_home("ada")
         await slack.run_command("ada", "general", "/help")
         await slack.wait_for(lambda: len(slack.envelopes) >= 6 and is_acknowledged(slack))
-        assert await bot.inbox_rows() == []
+        assert await bot.list_inbox_messages() == []
 
 
 async def test_messages_in_quick_succession_are_answered_in_order_with_a_reaction(
@@ -174,7 +174,7 @@ async def test_a_reset_stops_the_turn_and_drops_queued_messages(slack: SlackSand
         await slack.wait_for(lambda: not second.reactions)
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.text) == ("cancelled", None)
-        assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
+        assert [r.outcome for r in await bot.list_inbox_messages()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
         third = await bot.mention_bot("ada", "general", "hello", thread_ts=first.ts)
         await bot.wait_for_texts(third, lambda texts: texts[-1] == "anew!")

@@ -120,7 +120,7 @@ async def test_a_message_while_the_socket_is_lost_is_answered_once(tmp_path: Pat
         await server.wait_for(lambda: server.sessions[0].resume_count == 1)
         await check_bot_answers(bot, "and now?")
         assert len(server.sessions) == 1
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
         assert len(bot.list_bot_messages(server.open_dm("ada"))) == 2
 
 

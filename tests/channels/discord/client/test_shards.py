@@ -31,14 +31,14 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
         await bot.wait_for_replies(in_guild, "heard: Ada Lovelace: one")
         await bot.wait_for_replies(direct, "heard: two")
         assert await server.run_command("ada", "general", "help")
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
 
         before = bot.channel.last_event_at()
         await server.invalidate_sessions()
         await server.wait_for(lambda: len(server.sessions) == 6 and server.connection_count == 3)
         again = await bot.mention_bot("ada", "general", "three")
         await bot.wait_for_replies(again, "heard: Ada Lovelace: three")
-        assert len(await bot.inbox_rows()) == 3
+        assert len(await bot.list_inbox_messages()) == 3
         assert bot.channel.last_event_at() >= before
     assert not server.is_online
 

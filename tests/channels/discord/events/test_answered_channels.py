@@ -148,7 +148,7 @@ async def test_a_question_with_a_thread_that_was_not_stored_is_answered_once(
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         await wait_for_thread_texts(bot, thread, "heard: Ada Lovelace: one")
         assert bot.list_bot_messages("general") == []
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
 
 
 async def test_a_reply_in_a_new_thread_is_found_after_a_crash(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
 
 
 async def wait_for_edit(bot: Any, text: str) -> None:
-    await bot.database.wait_until(bot.inbox_rows, lambda rows: rows[-1].message["text"] == text)
+    await bot.database.wait_until(bot.list_inbox_messages, lambda rows: rows[-1].message["text"] == text)
 
 
 async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ async def test_a_question_that_is_deleted_while_queued_is_not_answered(server: D
         await server.delete_message("ada", second)
         await server.delete_messages([third])
         outcomes = [None, "deleted", "deleted"]
-        await bot.database.wait_until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
+        await bot.database.wait_until(bot.list_inbox_messages, lambda rows: [row.outcome for row in rows] == outcomes)
         go_on.set()
         await bot.wait_for_replies(first, "one!")
-        assert await bot.turn_rows()
+        assert await bot.list_turns()
         assert len(await bot.wait_for_turns(1)) == 1
 
 
@@ -92,7 +92,7 @@ async def test_an_edit_or_deletion_during_the_intake_is_applied(
         await server.wait_for(
             lambda: any("two" in a.text or words.ANSWER_EDITED in a.buttons for a in bot.list_replies(first))
         )
-        await bot.database.wait_until(bot.inbox_rows, lambda rows: "deleted" in [row.outcome for row in rows])
+        await bot.database.wait_until(bot.list_inbox_messages, lambda rows: "deleted" in [row.outcome for row in rows])
         assert "heard: Ada Lovelace: one" not in bot.list_texts(second)
 
 
@@ -117,7 +117,7 @@ async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp
         await bot.wait_for_last_reply(await bot.mention_bot("ada", place, "two"), lambda text: text == "half")
         await server.delete_channel("random")
         await bot.wait_for_turns(2)
-        assert [row.state for row in await bot.turn_rows()] == ["failed", "failed"]  # nobody could be shown the end
+        assert [row.state for row in await bot.list_turns()] == ["failed", "failed"]  # nobody could be shown the end
 
 
 async def test_edits_without_a_change_or_a_known_message_do_nothing(server: DiscordSandbox, tmp_path: Path) -> None:

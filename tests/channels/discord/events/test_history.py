@@ -88,7 +88,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
             "plan.pdf (4 bytes): I cannot make out what is in it]",
             "what",
         ]
-        assert len(await bot.inbox_rows()) == 11
+        assert len(await bot.list_inbox_messages()) == 11
 
 
 async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
@@ -143,7 +143,7 @@ async def test_live_messages_wait_for_the_backfill_of_their_channel(
         ]
         slow.set()
         await wait_for_backfill(bot, caplog)
-        assert len(await bot.inbox_rows()) == 5
+        assert len(await bot.list_inbox_messages()) == 5
 
 
 async def test_the_backfill_skips_new_unserved_and_hidden_places(
@@ -220,7 +220,7 @@ async def test_messages_between_two_gateway_sessions_are_answered_once(
             await bot.channel.reconnect()
         await bot.wait_for_replies(question, "heard: are you there?")
         assert len(server.sessions) == 2
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_inbox_messages()) == 2
 
 
 async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(

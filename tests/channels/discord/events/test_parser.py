@@ -96,7 +96,7 @@ async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSandbox, tm
             await server.post_message("grace", thread, "and now?"), "heard: Grace Hopper: and now?"
         )
         await server.post_message("linus", thread, "not for the bot")
-        await bot.database.wait_until(bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
+        await bot.database.wait_until(bot.list_inbox_messages, lambda rows: rows[-1].outcome == "unaddressed")
         assert len(bot.list_calls("GET /channels/{channel}/messages/{message}")) == 1
 
 

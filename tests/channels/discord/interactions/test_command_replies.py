@@ -117,7 +117,7 @@ async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, t
         ):
             await wait_for_response(bot, seen, words.NO_WRITE_PERMISSION)
         assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
-        assert await bot.inbox_rows() == []
+        assert await bot.list_inbox_messages() == []
 
 
 async def test_a_thread_has_a_permission_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackS
             assert await post_request(bot, forged, headers) == 401
         assert await post_request(bot, forged + " ", good) == 401
         assert await post_request(bot, "{", {}) == 401
-        assert len(await bot.inbox_rows()) == 1
+        assert len(await bot.list_inbox_messages()) == 1
         assert len(bot.list_texts(question)) == 2
         assert await post_request(bot, "{", slack.request_url.sign("{")) == 500
 
@@ -60,7 +60,7 @@ async def test_a_request_before_the_start_is_refused_and_redelivered(slack: Slac
         await slack.wait_for(lambda: slack.envelopes)
         assert await post_request(bot, "{}", {}) == 401
         assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503
-        assert not await bot.inbox_rows()
+        assert not await bot.list_inbox_messages()
         await bot.channel.start()
         await slack.redeliver(slack.envelopes[0])
         await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
@@ -75,7 +75,7 @@ async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, 
         again = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
         for more in ({}, again):
             assert await post_request(bot, body, {**slack.request_url.sign(body), **more}, kind) == 200
-        assert len(await bot.turn_rows()) == 1
+        assert len(await bot.list_turns()) == 1
         assert len(bot.list_texts(question)) == 2
 
 
@@ -111,7 +111,7 @@ async def test_a_mention_waits_for_the_message_event_with_its_files(
         assert await post_request(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200
         assert await mentioned == 200
         await bot.wait_for_turns(2)
-        assert [[file["name"] for file in row.message["attachments"]] for row in await bot.inbox_rows()] == [
+        assert [[file["name"] for file in row.message["attachments"]] for row in await bot.list_inbox_messages()] == [
             ["plan.txt"],
             ["plan.txt"],
         ]
@@ -138,7 +138,7 @@ async def test_a_slow_request_is_answered_in_time_and_stored_once(
             await slack.wait_for(lambda: any(e.reason == "http_error" and e.acknowledged_at for e in slack.envelopes))
             await bot.wait_for_turns(1)
             await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
-            assert len(await bot.inbox_rows()) == 1
+            assert len(await bot.list_inbox_messages()) == 1
 
 
 async def test_a_request_that_cannot_be_stored_is_refused_and_redelivered(
@@ -157,7 +157,7 @@ async def test_a_request_that_cannot_be_stored_is_refused_and_redelivered(
         async with run_bot(slack, tmp_path, echo) as bot:
             question = await bot.mention_bot("ada", "general", "one")
             await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
-            assert len(await bot.turn_rows()) == 1
+            assert len(await bot.list_turns()) == 1
 
 
 @HTTP

@@ -113,7 +113,7 @@ async def test_each_workspace_has_its_own_token_until_the_app_is_uninstalled(
         question = await check_bot_answers(bot, slack, "one")
         theirs = await check_bot_answers(bot, other_workspace, "two")
         assert list_texts(other_workspace, early)[1:] == []
-        first, second = (row.session for row in await bot.turn_rows())
+        first, second = (row.session for row in await bot.list_turns())
         assert (first.split(":")[1], second.split(":")[1]) == (slack.team_id, other_workspace.team_id)
         seen = await other_workspace.run_command("ada", "general", "/reset")
         assert (await other_workspace.wait_for(lambda: seen))[0].channel is theirs.channel

@@ -37,7 +37,7 @@ async def test_direct_messages_can_share_a_session_without_threads(
         thread = slack.messages(direct)[0]
         await slack.post_message("ada", direct, "three", thread_ts=thread.ts)
         await bot.wait_for_texts(thread, lambda texts: texts[-1] == "3: three")
-        assert len({row.session for row in await bot.inbox_rows()}) == 1
+        assert len({row.session for row in await bot.list_inbox_messages()}) == 1
         assert {call.error for call in slack.calls} == {None}
 
 

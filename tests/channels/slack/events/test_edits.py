@@ -68,7 +68,7 @@ async def test_a_question_that_is_deleted_while_queued_is_not_answered(slack: Sl
         go_on.set()
         await bot.wait_for_texts(first, lambda texts: "one!" in texts)
         await bot.wait_for_messages(2)
-        assert len(await bot.turn_rows()) == 1
+        assert len(await bot.list_turns()) == 1
 
 
 async def test_an_answer_to_a_deleted_thread_root_is_stopped_with_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_edits_of_other_messages_and_of_the_bot_do_nothing(slack: SlackSan
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
-        assert len(await bot.inbox_rows()) == 1
+        assert len(await bot.list_inbox_messages()) == 1
 
 
 async def test_an_edit_that_cannot_be_stored_is_redelivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
         ]
         assert list_bot_texts(slack, direct) == ["heard: hello", "heard: more"]
         assert list_bot_texts(slack, edited) == ["heard: linus: what"]
-        assert len(await bot.inbox_rows()) == 11
+        assert len(await bot.list_inbox_messages()) == 11
 
 
 async def test_the_backfill_skips_new_places_and_a_new_bot_has_none(
@@ -106,7 +106,7 @@ async def test_the_backfill_skips_new_places_and_a_new_bot_has_none(
     caplog.clear()
     async with run_bot(slack, tmp_path, echo) as bot:
         await wait_for_backfill(bot, caplog)
-        assert len(await bot.inbox_rows()) == 1
+        assert len(await bot.list_inbox_messages()) == 1
         assert list_bot_texts(slack, elsewhere) == list_bot_texts(slack, unknown) == []
     assert {c.arguments.get("channel") for c in slack.calls if c.method == "conversations.history"} == {
         slack.channels["general"].id
@@ -144,8 +144,8 @@ async def test_backfill_skips_messages_before_a_reset_or_stop(
     async with run_bot(slack, tmp_path, echo) as bot:
         await bot.wait_for_texts(ending, lambda texts: said in texts)
         await wait_for_backfill(bot, caplog)
-        assert len(await bot.turn_rows()) == 1
-        assert len(await bot.inbox_rows()) == 2
+        assert len(await bot.list_turns()) == 1
+        assert len(await bot.list_inbox_messages()) == 2
 
 
 async def test_an_inactive_thread_is_backfilled_only_for_a_mention(
@@ -197,7 +197,7 @@ async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
             await wait_for_backfill(bot, caplog)
         await bot.wait_for_messages(1 + len(answered))
         assert [m.content.text for m in said if list_bot_texts(slack, m)] == answered
-        assert len(await bot.inbox_rows()) == 1 + len(answered)
+        assert len(await bot.list_inbox_messages()) == 1 + len(answered)
         assert ("2 messages more than a backfill stores" in caplog.text) == (bounds.messages == 2)
 
 
@@ -351,8 +351,8 @@ async def test_an_org_wide_app_finds_users_of_other_workspaces(
     async with run_bot(slack, tmp_path, echo) as bot:
         await wait_for_backfill(bot, caplog)
         assert list_bot_texts(slack, missed) == ["heard: noor: two"]
-        assert len(await bot.inbox_rows()) == 2
-        assert {row.session.split(":")[1] for row in await bot.inbox_rows()} == {slack.team_id}
+        assert len(await bot.list_inbox_messages()) == 2
+        assert {row.session.split(":")[1] for row in await bot.list_inbox_messages()} == {slack.team_id}
 
 
 @pytest.mark.parametrize("direct", ["thread", "single"])

@@ -96,7 +96,7 @@ async def test_a_forged_button_resets_nothing(slack: SlackSandbox, tmp_path: Pat
         for made_up in (f"pick:reset:{elsewhere}", "pick:reset", f"pick:nothing:{elsewhere}"):
             assert not await bot.channel._interactions.handle({**body, "actions": [{"action_id": made_up}]})
         assert choice.text == words.CHOOSE_RESET
-        assert "reset" not in {row.outcome for row in await bot.inbox_rows()}
+        assert "reset" not in {row.outcome for row in await bot.list_inbox_messages()}
 
 
 async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_each_command_may_be_a_message(slack: SlackSandbox, tmp_path: Path
         before = len(bot.list_thread(question))
         await bot.mention_bot("ada", "general", spoken, thread_ts=question.ts)
         await slack.wait_for(lambda: len(bot.list_thread(question)) > before + 1)
-        assert len(await bot.turn_rows()) == 1
+        assert len(await bot.list_turns()) == 1
 
 
 async def test_an_export_with_a_lost_response_is_posted_once(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ async def test_a_follow_up_in_the_thread_is_in_the_same_session(slack: SlackSand
         await bot.wait_for_turns(1)
         await slack.post_message("ada", "general", "and now?", thread_ts=report.ts)
         await bot.wait_for_texts(report, lambda texts: "heard: ada: and now?" in texts)
-        assert len({row.session for row in await bot.turn_rows()}) == 1
+        assert len({row.session for row in await bot.list_turns()}) == 1
 
 
 async def test_the_quote_of_a_long_message_is_truncated(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_a_bot_outside_the_channel_asks_to_be_invited(slack: SlackSandbox,
         assert await slack.submit_modal(modal, question="why?")
         await slack.wait_for(lambda: slack.messages("general")[-1].text == words.NOT_A_MEMBER)
         assert slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id
-        assert await bot.inbox_rows() == []
+        assert await bot.list_inbox_messages() == []
 
 
 async def test_a_rate_limited_question_leaves_no_message(
