@@ -207,7 +207,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             Summarizer(lambda _agent, name: (adapter, name or MODEL), counter),
             SpendingLimiter(database, prices, SpendingStore(database, prices), SpendingLimits()),
             budget=DEFAULT_BUDGET_TOKENS if conversation.has_summaries else None,
-            rest=0.0,
+            delay_seconds=0.0,
         )
         stack.push_async_callback(compaction.aclose)
         inbox = InboxStore(database, store, worker)

@@ -36,7 +36,7 @@ from core.privacy.vault import Vault
 from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.lock import hold_database_lock
-from core.store.migrate import migrate, verify
+from core.store.migrate import migrate, verify_schema
 from core.tools.human_request_service import HumanRequestService
 from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
@@ -45,7 +45,7 @@ from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter
-from core.usage.user_rate_limits import DenialNotices
+from core.usage.user_rate_limits import DenialNoticeStore
 from core.workers.lease import Lease
 from core.workers.rate_limit_sharing import LimitUsages, exchange_usage
 from core.workers.shard_assignment import ShardAssignment
@@ -135,7 +135,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             )
             for error in ended:
                 if error is not None:
-                    log.error("a part did not stop: %s", format_error(error))
+                    log.error("a part of the bot failed to stop: %s", format_error(error))
             if working is not None:
                 await working
 
@@ -183,7 +183,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
                 await compaction.run_turn(turn, answerer.answer)
 
         turns = TurnStore(database, lease, loaded.agents)
-        worker = Worker(turns, answer, limit=settings.max_concurrent_turns, at_rest=garbage.collect_garbage)
+        worker = Worker(turns, answer, limit=settings.max_concurrent_turns, on_idle=garbage.collect_garbage)
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         human_requests = HumanRequestService(
@@ -222,7 +222,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             answerer.update_request_message,
             InteractionQueue(database, lease),
             TurnReports(database, prices),
-            DenialNotices(database),
+            DenialNoticeStore(database),
             spending,
             settings.access_policy,
             settings.reply_without_mention,
@@ -280,7 +280,7 @@ async def prepare_database(database: Database) -> None:
     """
     if database.is_sqlite:
         await migrate(database)
-    await verify(database)
+    await verify_schema(database)
 
 
 async def _start_channels(channels: Collection[Channel]) -> None:

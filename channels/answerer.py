@@ -52,7 +52,7 @@ from core.secret_redaction import format_error
 from core.store.turn_states import EndState
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
-from core.tools.human_request_service import HumanRequestService, MessageResult
+from core.tools.human_request_service import HumanRequestService, MessageAnswerResult
 from core.tools.human_requests import HumanRequest
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
@@ -67,7 +67,7 @@ _CANCEL_MESSAGES = {
 }
 
 
-class _MessageTakenError(Exception):
+class _MessageIsAnswerError(Exception):
     """The message of a turn answers an agent's question, and starts no run of its own.
 
     Attributes:
@@ -317,8 +317,8 @@ class Answerer:
                 await self._turns.save_answer(turn, text, turn.meter.to_json(), recorder.run_record)
         except SessionResetError:
             return await self._handle_cancel(turn, reply, CancelReason.RESET)
-        except _MessageTakenError as taken:
-            return await self._close_with_message(turn, reply, taken.text, "cancelled", taken.cause)
+        except _MessageIsAnswerError as ending:
+            return await self._close_with_message(turn, reply, ending.text, "cancelled", ending.cause)
         except TimeoutError:
             return await self._close_with_message(turn, reply, words.TOO_LONG, "failed", "time limit")
         except (SurfaceError, TurnLostError):
@@ -349,8 +349,9 @@ class Answerer:
         decisions = await self._human_requests.list_decisions(turn.origin) if turn.run is not None else ()
         channel = self._get_channel(turn.newest_message)
         prompt = await self._prompt_builder.build(turn, channel, runtime, recorder)
-        taken = await self._human_requests.take_message(turn, prompt.authors, prompt.spoken.unattributed_text)
-        self._check_message(turn, taken, reply.say)
+        text = prompt.attributed_prompt
+        answered = await self._human_requests.answer_with_message(turn, prompt.authors, text.unattributed_text)
+        self._check_message(turn, answered, reply.say)
         if turn.is_resumed:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):
                 self._background.add(asyncio.create_task(self._show_decided(request), name=f"request of {turn.id}"))
@@ -358,8 +359,8 @@ class Answerer:
             RunRequest(
                 user_id=turn.newest_message.place,
                 session_id=turn.session_id,
-                text=prompt.spoken.text,
-                spoken=prompt.spoken,
+                text=text.text,
+                attributed_prompt=text,
                 media=prompt.media,
                 speaker=prompt.speaker,
                 bot_name=prompt.bot_name,
@@ -369,7 +370,7 @@ class Answerer:
                 generation=turn.generation,
                 fence=self._turns.fencing_token(turn),
                 decisions=decisions,
-                answers=taken.answers,
+                answers=answered.answers,
                 state=prompt.state,
                 chat=TurnChat(channel, turn.newest_message.address),
                 meter=turn.meter,
@@ -394,24 +395,24 @@ class Answerer:
                         return event
         raise ParleyError("the run ended without an outcome")
 
-    def _check_message(self, turn: Turn, taken: MessageResult, say: MessageCatalog) -> None:
+    def _check_message(self, turn: Turn, answered: MessageAnswerResult, say: MessageCatalog) -> None:
         """If a message answered an agent's question, update the question's message.
 
         Args:
-            taken: the question that the message answered, if any, and the answers for the run.
+            answered: the question that the message answered, if any, and the answers for the run.
 
         Raises:
-            _MessageTakenError: the agent is not run: the answer does not fit the question, or the same turn has other
-                open questions.
+            _MessageIsAnswerError: the agent is not run, since the answer does not fit the question, or the same turn
+                has other open questions.
         """
-        if taken.question is None:
+        if answered.question is None:
             return
-        if taken.error is not None:
-            why = entry_error_text(taken.error, say)
-            raise _MessageTakenError(say(words.ANSWER_REFUSED, why=why), "it does not fit the question")
-        self._background.add(asyncio.create_task(self._show_decided(taken.question), name=f"request of {turn.id}"))
-        if not taken.answers:
-            raise _MessageTakenError(say(words.ANSWER_NOTED), "other questions are open")
+        if answered.error is not None:
+            why = entry_error_text(answered.error, say)
+            raise _MessageIsAnswerError(say(words.ANSWER_REFUSED, why=why), "it does not fit the question")
+        self._background.add(asyncio.create_task(self._show_decided(answered.question), name=f"request of {turn.id}"))
+        if not answered.answers:
+            raise _MessageIsAnswerError(say(words.ANSWER_NOTED), "other questions are open")
 
     async def _show_decided(self, request: HumanRequest) -> None:
         try:
@@ -435,7 +436,7 @@ class Answerer:
             case CancelReason.RESET | CancelReason.STOP | CancelReason.MESSAGE_DELETED:
                 await self._close_with_message(turn, reply, _CANCEL_MESSAGES[reason], "cancelled", reason)
             case CancelReason.SHUTDOWN:
-                if not reply.is_closed:  # what is kept is shown by the next one
+                if not reply.is_closed:  # the next attempt shows the stored answer
                     await announce_restart(
                         reply,
                         turn.id,

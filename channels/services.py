@@ -13,7 +13,7 @@ from core.inbox_message import ReplyWithoutMention
 from core.tools.human_request_service import HumanRequestService
 from core.tools.human_requests import HumanRequest
 from core.usage.spending import SpendingStore
-from core.usage.user_rate_limits import DenialNotices
+from core.usage.user_rate_limits import DenialNoticeStore
 
 
 class UpdateRequestMessage(Protocol):
@@ -45,7 +45,7 @@ class ChannelServices:
     update_request_message: UpdateRequestMessage
     interactions: InteractionQueue
     turn_reports: TurnReports
-    refusals: DenialNotices
+    refusals: DenialNoticeStore
     spending: SpendingStore
     access_policy: AccessPolicy = field(default_factory=AccessPolicy)
     follow: ReplyWithoutMention = "author"

@@ -78,10 +78,10 @@ class InboxMessage:
         text: the text without the mention of the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
         attachments: the files of the message.
-        brings: the messages that it forwards or replies to, in the adapter's own format, and those that it is a
+        references: the messages that it forwards or replies to, in the adapter's own format, and those that it is a
             question about (JSON): see `channels.intake.context.about`.
-        visitor: the author with roles; None if the roles are unknown; see `who`.
-        spot: the location of the message.
+        actor: the author with roles; None if the roles are unknown; see `actor_or_author`.
+        location: the location of the message.
         is_addressed: whether it mentions the bot, replies to it, or is a direct message. An agent may leave other
             messages without an answer.
     """
@@ -95,20 +95,20 @@ class InboxMessage:
     text: str
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
-    brings: tuple[Mapping[str, Any], ...] = ()
-    visitor: Actor | None = None
-    spot: Location = UNKNOWN_LOCATION
+    references: tuple[Mapping[str, Any], ...] = ()
+    actor: Actor | None = None
+    location: Location = UNKNOWN_LOCATION
     is_addressed: bool = True
 
     @property
-    def who(self) -> Actor:
+    def actor_or_author(self) -> Actor:
         """The author; without roles if nothing more is known."""
-        return self.visitor or Actor(self.channel, self.author)
+        return self.actor or Actor(self.channel, self.author)
 
     @property
-    def spots(self) -> tuple[str, ...]:
+    def location_names(self) -> tuple[str, ...]:
         """The names by which rules refer to the location: see `Location.get_names`."""
-        return self.spot.get_names(self.channel)
+        return self.location.get_names(self.channel)
 
     @property
     def is_bot(self) -> bool:

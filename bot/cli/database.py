@@ -12,7 +12,7 @@ from bot import settings as configuration
 from bot.monitoring import logs
 from core.errors import StoreError
 from core.store.database import Database
-from core.store.migrate import verify
+from core.store.migrate import verify_schema
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ async def open_database(settings: configuration.Settings) -> AsyncIterator[Datab
             sandbox = settings.data_dir / "sandbox.db"
             hint = f"; the sandbox's is DATABASE_URL=sqlite:///{sandbox}" if sandbox.exists() else ""
             raise StoreError(f"{database.file}: no such database yet: run `parley run`, or set DATABASE_URL{hint}")
-        await verify(database)
+        await verify_schema(database)
         yield database
     finally:
         await database.aclose()

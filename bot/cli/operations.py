@@ -115,9 +115,11 @@ def status(*, as_json: bool) -> None:
             ],
         )
         tables.print_table(
-            "Channels", ["name", "received until"], [[c.name, _format_age(c.heard)] for c in seen.channels]
+            "Channels",
+            ["name", "received until"],
+            [[channel.name, _format_age(channel.watermark_age_seconds)] for channel in seen.channels],
         )
-        waiting = f"for up to {tables.format_duration(seen.queue.oldest)}" if seen.queue.messages else ""
+        waiting = f"for up to {tables.format_duration(seen.queue.oldest_seconds)}" if seen.queue.messages else ""
         tables.print_lines(
             f"Queued: {seen.queue.messages} messages {waiting}".rstrip(),
             f"Open approvals: {seen.undecided}",
@@ -190,7 +192,7 @@ def list_sessions(
             [
                 [
                     s.id,
-                    tables.format_time(s.spoken_at),
+                    tables.format_time(s.last_message_at),
                     s.people,
                     s.messages,
                     s.model or "",

@@ -85,7 +85,7 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
                 deleted = await forgetting.delete(wish)
                 await wipe(database)
             if user and (left := await forgetting.preview(wish)):
-                where = ", ".join([*left.whole, *left.parts])
+                where = ", ".join([*left.sessions, *left.partial_sessions])
                 raise StoreError(f"not all was deleted: {user} has written again ({where}); run the command again")
         if as_json:
             counts = asdict(deleted) if deleted is not None else None
@@ -112,11 +112,11 @@ async def _describe_missing(service: DeletionService, request: DeletionRequest) 
 
 
 def _print_preview(preview: DeletionPreview) -> None:
-    for each in preview.whole:
+    for each in preview.sessions:
         typer.echo(f"all of   {each}")
-    for each in preview.parts:
+    for each in preview.partial_sessions:
         typer.echo(f"parts of {each}")
-    count = len(preview.whole) + len(preview.parts)
+    count = len(preview.sessions) + len(preview.partial_sessions)
     typer.echo(f"{preview.messages} messages and {preview.files} files are in these {count} conversations")
     if preview.records:
         typer.echo(f"{preview.records} other rows (spending, feedback, decisions) name the user")

@@ -23,13 +23,13 @@ def print_report(report: TurnReport) -> None:
         "attempts": report.attempt,
         "worker": report.owner,
         "started (UTC)": tables.format_time(report.created_at),
-        "waited": tables.format_duration(report.waited),
-        "took": tables.format_duration(report.took),
+        "waited": tables.format_duration(report.wait_seconds),
+        "took": tables.format_duration(report.duration_seconds),
         "model": report.model or "the default",
         "tokens": ", ".join(f"{name} {count:,}" for name, count in report.usage.items() if count),
         "cost": _format_cost(report),
         "reruns": ", ".join(report.reruns),
-        **_run_facts(report),
+        **_describe_run(report),
     }
     tables.print_table(f"Turn {report.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
     if report.calls:
@@ -50,7 +50,7 @@ def print_report(report: TurnReport) -> None:
     if report.run_record is not None and report.run_record.tool_calls:
         columns = ["tool", "result", "took", "arguments", "error"]
         tables.print_table("Tools", columns, [_tool_row(use) for use in report.run_record.tool_calls])
-    if approvals := [*report.led_by, *report.approvals]:
+    if approvals := [*report.decided_requests, *report.approvals]:
         tables.print_table(
             "Decisions", ["tool", "decision", "by", "at"], [_approval_row(approval) for approval in approvals]
         )
@@ -64,7 +64,7 @@ def print_reports(reports: Iterable[TurnReport]) -> None:
             report.id,
             report.state,
             tables.format_time(report.created_at),
-            tables.format_duration(report.took),
+            tables.format_duration(report.duration_seconds),
             report.tokens,
             format_dollars(report.known_cost) if report.known_cost is not None else "",
             ", ".join(list_authors(report)),
@@ -87,7 +87,7 @@ def to_json(report: TurnReport) -> dict[str, Any]:
     return {**fields, "dollars": format_exact_dollars(fields.pop("cost"))}
 
 
-def _run_facts(report: TurnReport) -> dict[str, object]:
+def _describe_run(report: TurnReport) -> dict[str, object]:
     record = report.run_record
     if record is None:
         return {"run record": "not stored" if report.finished_at is not None else "the turn has not ended"}
@@ -108,7 +108,7 @@ def _format_history(report: TurnReport, record: RunRecord) -> str:
     if (history := record.history) is None:
         return ""
     bounds = {"tokens": "there is no room in the budget", "turns": f"only the newest {history.turns} turns are sent"}
-    cut = f"; {report.left_out:,} older messages left out: {bounds[history.limit]}" if history.limit else ""
+    cut = f"; {report.omitted_messages:,} older messages left out: {bounds[history.limit]}" if history.limit else ""
     cut += "; what came before stood in a summary" if history.summarized_id else ""
     return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"
 

@@ -101,15 +101,20 @@ def find_problems(
             yield Diagnosis("dead", worker.id, gone, "another worker takes them over within seconds; if not, start one")
     for turn in overview.running:
         yield from _check_turn(turn, overview.at - turn.created_at, alive, time_limit)
-    if overview.queue.free > UNCLAIMED_SECONDS:
-        since = f"one of them for {overview.queue.free:.0f} s with none before it"
+    if overview.queue.claimable_seconds > UNCLAIMED_SECONDS:
+        since = f"one of them for {overview.queue.claimable_seconds:.0f} s with none before it"
         line = f"messages that wait: {overview.queue.messages}, {since}"
         yield Diagnosis(
             "waiting", "inbox", line, "all workers are busy or hang: raise MAX_CONCURRENT_TURNS, or add a worker"
         )
     for channel in overview.channels:
-        if alive and channel.name in platforms and channel.heard is not None and channel.heard > SILENT_CHANNEL_SECONDS:
-            line = f"{channel.name} has received nothing for {channel.heard:.0f} s"
+        if (
+            alive
+            and channel.name in platforms
+            and channel.watermark_age_seconds is not None
+            and channel.watermark_age_seconds > SILENT_CHANNEL_SECONDS
+        ):
+            line = f"{channel.name} has received nothing for {channel.watermark_age_seconds:.0f} s"
             yield Diagnosis("disconnected", channel.name, line, "see the platform's status page and the log")
     for failure in overview.failures:
         line = f"{failure.count} turns failed in the last hour with {failure.cause}; the newest is {failure.newest}"

@@ -80,13 +80,13 @@ class HealthMonitor:
 
         The wall clock may be set, and a machine may have slept.
         """
-        lives = {channel: (channel.last_event_at(), event_loop.now()) for channel in channels}
+        heartbeats = {channel: (channel.last_event_at(), event_loop.now()) for channel in channels}
         tries = dict.fromkeys(channels, 0)
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            for channel, (last_event_at, since) in lives.items():
+            for channel, (last_event_at, since) in heartbeats.items():
                 if channel.last_event_at() != last_event_at or not last_event_at:  # or it has not connected yet
-                    lives[channel], tries[channel] = (channel.last_event_at(), event_loop.now()), 0
+                    heartbeats[channel], tries[channel] = (channel.last_event_at(), event_loop.now()), 0
                     self._set_reason(channel.name)
                     continue
                 overdue = event_loop.now() - since - channel.heartbeat_interval

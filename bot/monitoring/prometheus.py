@@ -87,7 +87,7 @@ class MetricsEndpoint:
     async def _measure(self, channels: Collection[Channel], worker: Worker, database: Database) -> None:
         metrics.running_turns.set(worker.running_count)
         for channel in channels:
-            metrics.budget_left.set(channel.limiters.headroom, {"channel": channel.name})
+            metrics.limit_headroom.set(channel.limiters.headroom, {"channel": channel.name})
         try:
             async with asyncio.timeout(DATABASE_TIMEOUT_SECONDS):
                 found = await get_queue_overview(database)
@@ -95,7 +95,7 @@ class MetricsEndpoint:
             log.warning("queued messages cannot be counted: %s", format_error(error))
         else:
             metrics.waiting_messages.set(found.messages)
-            metrics.oldest_message_age.set(found.free)
+            metrics.oldest_message_age.set(found.claimable_seconds)
 
 
 def _is_local(request: web.Request) -> bool:

@@ -260,7 +260,7 @@ def _turn_json(report: TurnReport) -> Json:
         "error": report.error or "",
         "others": None if report.run_record is None else asdict(report.run_record.context),
         "at": report.created_at,
-        "seconds": None if report.took is None else round(report.took, 3),
+        "seconds": None if report.duration_seconds is None else round(report.duration_seconds, 3),
     }
 
 

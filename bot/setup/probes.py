@@ -70,7 +70,7 @@ async def check_slack(login: SlackSettings) -> list[CheckResult]:
     Raises:
         SettingsError: has a line for each token that Slack refuses, and for missing scopes.
     """
-    who = await slack_login.verify(slack_login.make_web_client(login), login.app_token)
+    who = await slack_login.verify_tokens(slack_login.make_web_client(login), login.app_token)
     return make_success(f"Slack: {who}")
 
 

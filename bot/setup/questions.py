@@ -35,7 +35,7 @@ _KEY_SETTINGS: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SetupQuestion:
     """Question for one setting.
 
     Attributes:
@@ -59,20 +59,20 @@ class Question:
     earlier_setting: str = ""
 
 
-def slack_questions(*, by_http: bool) -> Iterator[Question]:
+def slack_questions(*, by_http: bool) -> Iterator[SetupQuestion]:
     """Yield the questions for Slack's tokens.
 
     Args:
         by_http: whether Slack sends events by HTTP; otherwise by Socket Mode.
     """
-    yield Question(
+    yield SetupQuestion(
         "SLACK_BOT_TOKEN",
         "On your app's page, under OAuth & Permissions: copy the Bot User OAuth Token (xoxb-...).",
         _check_bot_token,
         "asking Slack",
     )
     if by_http:
-        yield Question(
+        yield SetupQuestion(
             "SLACK_SIGNING_SECRET",
             "On your app's page, under Basic Information, App Credentials: copy the Signing Secret. Slack's first "
             "request will show whether it is right.",
@@ -80,7 +80,7 @@ def slack_questions(*, by_http: bool) -> Iterator[Question]:
             "checking",
         )
     else:
-        yield Question(
+        yield SetupQuestion(
             "SLACK_APP_TOKEN",
             "On your app's page, under Basic Information, App-Level Tokens: generate a token with the scope "
             "connections:write (xapp-...).",
@@ -89,8 +89,8 @@ def slack_questions(*, by_http: bool) -> Iterator[Question]:
         )
 
 
-def discord_question() -> Question:
-    return Question(
+def discord_question() -> SetupQuestion:
+    return SetupQuestion(
         "DISCORD_BOT_TOKEN",
         "On your app's page, under Bot: choose Reset Token and copy it. Discord shows it once.",
         _check_discord_token,
@@ -119,8 +119,8 @@ def discord_invitation(token: str) -> str:
     return invite.invite_link(invite.application_id_of(token), auto_thread=part.discord_auto_thread)
 
 
-def model_question() -> Question:
-    return Question(
+def model_question() -> SetupQuestion:
+    return SetupQuestion(
         "MODEL",
         "The model: gemini-NAME, openai/NAME (also of any server with OpenAI's API), anthropic/NAME, or "
         "local/smollm2-135m, which needs no key but is tiny and often wrong.",
@@ -131,7 +131,7 @@ def model_question() -> Question:
     )
 
 
-def model_access_questions(model: str) -> Iterator[Question]:
+def model_access_questions(model: str) -> Iterator[SetupQuestion]:
     """Yield the questions for the access to a model, that for the key last.
 
     Its check sends a short request to the model. A model that needs no key has no questions.
@@ -145,7 +145,7 @@ def model_access_questions(model: str) -> Iterator[Question]:
     name, page = _KEY_SETTINGS[vendor]
     own = False
     if vendor == "openai/":
-        yield Question(
+        yield SetupQuestion(
             "OPENAI_BASE_URL",
             "Base URL of another server with OpenAI's API; Enter for OpenAI's own.",
             _check_base_url,
@@ -167,16 +167,16 @@ def model_access_questions(model: str) -> Iterator[Question]:
             await provider.aclose()
 
     where = "The key of your server; Enter for none." if own else f"Create a key at {page}."
-    yield Question(name, where, tries, f"asking {model}", is_required=not own, earlier_setting="MODEL")
+    yield SetupQuestion(name, where, tries, f"asking {model}", is_required=not own, earlier_setting="MODEL")
 
 
-def database_question(default_path: str) -> Question:
+def database_question(default_path: str) -> SetupQuestion:
     """Return the question for the database.
 
     Args:
         default_path: SQLite file that is used without an answer.
     """
-    return Question(
+    return SetupQuestion(
         "DATABASE_URL",
         f"URL of a PostgreSQL database, postgresql://USER:PASSWORD@HOST/NAME; Enter for the file {default_path}.",
         _check_database_url,

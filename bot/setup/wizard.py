@@ -21,7 +21,7 @@ from bot.setup import probes as trials
 from bot.setup.env_file import EnvFile
 from bot.setup.manifest_command import format_create_link
 from bot.setup.probes import CheckResult, Verdict
-from bot.setup.questions import Question
+from bot.setup.questions import SetupQuestion
 from core.errors import SettingsError
 from core.secret_redaction import add_secret
 
@@ -172,14 +172,14 @@ class _Wizard:
             if _AnswerResult.ELSEWHERE not in outcomes or "MODEL" in os.environ:
                 return
 
-    def _ask(self, question: Question) -> _AnswerResult:
+    def _ask(self, question: SetupQuestion) -> _AnswerResult:
         """Ask until an answer passes its check, and save it to `.env`."""
         try:
             return self._ask_until_valid(question)
         finally:
             tables.print_lines("")
 
-    def _ask_until_valid(self, question: Question) -> _AnswerResult:
+    def _ask_until_valid(self, question: SetupQuestion) -> _AnswerResult:
         name, answer = question.name, self._current_value(question.name)
         if os.environ.get(name):
             tables.print_wrapped(f"{name} is set in the environment, which overrides {self._file.path}.")
@@ -215,7 +215,7 @@ class _Wizard:
             else:
                 prompt = f"Paste another; Enter goes on without{keep}: "
 
-    def _check_answer(self, question: Question, answer: str) -> list[CheckResult]:
+    def _check_answer(self, question: SetupQuestion, answer: str) -> list[CheckResult]:
         """Check an answer, print the results and return them."""
         if question.is_required and not answer:
             findings = [CheckResult(Verdict.FAIL, f"{question.name}: the answer is empty")]
@@ -230,14 +230,14 @@ class _Wizard:
             tables.print_verdict(finding.verdict.value, finding.line)
         return findings
 
-    def _judge(self, question: Question, findings: Sequence[CheckResult]) -> _AnswerResult:
+    def _judge(self, question: SetupQuestion, findings: Sequence[CheckResult]) -> _AnswerResult:
         """Return what the results of a check mean for its question."""
         wrong = [finding.line for finding in findings if finding.verdict is Verdict.FAIL]
         if question.earlier_setting and wrong and all(line.startswith(question.earlier_setting) for line in wrong):
             return _AnswerResult.ELSEWHERE
         return _AnswerResult.LEFT_OUT if wrong else _AnswerResult.GOOD
 
-    def _save(self, question: Question, answer: str, *, is_announced: bool) -> None:
+    def _save(self, question: SetupQuestion, answer: str, *, is_announced: bool) -> None:
         """Write an answer to `.env`, unless it is the value or the default already."""
         if answer == (self._current_value(question.name) or question.default):
             return

@@ -32,7 +32,7 @@ class FormResult:
     is_correction: bool = False
 
 
-async def save_message(services: ChannelServices, request: HumanRequest) -> None:
+async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -> None:
     """Make sure that the ids of a request's messages are stored before it is decided.
 
     They are missing if the worker that posted the message died. The reply after the decision refers to that message,
@@ -173,7 +173,7 @@ class AnswerHandler:
         return "\n".join([say(words.FORM_INVALID), *lines])
 
     async def _answer(self, question: Question, user: User, value: object, say: MessageCatalog) -> str:
-        await save_message(self._services, question)
+        await ensure_message_ids(self._services, question)
         decided = await self._services.human_requests.answer(question.id, user, value)
         if decided.request is None:
             return say(words.ALREADY_ENDED)

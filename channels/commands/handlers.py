@@ -15,14 +15,14 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import file_prefix
-from channels.replies.tool_status import plain_text
+from channels.replies.tool_status import shorten_plain
 from channels.services import ChannelServices
 from core.conversations.feedback import Rating
 from core.identity import UNKNOWN_LOCATION, Actor, Location
 from core.inbox_message import InboxMessage
 from core.privacy.export import ExportFormat, ExportViewer
 from core.turns.rerun import RerunDenied
-from core.usage.user_rate_limits import CommandLimiter, RateLimited
+from core.usage.user_rate_limits import CommandLimiter, RateLimitDenial
 
 CommandName = Literal["reset", "stop", "help", "info", "why", "agent", "model", "export", "mute", "listen", "usage"]
 
@@ -111,8 +111,8 @@ class CommandContext:
         locale: the author's locale as the platform names it; empty if it is not known.
         sent_at: seconds since the epoch.
         until: `stop` and `reset` do not affect messages that were sent later (seconds since the epoch).
-        visitor: the author for the access policy; None until they are identified.
-        spot: the location for the access policy.
+        actor: the author for the access policy; None until they are identified.
+        location: the location for the access policy.
         is_private: whether only the author sees the result.
     """
 
@@ -125,14 +125,14 @@ class CommandContext:
     locale: str = ""
     sent_at: float = field(default_factory=time.time)
     until: float = inf
-    visitor: Actor | None = None
-    spot: Location = UNKNOWN_LOCATION
+    actor: Actor | None = None
+    location: Location = UNKNOWN_LOCATION
     is_private: bool = False
 
     @property
-    def spots(self) -> tuple[str, ...]:
+    def location_names(self) -> tuple[str, ...]:
         """The location's names in access rules: see `Location.get_names`."""
-        return self.spot.get_names(self.channel)
+        return self.location.get_names(self.channel)
 
     @classmethod
     def from_message(cls, inbound: InboxMessage, locale: str) -> "CommandContext":
@@ -151,8 +151,8 @@ class CommandContext:
             locale=locale,
             sent_at=inbound.sent_at,
             until=inbound.sent_at,
-            visitor=inbound.visitor,
-            spot=inbound.spot,
+            actor=inbound.actor,
+            location=inbound.location,
         )
 
     def to_message(self, session: str, text: str) -> InboxMessage:
@@ -175,8 +175,8 @@ class CommandContext:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "CommandContext":
         """Parse the JSON of `dataclasses.asdict`."""
-        visitor = data["visitor"] and Actor.from_json(data["visitor"])
-        return cls(**{**data, "visitor": visitor, "spot": Location.from_json(data["spot"])})
+        actor = data["actor"] and Actor.from_json(data["actor"])
+        return cls(**{**data, "actor": actor, "location": Location.from_json(data["location"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class CommandHandler:
         self._run_in_background = run_in_background
         self._limiter = CommandLimiter()
 
-    def count_command(self, context: CommandContext) -> RateLimited | None:
+    def count_command(self, context: CommandContext) -> RateLimitDenial | None:
         """Count a command of its author.
 
         Returns:
@@ -313,7 +313,7 @@ class CommandHandler:
         return result
 
     async def _mute(self, session: str, context: CommandContext, is_mute: bool) -> str:
-        if is_mute and context.spot.is_direct:
+        if is_mute and context.location.is_direct:
             return words.CANNOT_MUTE_DM
         await self._services.conversations.set_muted(session, is_mute)
         return words.MUTED if is_mute else words.UNMUTED
@@ -340,7 +340,7 @@ class CommandHandler:
         return await render_report(reports, turn_id, context.author, say, is_admin=is_admin)
 
     def _is_admin(self, context: CommandContext) -> bool:
-        return context.visitor is not None and self._services.access_policy.is_admin(context.visitor)
+        return context.actor is not None and self._services.access_policy.is_admin(context.actor)
 
     async def _stop(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
         command = context.to_message(session, "stop")
@@ -373,7 +373,7 @@ class CommandHandler:
         return CommandResult(say(words.RESET_DONE), is_visible=dropped is None)
 
     async def _info(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
-        status = await self._services.conversations.get_status(session, context.spots)
+        status = await self._services.conversations.get_status(session, context.location_names)
         lines = [say(words.STATUS_AGENT, agent=status.agent), say(words.STATUS_MODEL, model=status.model)]
         if status.since is not None:
             since = datetime.fromtimestamp(status.since, UTC)
@@ -402,14 +402,14 @@ class CommandHandler:
     async def _agent(self, session: str, agent: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
         """Show the agents of a session, or choose the one with the name `agent`."""
         conversations = self._services.conversations
-        offered = conversations.agents.list_selectable(context.spots)
+        offered = conversations.agents.list_selectable(context.location_names)
         if agent in offered:
-            await conversations.choose_agent(session, agent, place=context.place, spots=context.spots)
+            await conversations.choose_agent(session, agent, place=context.place, location_names=context.location_names)
             return CommandResult(say(words.AGENT_CHANGED, agent=agent))
         agent_lines = "\n".join(_agent_line(name, conversations.agents.get_description(name)) for name in offered)
         if agent:
             return CommandResult("\n".join([say(words.UNKNOWN_AGENT, agent=_quote_name(agent)), agent_lines]))
-        current = await conversations.get_agent(session, context.spots)
+        current = await conversations.get_agent(session, context.location_names)
         lines = [say(words.CURRENT_AGENT, agent=current.name)]
         if current.unavailable_choice:
             lines.append(say(words.CHOSEN_AGENT_REMOVED, agent=current.unavailable_choice))
@@ -420,14 +420,16 @@ class CommandHandler:
         self, session: str, model_name: str, context: CommandContext, say: MessageCatalog
     ) -> CommandResult:
         conversations = self._services.conversations
-        models = await conversations.list_models(session, context.spots)
+        models = await conversations.list_models(session, context.location_names)
         model_list = ", ".join(f"`{model}`" for model in models)
         if not model_name:
-            lines = [say(words.CURRENT_MODEL, model=await conversations.get_model(session, context.spots))]
+            lines = [say(words.CURRENT_MODEL, model=await conversations.get_model(session, context.location_names))]
             lines += [say(words.SELECTABLE_MODELS, models=model_list) if len(models) > 1 else say(words.NO_OTHER_MODEL)]
             return CommandResult("\n".join(lines))
         if model_name in models:
-            await conversations.choose_model(session, model_name, place=context.place, spots=context.spots)
+            await conversations.choose_model(
+                session, model_name, place=context.place, location_names=context.location_names
+            )
             return CommandResult(say(words.MODEL_CHANGED, model=model_name))
         return CommandResult(say(words.UNKNOWN_MODEL, model=_quote_name(model_name), models=model_list))
 
@@ -471,20 +473,20 @@ def parse_command(text: str) -> tuple[CommandName, str] | None:
     return name, argument
 
 
-def command_limit_message(limited: RateLimited, say: MessageCatalog) -> str:
+def command_limit_message(limited: RateLimitDenial, say: MessageCatalog) -> str:
     """Return the text for a user who exceeds the rate limit of commands."""
     return say(words.COMMAND_LIMIT_REACHED, minutes=limited.minutes)
 
 
-def question_limit_message(limited: RateLimited, say: MessageCatalog) -> str:
+def question_limit_message(limited: RateLimitDenial, say: MessageCatalog) -> str:
     """Return the text for a user who exceeds the rate limit of messages."""
     return say(words.MESSAGE_LIMIT_REACHED, minutes=limited.minutes)
 
 
 def _agent_line(name: str, description: str) -> str:
-    return f"- `{name}`: {plain_text(description, _MAX_DESCRIPTION)}" if description else f"- `{name}`"
+    return f"- `{name}`: {shorten_plain(description, _MAX_DESCRIPTION)}" if description else f"- `{name}`"
 
 
 def _quote_name(name: str) -> str:
     """Return a name that a user typed, truncated and without markup."""
-    return plain_text(name, _MAX_NAME)
+    return shorten_plain(name, _MAX_NAME)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from channels.commands.answers import AnswerHandler, save_message
+from channels.commands.answers import AnswerHandler, ensure_message_ids
 from channels.commands.handlers import RunInBackground, question_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -16,7 +16,7 @@ from core.inbox_message import InboxMessage
 from core.tools.human_requests import Verdict
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenied
-from core.usage.user_rate_limits import RateLimited
+from core.usage.user_rate_limits import RateLimitDenial
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +48,14 @@ class PressHandler:
         self._run_in_background = run_in_background
         self.answers = AnswerHandler(services, run_in_background)
 
-    async def handle(self, button: str, *, visitor: Actor, locale: str, name: str = "") -> str:
+    async def handle(self, button: str, *, actor: Actor, locale: str, name: str = "") -> str:
         """Carry out the press of a button, if this user may press it.
 
         The caller has checked that the user has access to the bot.
 
         Args:
             button: the id of the button.
-            visitor: the user who pressed it.
+            actor: the user who pressed it.
             name: their display name.
 
         Returns:
@@ -70,13 +70,13 @@ class PressHandler:
             return say(words.UNKNOWN_BUTTON)
         match parsed:
             case ("approve" | "always" | "deny") as decision, approval_id, _:
-                by = self._services.access_policy.to_user(visitor, name)
+                by = self._services.access_policy.to_user(actor, name)
                 return await self._decide(approval_id, by, _VERDICTS[decision], say)
             case ("option" | "page" | "form") as action, _, _:
-                by = self._services.access_policy.to_user(visitor, name)
+                by = self._services.access_policy.to_user(actor, name)
                 return await self._handle_question(action, parsed, by, say)
             case other, turn_id, _:
-                return await self._change_turn(other, turn_id, visitor.author, say)
+                return await self._change_turn(other, turn_id, actor.author, say)
 
     async def _change_turn(self, action: TurnAction, turn_id: str, author: str, say: MessageCatalog) -> str:
         match action:
@@ -94,7 +94,7 @@ class PressHandler:
         match await self._services.inbox.request_rerun(turn_id, author=author, kind=action):
             case RerunDenied() as denied:
                 return say(_RERUN_REFUSALS[denied])
-            case RateLimited() as limited:
+            case RateLimitDenial() as limited:
                 return question_limit_message(limited, say)
             case accepted, InboxMessage() as inbound:
                 if accepted is AcceptResult.WAITING:
@@ -123,7 +123,7 @@ class PressHandler:
             The text to show the user; empty for none.
         """
         if (approval := await self._services.human_requests.get(approval_id)) is not None:
-            await save_message(self._services, approval)
+            await ensure_message_ids(self._services, approval)
         decided = await self._services.human_requests.decide(approval_id, user, verdict)
         request = decided.request
         if request is None:

@@ -69,13 +69,13 @@ def _lines(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     yield from _models(report, say)
     if report.run_record is not None:
         yield from _tools(report.run_record, say)
-    for approval in [*report.led_by, *report.approvals][:MAX_APPROVALS]:
+    for approval in [*report.decided_requests, *report.approvals][:MAX_APPROVALS]:
         yield _approval(approval, say)
     if report.run_record is not None:
         yield from _inputs(report, report.run_record, say)
         yield _time(report, report.run_record, say)
-    if report.waited > _MIN_WAIT_SECONDS:
-        yield say(words.WHY_WAITED, waited=f"{report.waited:.1f}")
+    if report.wait_seconds > _MIN_WAIT_SECONDS:
+        yield say(words.WHY_WAITED, waited=f"{report.wait_seconds:.1f}")
 
 
 def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
@@ -172,9 +172,9 @@ def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Itera
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
         if history.summarized_id:
             yield say(words.WHY_SUMMARY)
-        if report.left_out:
+        if report.omitted_messages:
             cut = words.WHY_CUT_TURNS if history.limit == "turns" else words.WHY_CUT_TOKENS
-            yield say(cut, count=f"{report.left_out:,}", budget=f"{history.budget:,}", turns=history.turns)
+            yield say(cut, count=f"{report.omitted_messages:,}", budget=f"{history.budget:,}", turns=history.turns)
     if record.context.messages:
         yield say(words.WHY_CONTEXT, count=record.context.messages, tokens=f"{record.context.tokens:,}")
     if record.context.omitted_messages:
@@ -193,7 +193,7 @@ def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Itera
 
 
 def _time(report: TurnReport, record: RunRecord, say: MessageCatalog) -> str:
-    took = f"{report.took if report.took is not None else record.seconds:.1f}"
+    took = f"{report.duration_seconds if report.duration_seconds is not None else record.seconds:.1f}"
     if record.first_text_seconds is None:
         return say(words.WHY_TOTAL_TIME, all=took)
     return say(words.WHY_TIME, first=f"{record.first_text_seconds:.1f}", all=took)

@@ -43,7 +43,7 @@ class DiscordIdentityResolver:
         self._roles = LookupCache[tuple[int, int], tuple[str, ...] | None]("roles", CACHE_SECONDS)
         self._channels = LookupCache[int, Any]("channel", CACHE_SECONDS)
 
-    async def resolve_message(self, call: IncomingMessage, message: discord.Message) -> IncomingMessage:
+    async def resolve_message(self, incoming: IncomingMessage, message: discord.Message) -> IncomingMessage:
         """Return the message with its author's roles and its location.
 
         Args:
@@ -52,9 +52,9 @@ class DiscordIdentityResolver:
         Raises:
             SurfaceError: the roles or the channel cannot be fetched.
         """
-        visitor = await self._resolve_actor(guild_id_of(message), message.author)
-        spot = await self._resolve_location(guild_id_of(message), message.channel)
-        return replace(call, inbound=replace(call.inbound, visitor=visitor, spot=spot))
+        actor = await self._resolve_actor(guild_id_of(message), message.author)
+        location = await self._resolve_location(guild_id_of(message), message.channel)
+        return replace(incoming, inbound=replace(incoming.inbound, actor=actor, location=location))
 
     async def resolve_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
         """Return an interaction's author, with roles, and its location.

@@ -129,7 +129,7 @@ class DiscordChannel:
             get_surface=self._get_message_surface,
             get_token=self._get_token,
         )
-        history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_call)
+        history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_incoming)
         self._read_history = history.read_since
         self._watermarks = watermarks
         self._backfill_limits = backfill_limits
@@ -333,24 +333,24 @@ class DiscordChannel:
     def _get_backfill(self, place: str) -> Backfill | None:
         return self._shards.get_backfill(place)
 
-    async def _start_thread(self, call: IncomingMessage) -> IncomingMessage:
+    async def _start_thread(self, incoming: IncomingMessage) -> IncomingMessage:
         """Start a thread for the reply to a message, if the settings want one.
 
         Returns:
             The message with the thread as its session and address. It is unchanged if no thread was started, or its
             author exceeds a user rate limit.
         """
-        in_thread = move_to_thread(call) if self._settings.auto_thread and call.is_mention else None
-        if in_thread is None or await self._intake.get_rate_limit(call.inbound):
-            return call
-        address = call.inbound.address
-        name = shorten(call.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
+        in_thread = move_to_thread(incoming) if self._settings.auto_thread and incoming.is_mention else None
+        if in_thread is None or await self._intake.get_rate_limit(incoming.inbound):
+            return incoming
+        address = incoming.inbound.address
+        name = shorten(incoming.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
         try:
             async with asyncio.timeout(THREAD_TIMEOUT):
                 await self._api.start_thread(int(address["channel"]), int(address["message"]), name)
         except (SurfaceError, TimeoutError) as error:
             log.warning("no thread could be started, so the reply is in the channel: %s", format_error(error))
-            return call
+            return incoming
         return in_thread
 
     def _is_served(self, guild: int | None) -> bool:

@@ -1,7 +1,7 @@
 """Message catalogue: the bot's own messages in each of its languages.
 
 The constants below are the English messages. They are the keys of the gettext catalogue in `locales`, like the
-messages of `core.errors` and `core.models.finish_reasons`. `make words` updates the catalogue.
+messages of `core.errors` and `core.models.finish_reasons`. `make preview` updates the catalogue.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from core.models.finish_reasons import CUT_OFF, FILE_TOO_LARGE, WITHHELD
 #: The text of a reply without text; the same in each language.
 PLACEHOLDER = "…"
 
-# in a reply
+# replies
 NO_ANSWER = "I have no answer to this."
 ONLY_FILES = "Here you are:"
 SOURCES = "Sources: {links}"
@@ -35,7 +35,7 @@ TURN_ID = "(turn `{id}`)"
 ELAPSED = " ({seconds} s)"
 USING_TOOL = "_Using {tool}…_"
 
-# on a button
+# button labels
 STOP = "Stop"
 RETRY = "Retry"
 REGENERATE = "Regenerate"
@@ -46,7 +46,7 @@ APPROVE = "Approve"
 ALWAYS_ALLOW = "Always allow here"
 DENY = "Deny"
 
-# of a call that waits for a decision
+# approvals
 NEEDS_APPROVAL = "I need an approval to continue."
 APPROVE_TOOL = "**Approve `{tool}`?**"
 CHARACTERS_HIDDEN = "_{count} more characters hidden._"
@@ -63,7 +63,7 @@ APPROVAL_VOID = "⛔ Denied: the message was deleted or the conversation was res
 UNKNOWN_USER = "somebody"
 AGENT_REMOVED = "The agent that asked for this was removed, so nothing was done."
 
-# of a question
+# questions
 HAS_QUESTION = "I have a question."
 NEEDS_ANSWER = "I need your answer to continue."
 CHOOSE_ONE = "Which one do you choose?"
@@ -107,7 +107,7 @@ ENTRY_NEEDS_FORM = "Use the button under the question."
 ANSWER_REFUSED = "_This doesn't answer my question. {why}_"
 ANSWER_NOTED = "_Noted as your answer. Other questions are still open._"
 
-# to who has pressed one
+# after a button press
 NOT_ALLOWED_TO_ANSWER = "You can't answer this question."
 ALREADY_ANSWERED = "This was already answered."
 NOT_AN_APPROVER = "You can't approve or deny this."
@@ -122,12 +122,12 @@ FEEDBACK_THANKS = "Thanks for your feedback."
 ANSWER_NOT_STORED = "This answer is no longer stored."
 UNKNOWN_BUTTON = "This button doesn't work here."
 
-# beside a reply
+# messages beside a reply
 CANNOT_WRITE = "I can't write in {place}. Ask a server admin for permission, then try again."
 THREAD_LOCKED = "{place} is locked, so I can't answer there."
 ANSWER_READY = "Your answer is ready."
 
-# to a command
+# results of commands
 PLACE_NOT_ALLOWED = "I'm not set up to answer here."
 RESET_DONE = "The conversation was reset. I no longer remember it."
 NOTHING_TO_RESET = "You have no conversation with me here."
@@ -166,7 +166,7 @@ STATUS_WAITING = "Waiting: {count}"
 STATUS_ANSWERING = "Answering now."
 STATUS_IDLE = "Not answering anything now."
 
-# to who gives a command or uses a shortcut in Slack
+# results of commands and shortcuts in Slack
 CHOOSE_RESET = "Choose a conversation to reset."
 CHOOSE_EXPORT = "Choose a conversation to export."
 SENT_AS_DM = "I sent it to you as a direct message."
@@ -176,13 +176,13 @@ ASK = "Ask"
 CANCEL = "Cancel"
 NOT_A_MEMBER = "I can't write there. Invite me to the channel, then try again."
 
-# to who is not answered
+# refusals
 USER_NOT_ALLOWED = "You don't have access to this bot."
 ACCESS_REVOKED = "You no longer have access to this bot here."
 MESSAGE_LIMIT_REACHED = "You've reached the message limit. Try again in {minutes} min."
 COMMAND_LIMIT_REACHED = "You've reached the command limit. Try again in {minutes} min."
 
-# what the commands do
+# descriptions of commands
 RESET_HELP = "reset this conversation and delete its history"
 STOP_HELP = "stop my current answer to you"
 INFO_HELP = "show the model, the history and the tokens used in this conversation"
@@ -201,7 +201,7 @@ ASK_ABOUT = "Ask about this"
 NAME_ARGUMENT, TURN_ARGUMENT, QUESTION_ARGUMENT = "NAME", "TURN", "QUESTION"
 ABOUT_THIS = "What do you think about this message?"
 
-# on what is spent
+# spending
 LIMIT_RESETS = "I can answer again from {day}, 00:00 (UTC). Before that, {who} can raise the limit."
 LIMIT_OPERATOR = "the operator of this bot"
 LIMIT_ADMINS = "an admin"
@@ -247,8 +247,8 @@ class MessageCatalog:
             sentence: the English message; without a translation, it is used itself.
             facts: the values of the placeholders in braces.
         """
-        said = self._translations.gettext(sentence)
-        return said.format(**facts) if facts else said
+        text = self._translations.gettext(sentence)
+        return text.format(**facts) if facts else text
 
     def format_error(self, sentence: str) -> str:
         """Return an English message translated and marked as an error."""
@@ -325,7 +325,7 @@ def _load_catalog(language: str) -> MessageCatalog:
 
 ENGLISH = _load_catalog(_ENGLISH)
 
-# of what an answer was made of, to who asked for it
+# turn reports
 WHY_THIS = "Why this answer?"
 WHY_HELP = "show how an answer was made, visible only to you"
 WHY_OPTION = "the id of a turn; default: your latest answer here"

@@ -165,7 +165,7 @@ class AttachmentReader:
             return budget.add(task.result(), intro)
         except UnreadableFileError as error:
             failure = str(error)
-        except Exception as error:  # whatever a platform says, the answer goes on
+        except Exception as error:  # no error of a platform may end the turn
             log.error("a file cannot be read: %s", format_error(error))
             failure = "it cannot be fetched right now"
         size = f" ({media.format_size(file.size)})" if file.size else ""

@@ -224,14 +224,14 @@ class Backfill:
         Args:
             text: the new text; None if the message was deleted.
         """
-        call = self._pending.get(event_key)
-        if call is None and text is not None and event_key not in self._edits:
+        message = self._pending.get(event_key)
+        if message is None and text is not None and event_key not in self._edits:
             return
         self._edits[event_key] = text
         if len(self._edits) > MAX_EDITS:
             del self._edits[next(iter(self._edits))]
-        if call is not None:
-            async with self._lock(call.inbound.session_id):
+        if message is not None:
+            async with self._lock(message.inbound.session_id):
                 pass
 
     # Pending messages
@@ -250,10 +250,10 @@ class Backfill:
         """
         failure: Exception | None = None
         async with self._lock(session_id):
-            here = (call for call in self._pending.values() if call.inbound.session_id == session_id)
-            for call in sorted((call for call in here if _sent_at(call) <= until), key=_sent_at):
+            here = (message for message in self._pending.values() if message.inbound.session_id == session_id)
+            for message in sorted((message for message in here if _sent_at(message) <= until), key=_sent_at):
                 try:
-                    await self._store(call)
+                    await self._store(message)
                 except Exception as error:
                     failure = error
                     if isinstance(error, StoreError) and error.retryable:
@@ -278,12 +278,12 @@ class Backfill:
     async def _store_pending(self) -> None:
         """Retry to store all pending messages; those older than the backfill are dropped."""
         oldest = time.time() - max(1.0, self._limits.hours) * 3600
-        for call in [call for call in self._pending.values() if _sent_at(call) < oldest]:
-            log.error("%s: a message is lost: it could not be stored for too long", self._channel)
-            del self._pending[call.inbound.event_key]
-        calls = sorted(self._pending.values(), key=_sent_at)
-        await self._wait_for_fetches({call.inbound.place for call in calls if call.command is None})
-        await _for_each(self._store_session, dict.fromkeys(call.inbound.session_id for call in calls))
+        for message in [message for message in self._pending.values() if _sent_at(message) < oldest]:
+            log.error("%s: a message is dropped: it could not be stored for too long", self._channel)
+            del self._pending[message.inbound.event_key]
+        messages = sorted(self._pending.values(), key=_sent_at)
+        await self._wait_for_fetches({message.inbound.place for message in messages if message.command is None})
+        await _for_each(self._store_session, dict.fromkeys(message.inbound.session_id for message in messages))
 
     def _lock(self, session_id: str) -> asyncio.Lock:
         return self._locks.setdefault(session_id, asyncio.Lock())
@@ -316,7 +316,7 @@ class Backfill:
         except TimeoutError:
             if not limit.expired():
                 raise
-            log.warning("%s: the backfill took too long; messages that are not fetched by now are left", self._channel)
+            log.warning("%s: the backfill took too long; messages that are not fetched yet are dropped", self._channel)
         if gap is self._gap:
             log.info(
                 "%s: backfill of %.0f s: %d messages found", self._channel, time.time() - gap.since, gap.found_count
@@ -335,7 +335,7 @@ class Backfill:
             async with asyncio.timeout(MAX_WAIT_SECONDS):
                 await _for_each(partial(self._fetch, self._gap), places)
         except Exception as error:
-            log.info("%s: new messages do not wait any longer for older ones: %s", self._channel, format_error(error))
+            log.info("%s: new messages no longer wait for the backfill: %s", self._channel, format_error(error))
 
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
         """Fetch and store the missing messages of a place, once per gap."""
@@ -346,11 +346,13 @@ class Backfill:
             gap.fetched.add(place_id)
             surplus = max(0, gap.found_count + len(missing) - self._limits.messages)
             if surplus:
-                log.warning("%s: %d messages more than a backfill stores are left", self._channel, surplus)
+                log.warning(
+                    "%s: %d missed messages exceed the limit of the backfill and are dropped", self._channel, surplus
+                )
             newest = missing[surplus:]
             gap.found_count += len(newest)
-            self._pending |= {call.inbound.event_key: replace(call, is_late=True) for call in newest}
-            for session_id in dict.fromkeys(call.inbound.session_id for call in newest):
+            self._pending |= {message.inbound.event_key: replace(message, is_late=True) for message in newest}
+            for session_id in dict.fromkeys(message.inbound.session_id for message in newest):
                 try:
                     await self._store_session(session_id)
                 except BaseException as error:  # a caller that stops waiting cancels this
@@ -409,23 +411,23 @@ async def filter_missing(
     """
     if not messages:
         return []
-    known = await watermarks.find_known_keys(call.inbound.event_key for call in messages)
-    sessions = {call.inbound.session_id for call in messages}
+    known = await watermarks.find_known_keys(message.inbound.event_key for message in messages)
+    sessions = {message.inbound.session_id for message in messages}
     reset_at, stopped_at = await watermarks.get_cancellation_times(sessions)
     missing = []
-    for call in sorted(messages, key=_sent_at):
-        inbound = call.inbound
-        if (call.is_mention or call.is_in_answer_thread) and (
+    for message in sorted(messages, key=_sent_at):
+        inbound = message.inbound
+        if (message.is_mention or message.is_in_answer_thread) and (
             inbound.sent_at >= since or inbound.event_key not in known
         ):
             active_sessions.add(inbound.session_id)
         after = max(reset_at.get(inbound.session_id, 0.0), begun_at.get(inbound.place, inf))
-        if not call.is_mention or call.is_free_channel:
+        if not message.is_mention or message.is_free_channel:
             after = max(after, since)
-        if call.command is None:
+        if message.command is None:
             after = max(after, stopped_at.get((inbound.session_id, inbound.author), 0.0))
         if inbound.session_id in active_sessions and inbound.event_key not in known and inbound.sent_at >= after:
-            missing.append(call)
+            missing.append(message)
     return missing
 
 

@@ -54,7 +54,7 @@ _CONFUSABLES = str.maketrans(
     "ABESlJKMHOPCTYXGQWaeljkopcyxshdqwllABEZHlKMNOPTYXalkvopuaglllllo",
 )
 
-#: The key in `InboxMessage.brings` of the message that a question is about.
+#: The key in `InboxMessage.references` of the message that a question is about.
 ABOUT = "about"
 
 CountTokens = Callable[[str], Awaitable[int]]
@@ -142,7 +142,7 @@ class ContextBuilder:
 
 
 def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
-    """Return an entry for `InboxMessage.brings`: the message that a question is about.
+    """Return an entry for `InboxMessage.references`: the message that a question is about.
 
     The user chose that message by the bot's entry in its menu.
 
@@ -155,7 +155,7 @@ def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[
 
 
 def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:
-    for part in message.brings:
+    for part in message.references:
         if ABOUT in part:
             yield ContextMessage(**part[ABOUT], kind="about", event_key=message.event_key)
 

@@ -33,7 +33,7 @@ from core.inbox.edits import ClaimedMessage, EditResult
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.secret_redaction import format_error
-from core.usage.user_rate_limits import DenialKind, RateLimited
+from core.usage.user_rate_limits import DenialKind, RateLimitDenial
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class MessageHandler:
             return None
         return decision.message if must_reply or await self._should_notify(actor, "access") else ""
 
-    async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimited | None:
+    async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimitDenial | None:
         """Return the user or place limit that refuses a message; None if there is none.
 
         The message is not stored yet: the check is made again when it is. If the limits cannot be read, there is none.
@@ -183,8 +183,9 @@ class MessageHandler:
             return
         message = await self._choose_address(message)
         accepted = await self._services.inbox.accept(replace(message.inbound, is_addressed=message.is_mention))
-        if isinstance(accepted, RateLimited):
-            if message.deny_privately or await self._should_notify(message.inbound.who, "rate", until=accepted.until):
+        if isinstance(accepted, RateLimitDenial):
+            author = message.inbound.actor_or_author
+            if message.deny_privately or await self._should_notify(author, "rate", until=accepted.until):
                 self.run_in_background(
                     self._deny_privately(message, partial(question_limit_message, accepted)), name="refusal"
                 )
@@ -197,11 +198,11 @@ class MessageHandler:
         If not, an author who mentions the bot is told in the background.
         """
         inbound = message.inbound
-        decision = self._services.access_policy.check(inbound.who, inbound.spot)
+        decision = self._services.access_policy.check(inbound.actor_or_author, inbound.location)
         if decision is AccessDecision.ALLOWED:
             return True
         is_new_mention = message.is_mention and not message.is_free_channel and not message.is_late
-        if message.deny_privately or (is_new_mention and await self._should_notify(inbound.who, "access")):
+        if message.deny_privately or (is_new_mention and await self._should_notify(inbound.actor_or_author, "access")):
             self.run_in_background(self._deny_privately(message, lambda say: say(decision.message)), name="refusal")
         return False
 
@@ -226,7 +227,7 @@ class MessageHandler:
             return
         if limited := self.commands.count_command(context):
             await self._services.inbox.record_command(inbound, name, outcome=InboxOutcome.RATE_LIMITED)
-            if await self._should_notify(inbound.who, "command", until=limited.until):
+            if await self._should_notify(inbound.actor_or_author, "command", until=limited.until):
                 self.run_in_background(
                     self._deny_privately(message, partial(command_limit_message, limited)), name="refusal"
                 )

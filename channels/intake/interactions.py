@@ -48,7 +48,7 @@ class Interaction:
     """Command, button press, menu entry or submitted form of a user.
 
     Attributes:
-        context: the author, the place and the event key. Its `visitor` is None until the author is identified.
+        context: the author, the place and the event key. Its `actor` is None until the author is identified.
         values: the input (JSON): of a command its `name` and `argument`; of a press the `button`; of a question its
             `text` and what the adapter needs to show it; of a menu entry its `action`, the `message` and its event
             `key`; of an answer the id of the `question`, the `page` of its form and the `entries`.
@@ -225,7 +225,7 @@ class InteractionHandler(ABC):
         """
         context, say = interaction.context, words.messages_for(interaction.context.locale)
         must_reply = self.must_refuse and interaction.kind != "press"
-        refusal = await self._intake.get_refusal(self._get_visitor(interaction), context.spot, must_reply=must_reply)
+        refusal = await self._intake.get_refusal(self._get_actor(interaction), context.location, must_reply=must_reply)
         if refusal is not None:
             return say(refusal) if refusal else ""
         limited = await self._intake.get_rate_limit(context) if interaction.kind == "question" else None
@@ -246,7 +246,7 @@ class InteractionHandler(ABC):
                 log.warning("a stored interaction cannot be read and is dropped")
                 return
             interaction = Interaction.from_json(json.loads(decrypted))
-            if interaction.context.visitor is None:
+            if interaction.context.actor is None:
                 refusal: str | None = words.messages_for(interaction.context.locale).format_error(SurfaceError.public)
             else:
                 refusal = await self._get_refusal(interaction)
@@ -281,7 +281,7 @@ class InteractionHandler(ABC):
     async def _handle_press(self, interaction: Interaction) -> None:
         text = await self._intake.presses.handle(
             interaction.values["button"],
-            visitor=self._get_visitor(interaction),
+            actor=self._get_actor(interaction),
             locale=interaction.context.locale,
             name=interaction.name,
         )
@@ -344,7 +344,7 @@ class InteractionHandler(ABC):
             log.error("an interaction cannot be answered: %s", error)
 
     def _get_user(self, interaction: Interaction) -> User:
-        return self._services.access_policy.to_user(self._get_visitor(interaction), interaction.name)
+        return self._services.access_policy.to_user(self._get_actor(interaction), interaction.name)
 
-    def _get_visitor(self, interaction: Interaction) -> Actor:
-        return interaction.context.visitor or Actor(self.channel, interaction.context.author)
+    def _get_actor(self, interaction: Interaction) -> Actor:
+        return interaction.context.actor or Actor(self.channel, interaction.context.author)

@@ -29,7 +29,7 @@ class Prompt:
     """Input of a run of the agent.
 
     Attributes:
-        spoken: the text, with the author of each part.
+        attributed_prompt: the text, with the author of each part.
         media: the files that the model reads.
         speaker: the authors as one user, with the rights that all of them have; tools act for this user.
         bot_name: the bot's display name; empty if it is not known.
@@ -38,7 +38,7 @@ class Prompt:
             name.
     """
 
-    spoken: AttributedPrompt
+    attributed_prompt: AttributedPrompt
     media: Sequence[Part]
     speaker: User
     bot_name: str = ""
@@ -74,7 +74,7 @@ class PromptBuilder:
         allowed = tuple(
             message
             for message in turn.messages
-            if self._access_policy.check(message.who, message.spot) is AccessDecision.ALLOWED
+            if self._access_policy.check(message.actor_or_author, message.location) is AccessDecision.ALLOWED
         )
         if len(allowed) == len(turn.messages):
             return turn
@@ -113,9 +113,9 @@ class PromptBuilder:
             supported = runtime.get_media_support(turn.model)
             texts, files, uses = await self._attachments.read(channel, turn.messages, texts, supported)
             recorder.set_files(uses)
-        spoken, recorder.context = await self._context.build(turn, channel, texts)
+        attributed_prompt, recorder.context = await self._context.build(turn, channel, texts)
         return Prompt(
-            spoken,
+            attributed_prompt,
             files,
             intersect_rights(speakers),
             next((one.bot_name for one in texts if one.bot_name), ""),
@@ -134,12 +134,12 @@ class PromptBuilder:
         return [self._to_speaker(message, (await channel.read_message(message)).speaker) for message in others.values()]
 
     def _to_speaker(self, message: InboxMessage, name: str) -> User:
-        author = message.who
+        author = message.actor_or_author
         return User(
             id=author.author,
             name=name,
             roles=frozenset(author.roles),
             is_admin=self._access_policy.is_admin(author),
             platform=author.platform,
-            workspace=message.spot.workspace,
+            workspace=message.location.workspace,
         )

@@ -147,7 +147,7 @@ class Caller:
             outcome = "refused"
             raise
         except TransientError as failure:
-            log.info("%s did not succeed (%s)", name, failure)
+            log.info("the call %s failed (%s)", name, failure)
             if failure.retry_after is not None:
                 outcome = "limited"
                 limiter.report_429(failure.retry_after)

@@ -86,10 +86,10 @@ def render_call(event: StreamEvent, say: MessageCatalog) -> str:
         filled = _FIELD.sub(lambda field: arguments[field[1]], line)
         return f"_{_truncate(filled.rstrip('.… '), LINE_SIZE)}…_"
     name = _CAMEL_CASE.sub(" ", event.tool).replace("-", " ")
-    return say.format_tool(plain_text(name, _NAME_SIZE) or "…")
+    return say.format_tool(shorten_plain(name, _NAME_SIZE) or "…")
 
 
-def plain_text(text: str, max_size: int) -> str:
+def shorten_plain(text: str, max_size: int) -> str:
     """Return a text on one line, truncated, without markup and link schemes.
 
     Args:
@@ -107,7 +107,7 @@ def _argument_text(value: Any) -> str:
         return _truncate(", ".join(filter(None, map(_argument_text, value[:5]))), _ARGUMENT_SIZE)
     if value is None or isinstance(value, Mapping | bool | bytes):
         return ""
-    return plain_text(redact_secrets(str(value)[: 10 * _ARGUMENT_SIZE]), _ARGUMENT_SIZE)
+    return shorten_plain(redact_secrets(str(value)[: 10 * _ARGUMENT_SIZE]), _ARGUMENT_SIZE)
 
 
 def _truncate(text: str, max_size: int) -> str:

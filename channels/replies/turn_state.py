@@ -24,7 +24,7 @@ class ReplyLatency:
     def __init__(self, turn: Turn) -> None:
         self._sent_at = turn.newest_message.sent_at
         self._channel = turn.newest_message.channel
-        self._pending = ["placeholder", "first_word", "final"] if turn.kind == "message" and not turn.is_resumed else []
+        self._pending = ["placeholder", "first_text", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
     def record_shown(self, has_text: bool) -> None:
         """Record the first time that the placeholder or text is shown.
@@ -34,7 +34,7 @@ class ReplyLatency:
         """
         self._record("placeholder")
         if has_text:
-            self._record("first_word")
+            self._record("first_text")
 
     def record_final(self) -> None:
         """Record that the final text is shown."""
@@ -44,7 +44,7 @@ class ReplyLatency:
         if until in self._pending:
             self._pending.remove(until)
             seconds = max(0.0, time.time() - self._sent_at)
-            metrics.reply_delays.record(seconds, {"channel": self._channel, "until": until})
+            metrics.reply_delays.record(seconds, {"channel": self._channel, "stage": until})
 
 
 @dataclass(slots=True)

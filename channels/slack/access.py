@@ -36,17 +36,19 @@ class SlackIdentityResolver:
         self._directory = directory
         self._needs_groups = needs_groups
 
-    async def resolve_message(self, call: IncomingMessage) -> IncomingMessage:
+    async def resolve_message(self, incoming: IncomingMessage) -> IncomingMessage:
         """Return the message with its author's user groups as roles.
 
         Raises:
             SurfaceError: the user groups cannot be looked up.
         """
-        inbound = call.inbound
+        inbound = incoming.inbound
         if inbound.is_bot:
-            return call
+            return incoming
         roles = await self._groups_of(str(inbound.address["team"]), inbound.author)
-        return replace(call, inbound=replace(inbound, visitor=replace(inbound.who, roles=roles))) if roles else call
+        if not roles:
+            return incoming
+        return replace(incoming, inbound=replace(inbound, actor=replace(inbound.actor_or_author, roles=roles)))
 
     async def resolve_interaction(
         self, team: str, channel: str, user: str, *, home_team: str = ""

@@ -21,7 +21,7 @@ from channels.settings import BackfillLimits
 from channels.slack import manifest as events
 from channels.slack.access import SlackIdentityResolver, is_group
 from channels.slack.client.api import SlackApi
-from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, make_session, make_web_client, verify
+from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, make_session, make_web_client, verify_tokens
 from channels.slack.client.blocks import MAX_MENU_OPTIONS
 from channels.slack.client.http_mode import HttpMode
 from channels.slack.client.oauth import oauth_routes
@@ -93,8 +93,8 @@ class SlackChannel:
         needs_groups = any(map(is_group, services.access_policy.list_ids(NAME)))
         self._identities = SlackIdentityResolver(self._directory, needs_groups=needs_groups)
         self._downloads = SlackDownloads(self._api)
-        hears_all = services.follow != "never"
-        self._context = SlackContextFetcher(self._api, self._directory, hears_all=hears_all)
+        tracks_unaddressed = services.follow != "never"
+        self._context = SlackContextFetcher(self._api, self._directory, tracks_unaddressed=tracks_unaddressed)
         self._queued_reactions = make_queued_reactions(self._api)
         self._settings = settings
         self._assistant = AssistantThreads(self._api)
@@ -158,7 +158,7 @@ class SlackChannel:
         return http
 
     async def start(self) -> None:
-        await verify(self._client, self._app_token)
+        await verify_tokens(self._client, self._app_token)
         if self._tokens is not None:
             await self._tokens.verify()
         await self._backfill.start(self._connect)
@@ -193,7 +193,7 @@ class SlackChannel:
 
         Call it after the last reply.
         """
-        await self._assistant.settle(SETTLE_TIMEOUT)
+        await self._assistant.drain(SETTLE_TIMEOUT)
         await self._connections.close()
 
     def last_event_at(self) -> float:
@@ -289,8 +289,8 @@ class SlackChannel:
         event = body.get("event") or {}
         match event.get("type"):
             case "app_mention" | "message":
-                if call := self._parse(body):
-                    await self._backfill.receive(self._agent_contexts.attach(call, event))
+                if incoming := self._parse(body):
+                    await self._backfill.receive(self._agent_contexts.attach(incoming, event))
                 elif change := parse_change(body):
                     await self._apply_change(change, parse_mention_by_edit(body, self._parse))
             case events.CONTEXT_CHANGED:
@@ -315,19 +315,19 @@ class SlackChannel:
         if self._tokens is not None:
             await self._tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
 
-    async def _apply_change(self, change: MessageChange, call: IncomingMessage | None) -> None:
+    async def _apply_change(self, change: MessageChange, incoming: IncomingMessage | None) -> None:
         await self._backfill.apply_edit(change.event_key, change.text)
         if change.text is None:
             await self._intake.handle_deletion(change.event_key)
         elif (
-            await self._intake.handle_edit(change.event_key, change.text, is_mention=call is not None)
-            and call is not None
+            await self._intake.handle_edit(change.event_key, change.text, is_mention=incoming is not None)
+            and incoming is not None
         ):
-            await self._backfill.receive(call)
+            await self._backfill.receive(incoming)
 
-    async def _accept(self, call: IncomingMessage) -> None:
-        if not await self._is_bot_loop(call.inbound):
-            await self._intake.accept(await self._identities.resolve_message(call))
+    async def _accept(self, incoming: IncomingMessage) -> None:
+        if not await self._is_bot_loop(incoming.inbound):
+            await self._intake.accept(await self._identities.resolve_message(incoming))
 
     async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
         """Send a message's author an ephemeral message: why the message is not answered."""

@@ -46,7 +46,7 @@ def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
             return app.model_copy(update={"plugins": [*plugins, *app.plugins]})
     except SettingsError:
         raise
-    except (Exception, SystemExit) as error:  # whatever a module raises while it is imported
+    except (Exception, SystemExit) as error:  # a module may raise anything while it is imported
         raise SettingsError(f"AGENT={agent_path}: {_describe_error(error, agent_path)}") from error
 
 

@@ -85,7 +85,7 @@ class ResumableRunner(Runner):
         run_id: str,
         generation: int | None,
         fence: FencingToken | None,
-        spoken: AttributedPrompt | None,
+        attributed_prompt: AttributedPrompt | None,
         **session: str,
     ) -> list[Event]:
         """Load or create the session of a run, and return the run's stored events.
@@ -94,7 +94,7 @@ class ResumableRunner(Runner):
             run_id: the id under which the run's events are stored.
             generation: the expected session generation; None for any.
             fence: token of the turn; writes fail after another worker has claimed it.
-            spoken: the authors of the prompt, stored with it.
+            attributed_prompt: the authors of the prompt, stored with it.
             session: `user_id` and `session_id`.
 
         Raises:
@@ -106,7 +106,7 @@ class ResumableRunner(Runner):
         if generation is not None and generation != current:
             raise SessionResetError.of(self._session.id, generation)
         if isinstance(self._session, StoredSession):
-            self._session.fence, self._session.prompt = fence, spoken
+            self._session.fence, self._session.prompt = fence, attributed_prompt
         if any(event.invocation_id == correction_run_id(run_id) for event in self._session.events):
             raise RunCorrectedError
         return _filter_run_events(self._session, run_id)

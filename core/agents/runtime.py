@@ -107,7 +107,7 @@ class RunRequest:
         generation: the session's generation. If the database has a newer one, the run ends with an error.
         fence: fencing token of the turn, with a `run_id`. If another worker owns the turn, the run stores nothing and
             starts no tool; `TurnLostError` is its error.
-        spoken: authors of the text, stored with it.
+        attributed_prompt: authors of the text, stored with it.
         decisions: people's decisions and answers on everything that the run has asked for. The run goes on with them
             instead of `text`, and its reply begins with what follows.
         answers: the messages by which the run continues others, oldest first. If the last one is of this run, `text`
@@ -128,7 +128,7 @@ class RunRequest:
     run_id: str | None = None
     generation: int | None = None
     fence: FencingToken | None = None
-    spoken: AttributedPrompt | None = None
+    attributed_prompt: AttributedPrompt | None = None
     decisions: Sequence[Decision | Answer] = ()
     answers: Sequence[MessageAnswer] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -236,7 +236,9 @@ class AgentRuntime:
             return
         yield StreamEvent("step_reset")
         run_id = request.run_id and correction_run_id(request.run_id)
-        corrected = replace(request, text=correction, media=(), spoken=None, decisions=(), answers=(), run_id=run_id)
+        corrected = replace(
+            request, text=correction, media=(), attributed_prompt=None, decisions=(), answers=(), run_id=run_id
+        )
         async with aclosing(self._stream_once(corrected)) as events:
             async for event in events:
                 if event.error is not None and not event.call_id:
@@ -289,7 +291,7 @@ class AgentRuntime:
             if request.run_id is not None:
                 session_key = {"user_id": request.user_id, "session_id": request.session_id}
                 stored = await runner.load_run(
-                    request.run_id, request.generation, request.fence, request.spoken, **session_key
+                    request.run_id, request.generation, request.fence, request.attributed_prompt, **session_key
                 )
                 if (loaded := runner.history) is not None:
                     yield StreamEvent("history", history=loaded)
@@ -356,7 +358,7 @@ class AgentRuntime:
         valid = list(_walk_sub_agent_names(self.app.root_agent))
         if match is None or not valid:
             return None
-        log.warning("the model named an agent that does not exist; telling it the right names")
+        log.warning("the model named an unknown agent; the run is repeated with the valid names")
         name = next(group for group in match.groups() if group)
         return (
             f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '

@@ -8,14 +8,15 @@ their references go, but for about a hundred objects, 10 kB.
 
 import gc
 
-#: Objects made beyond those freed, after which the young ones are looked at. Python's 700 gathers 20,000 young ones
-#: when many turns begin at once, since whatever old objects are freed meanwhile count against it.
+#: Threshold of the young generation: new objects minus freed ones. Python's default of 700 lets 20,000 young objects
+#: gather when many turns begin at once, since freed old objects count against it.
 _YOUNG = 400
 
-#: How often that happens until those that stayed are looked at again: Python's 10 makes stalls of 25 ms, this of 15.
+#: Collections of the young generation per one of the middle generation. Python's 10 stalls the loop for 25 ms, this for
+#: 15 ms.
 _MIDDLE = 2
 
-#: How often that happens until all are, if there was no rest for it: a few minutes of 200 turns, and some 10 MB.
+#: Collections of the middle generation per full one: a few minutes of 200 turns, and some 10 MB.
 _ALL = 1000
 
 
@@ -30,7 +31,7 @@ def disable_gc() -> None:
 def freeze_gc() -> None:
     """Exclude all present objects from collection, and make automatic full ones rare.
 
-    Present garbage stays as well: 3,000 objects of 300,000. A collection of them takes 0.3 s.
+    Present garbage stays as well: 3,000 of 300,000 objects. To collect it first would take 0.3 s.
     """
     gc.freeze()
     gc.enable()

@@ -47,7 +47,7 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, what: str, patience: 
         return await work()
 
     def log_failure(state: RetryCallState) -> None:
-        log.warning("%s: %s; trying again in %.1f s", what, _failure_of(state), state.upcoming_sleep)
+        log.warning("%s: %s; retry in %.1f s", what, _failure_of(state), state.upcoming_sleep)
 
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, StoreError) and error.retryable),

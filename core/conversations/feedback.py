@@ -30,14 +30,14 @@ class FeedbackStore:
         Raises:
             StoreError: it could not be stored.
         """
-        held = sa.select(turns.c.session, turns.c.generation).where(turns.c.id == turn_id).with_for_update(read=True)
+        locked = sa.select(turns.c.session, turns.c.generation).where(turns.c.id == turn_id).with_for_update(read=True)
         async with self._database.write() as connection:
-            # a reset writes to its turns first: it comes before, and the session is of another generation, or after
-            turn = (await connection.execute(held)).one_or_none()
+            # a reset writes to the turns first: this lock makes it come before or after
+            turn = (await connection.execute(locked)).one_or_none()
             if turn is None:
                 return False
-            lives = sessions.c.id == turn.session, sessions.c.generation == turn.generation
-            if (await connection.execute(sa.select(sessions.c.id).where(*lives))).first() is None:
+            in_generation = sessions.c.id == turn.session, sessions.c.generation == turn.generation
+            if (await connection.execute(sa.select(sessions.c.id).where(*in_generation))).first() is None:
                 return False
             given = {"turn": turn_id, "author": author, "rating": rating, "rated_at": time.time()}
             await insert_or_update(connection, feedback, given)

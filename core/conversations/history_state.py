@@ -10,10 +10,10 @@ from core.sessions.codec import NEWEST_FIRST, is_in_session
 from core.sessions.resume import is_prompt_stored
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, turns
-from core.turns.queries import parse_message
+from core.turns.queries import parse_inbox_message
 from core.turns.turn import Turn
 
-#: Of how many others who take part in a conversation is told, at the most.
+#: The most other authors in a history state.
 MAX_OTHERS = 50
 
 
@@ -47,45 +47,49 @@ async def get_history_state(database: Database, turn: Turn) -> HistoryState | No
             await connection.execute(sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin)))
         ).scalar():
             return None
-        since, overheard, is_muted = (await connection.execute(_select_history_end(turn))).one()
-        others = (await connection.execute(_others(turn))).scalars().all()
-    is_quiet = since > 0 and overheard <= since and not is_muted  # where it is muted, nobody is listened to
-    return HistoryState(since, tuple(message for said in others if (message := parse_message(said))), is_quiet)
+        since, last_unaddressed_at, is_muted = (await connection.execute(_select_history_end(turn))).one()
+        others = (await connection.execute(_select_other_authors(turn))).scalars().all()
+    is_quiet = (
+        since > 0 and last_unaddressed_at <= since and not is_muted
+    )  # a muted session does not record such messages
+    return HistoryState(since, tuple(message for data in others if (message := parse_inbox_message(data))), is_quiet)
 
 
 def _select_history_end(turn: Turn) -> sa.Select[Any]:
-    """Select when the history ends, when a message to others last came, and the mute.
+    """Select the end of the history, the last message to others, and the mute setting.
 
-    Retention deletes old inbox messages; the time of their stored event replaces them.
+    If retention has deleted the inbox messages, the end is the time of the newest stored event.
     """
-    here = inbox.c.session == turn.session_id
+    in_session = inbox.c.session == turn.session_id
 
     def newest(outcome: str) -> sa.ColumnElement[float]:
-        at = sa.select(sa.func.max(inbox.c.sent_at)).where(here, inbox.c.outcome == outcome)
+        at = sa.select(sa.func.max(inbox.c.sent_at)).where(in_session, inbox.c.outcome == outcome)
         return sa.func.coalesce(at.scalar_subquery(), 0.0)
 
     answered = (
         sa.select(inbox.c.sent_at)
         .join(turns, turns.c.id == inbox.c.turn)
-        .where(here, inbox.c.generation == turn.generation, inbox.c.kind == "message", turns.c.id != turn.origin)
+        .where(in_session, inbox.c.generation == turn.generation, inbox.c.kind == "message", turns.c.id != turn.origin)
         .where((turns.c.state == "done") | is_prompt_stored(turn.session_id, turn.generation, turns.c.id))
         .order_by(inbox.c.sent_at.desc())
         .limit(1)
     )
-    kept = (
+    stored = (
         sa.select(messages.c.created_at)
         .where(is_in_session(turn.session_id), messages.c.generation == turn.generation)
         .where(messages.c.role == "user")
         .order_by(*NEWEST_FIRST)
         .limit(1)
     )
-    known = sa.func.coalesce(answered.scalar_subquery(), kept.scalar_subquery(), 0.0)
-    over = newest(InboxOutcome.RESET)
+    newest_at = sa.func.coalesce(answered.scalar_subquery(), stored.scalar_subquery(), 0.0)
+    reset_at = newest(InboxOutcome.RESET)
     is_muted = sa.exists().where(sessions.c.id == turn.session_id, sessions.c.is_muted)
-    return sa.select(sa.case((known > over, known), else_=over), newest(InboxOutcome.UNADDRESSED), is_muted)
+    return sa.select(
+        sa.case((newest_at > reset_at, newest_at), else_=reset_at), newest(InboxOutcome.UNADDRESSED), is_muted
+    )
 
 
-def _others(turn: Turn) -> sa.Select[tuple[object]]:
+def _select_other_authors(turn: Turn) -> sa.Select[tuple[object]]:
     """Select the newest message of each other author in the session of a turn."""
     authors = {message.author for message in turn.messages}
     newest = (

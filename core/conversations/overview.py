@@ -33,7 +33,7 @@ class SessionOverview:
     """A session, for a line of a table.
 
     Attributes:
-        spoken_at: when its newest message was sent, in seconds since the epoch.
+        last_message_at: when its newest message was sent, in seconds since the epoch.
         people: the number of authors.
         messages: the number of rows in the inbox.
         model: the full name of the chosen model; None for the default.
@@ -44,7 +44,7 @@ class SessionOverview:
 
     id: str
     generation: int
-    spoken_at: float
+    last_message_at: float
     people: int
     messages: int
     model: str | None
@@ -60,14 +60,14 @@ class QueueOverview:
     Attributes:
         messages: their number.
         sessions: the number of sessions in which they wait.
-        oldest: seconds for which the oldest one waits; 0 if none waits.
-        free: the same of sessions without an active turn, where a worker could begin.
+        oldest_seconds: seconds for which the oldest one waits; 0 if none waits.
+        claimable_seconds: the same of sessions without an active turn, where a worker could begin.
     """
 
     messages: int = 0
     sessions: int = 0
-    oldest: float = 0.0
-    free: float = 0.0
+    oldest_seconds: float = 0.0
+    claimable_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class ChannelOverview:
 
     Attributes:
         leader: the id of the worker that is connected, where only one may be; else None.
-        heard: age of its watermark in seconds: all older messages are stored. None if there is none.
+        watermark_age_seconds: age of its watermark in seconds: all older messages are stored. None if there is none.
     """
 
     name: str
     leader: str | None
-    heard: float | None
+    watermark_age_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,22 +159,22 @@ async def list_sessions(
     Raises:
         StoreError: the database cannot be read.
     """
-    spoken_at = sa.func.max(inbox.c.sent_at).label("spoken_at")
+    last_message_at = sa.func.max(inbox.c.sent_at).label("last_message_at")
     people = sa.func.count(inbox.c.author.distinct()).label("people")
     waits = sa.func.count(sa.case((is_waiting(inbox), 1))).label("queued")
-    spoken = sa.select(inbox.c.session, spoken_at, people, sa.func.count().label("messages"), waits)
-    spoken = spoken.where(inbox.c.session.startswith(beginning, autoescape=True)).group_by(inbox.c.session)
+    by_session = sa.select(inbox.c.session, last_message_at, people, sa.func.count().label("messages"), waits)
+    by_session = by_session.where(inbox.c.session.startswith(beginning, autoescape=True)).group_by(inbox.c.session)
     if person is not None:
-        spoken = spoken.having(sa.func.count(sa.case((inbox.c.author == person, 1))) > 0)
-    newest = spoken.order_by(sa.desc("spoken_at")).limit(limit).subquery("newest")
+        by_session = by_session.having(sa.func.count(sa.case((inbox.c.author == person, 1))) > 0)
+    newest = by_session.order_by(sa.desc("last_message_at")).limit(limit).subquery("newest")
     running = sa.select(turns.c.id).where(turns.c.session == sessions.c.id, is_active(turns)).scalar_subquery()
     query = (
         sa.select(
             *(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.is_muted),
-            *(newest.c.spoken_at, newest.c.people, newest.c.messages, newest.c.queued, running.label("running")),
+            *(newest.c.last_message_at, newest.c.people, newest.c.messages, newest.c.queued, running.label("running")),
         )
         .join(newest, newest.c.session == sessions.c.id)
-        .order_by(newest.c.spoken_at.desc())
+        .order_by(newest.c.last_message_at.desc())
     )
     async with database.read() as connection:
         return tuple(SessionOverview(**row) for row in (await connection.execute(query)).mappings())

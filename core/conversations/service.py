@@ -20,14 +20,14 @@ from core.store.schema import inbox, sessions, turns
 from core.store.turn_states import State
 from core.store.upsert import insert_new
 from core.turns.cancel import StopResult, StopTurnResult, stop_session, stop_turn
-from core.turns.queries import get_inbox_rows, message_columns, parse_message, record_message
+from core.turns.queries import get_inbox_rows, message_columns, parse_inbox_message, record_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 
-#: The most characters of a message that it is recognised by.
-_WORDS = 80
+#: The most characters of a session's preview.
+MAX_PREVIEW_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class RecentSession:
     first: InboxMessage
 
     @property
-    def words(self) -> str:
+    def preview(self) -> str:
         """The beginning of the first message, on one line, to recognize the session by."""
-        said = " ".join(self.first.text.split())
-        return said if len(said) <= _WORDS else f"{said[: _WORDS - 1].rstrip()}…"
+        text = " ".join(self.first.text.split())
+        return text if len(text) <= MAX_PREVIEW_CHARACTERS else f"{text[: MAX_PREVIEW_CHARACTERS - 1].rstrip()}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,40 +153,42 @@ class ConversationService:
         self._worker.cancel_and_wake(turn_id if stopped is StopTurnResult.STOPPED else None, CancelReason.STOP)
         return stopped
 
-    async def get_status(self, session_id: str, spots: Sequence[str] = ()) -> SessionStatus:
+    async def get_status(self, session_id: str, location_names: Sequence[str] = ()) -> SessionStatus:
         """Return the status of a session; one without history if it does not exist.
 
         Args:
-            spots: the names of its location: see `InboxMessage.spots`.
+            location_names: the names of its location: see `InboxMessage.location_names`.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
-            agent = self._answering_agent(row, spots).name
+            agent = self._answering_agent(row, location_names).name
             if row is None:
-                return SessionStatus(self._valid_model(None, agent), agent, budget=self._budget)
-            return await get_status(connection, row, self._valid_model(row.model, agent), agent, budget=self._budget)
+                return SessionStatus(self._choose_valid_model(None, agent), agent, budget=self._budget)
+            return await get_status(
+                connection, row, self._choose_valid_model(row.model, agent), agent, budget=self._budget
+            )
 
-    async def get_agent(self, session_id: str, spots: Sequence[str]) -> AnsweringAgent:
+    async def get_agent(self, session_id: str, location_names: Sequence[str]) -> AnsweringAgent:
         """Return the agent that answers in a session, which may not exist yet.
 
         Args:
-            spots: the names of its location: see `InboxMessage.spots`.
+            location_names: the names of its location: see `InboxMessage.location_names`.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return self._answering_agent(await _session(connection, session_id), spots)
+            return self._answering_agent(await _session(connection, session_id), location_names)
 
-    async def choose_agent(self, session_id: str, agent: str, *, place: str, spots: Sequence[str]) -> bool:
+    async def choose_agent(self, session_id: str, agent: str, *, place: str, location_names: Sequence[str]) -> bool:
         """Set the agent of a session, which may not exist yet, from its next turn on.
 
         Args:
             place: as `InboxMessage.place`, for a new session.
-            spots: the names of its location: see `InboxMessage.spots`.
+            location_names: the names of its location: see `InboxMessage.location_names`.
 
         Returns:
             Whether that agent may be chosen; if not, nothing is stored.
@@ -194,26 +196,27 @@ class ConversationService:
         Raises:
             StoreError: it could not be stored.
         """
-        if agent not in self.agents.list_selectable(spots):
+        if agent not in self.agents.list_selectable(location_names):
             return False
-        chosen = None if agent == self.agents.get_agent_at(spots) else agent
-        await self._change(session_id, self._new(session_id, place), agent=chosen)
+        chosen = None if agent == self.agents.get_agent_at(location_names) else agent
+        await self._update_session(session_id, self._build_session_row(session_id, place), agent=chosen)
         return True
 
-    async def get_model(self, session_id: str, spots: Sequence[str] = ()) -> str:
+    async def get_model(self, session_id: str, location_names: Sequence[str] = ()) -> str:
         """Return the full name of the model that answers in a session.
 
         Args:
-            spots: the names of its location: see `InboxMessage.spots`.
+            location_names: the names of its location: see `InboxMessage.location_names`.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
-        return self._valid_model(row.model if row is not None else None, self._answering_agent(row, spots).name)
+        agent = self._answering_agent(row, location_names).name
+        return self._choose_valid_model(row.model if row is not None else None, agent)
 
-    async def list_models(self, session_id: str, spots: Sequence[str]) -> tuple[str, ...]:
+    async def list_models(self, session_id: str, location_names: Sequence[str]) -> tuple[str, ...]:
         """Return the full names of the models that may be chosen in a session.
 
         They are those of its agent, the default first.
@@ -221,15 +224,17 @@ class ConversationService:
         Raises:
             StoreError: the database cannot be read.
         """
-        return self.agents.profiles[(await self.get_agent(session_id, spots)).name].models
+        return self.agents.profiles[(await self.get_agent(session_id, location_names)).name].models
 
-    async def choose_model(self, session_id: str, model: str | None, *, place: str, spots: Sequence[str] = ()) -> bool:
+    async def choose_model(
+        self, session_id: str, model: str | None, *, place: str, location_names: Sequence[str] = ()
+    ) -> bool:
         """Set the model of a session, which may not exist yet, from its next turn on.
 
         Args:
             model: the full name; None for the default.
             place: as `InboxMessage.place`, for a new session.
-            spots: the names of its location: see `InboxMessage.spots`.
+            location_names: the names of its location: see `InboxMessage.location_names`.
 
         Returns:
             Whether that model may be chosen; if not, nothing is stored.
@@ -237,9 +242,9 @@ class ConversationService:
         Raises:
             StoreError: it could not be stored.
         """
-        if model is not None and model not in await self.list_models(session_id, spots):
+        if model is not None and model not in await self.list_models(session_id, location_names):
             return False
-        await self._change(session_id, self._new(session_id, place), model=model)
+        await self._update_session(session_id, self._build_session_row(session_id, place), model=model)
         return True
 
     async def set_muted(self, session_id: str, is_muted: bool) -> bool:
@@ -251,7 +256,7 @@ class ConversationService:
         Raises:
             StoreError: it could not be stored.
         """
-        return await self._change(session_id, is_muted=is_muted)
+        return await self._update_session(session_id, is_muted=is_muted)
 
     async def is_muted(self, session_id: str) -> bool:
         """Return whether only messages that mention the bot are answered in a session.
@@ -276,11 +281,11 @@ class ConversationService:
         Raises:
             StoreError: the database cannot be read.
         """
-        lives = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
+        in_generation = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
         has_text = inbox.c.message.is_not(None) & inbox.c.outcome.is_(None)
         spoke = (
             sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
-            .join(sessions, lives)
+            .join(sessions, in_generation)
             .where(inbox.c.place == place, inbox.c.author == author, has_text, inbox.c.sent_at <= until)
             .group_by(inbox.c.session)
             .order_by(sa.desc("at"))
@@ -289,9 +294,13 @@ class ConversationService:
         found = []
         async with self._database.read() as connection:
             for session_id, at in (await connection.execute(spoke)).all():
-                said = sa.select(inbox.c.message).join(sessions, lives).where(inbox.c.session == session_id, has_text)
-                first = said.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
-                message = parse_message((await connection.execute(first)).scalar_one_or_none())
+                texts = (
+                    sa.select(inbox.c.message)
+                    .join(sessions, in_generation)
+                    .where(inbox.c.session == session_id, has_text)
+                )
+                first = texts.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
+                message = parse_inbox_message((await connection.execute(first)).scalar_one_or_none())
                 if message is not None:
                     found.append(RecentSession(session_id, at, message))
         return found
@@ -383,15 +392,15 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         named = sa.select(turns.c.origin).where(turns.c.id == turn_id).scalar_subquery()
-        lives = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
-        of_reply = sa.select(turns).join(sessions, lives).where(turns.c.origin == named)
+        in_generation = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
+        of_reply = sa.select(turns).join(sessions, in_generation).where(turns.c.origin == named)
         async with self._database.read() as connection:
             newest = of_reply.order_by(turns.c.created_at.desc()).limit(1)
             turn = (await connection.execute(newest)).one_or_none()
             rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
-            standing = [row for row in rows if row.outcome is None]
-            said = [message for row in standing or rows if (message := parse_message(row.message))]
-            if turn is None or not said:
+            undeleted = [row for row in rows if row.outcome is None]
+            answered = [message for row in undeleted or rows if (message := parse_inbox_message(row.message))]
+            if turn is None or not answered:
                 return None
             return LatestTurn(
                 turn_id=turn.id,
@@ -400,11 +409,11 @@ class ConversationService:
                 state=turn.state,
                 text=turn.text,
                 chunks=tuple(turn.chunks or ()),
-                inbound=said[-1],
-                is_revised=any(row.edited_message for row in standing),
+                inbound=answered[-1],
+                is_revised=any(row.edited_message for row in undeleted),
             )
 
-    async def _change(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:
+    async def _update_session(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:
         """Update columns of a session, and let all workers look for turns to claim.
 
         Args:
@@ -417,21 +426,21 @@ class ConversationService:
             if new is not None:
                 await insert_new(connection, sessions, new)
             changed = await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(values))
-            await self._turns.notify_workers(connection)  # who looked for what waits meanwhile passed the session over
+            await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
         self._worker.wake()
         return bool(changed.rowcount)
 
-    def _new(self, session_id: str, place: str) -> dict[str, Any]:
+    def _build_session_row(self, session_id: str, place: str) -> dict[str, Any]:
         """Return the row of a new session at a place."""
         now = time.time()
         return {"id": session_id, "app": self.agents.default, "user_id": place, "created_at": now, "updated_at": now}
 
-    def _answering_agent(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> AnsweringAgent:
+    def _answering_agent(self, row: sa.Row[Any] | None, location_names: Sequence[str]) -> AnsweringAgent:
         chosen = row.agent if row is not None else None
-        name = self.agents.resolve_agent(chosen, spots)
+        name = self.agents.resolve_agent(chosen, location_names)
         return AnsweringAgent(name, unavailable_choice=chosen if chosen is not None and chosen != name else "")
 
-    def _valid_model(self, model: str | None, agent: str) -> str:
+    def _choose_valid_model(self, model: str | None, agent: str) -> str:
         """Return the chosen model if the agent has it, else the agent's default."""
         models = self.agents.profiles[agent].models
         return model if model is not None and model in models else models[0]

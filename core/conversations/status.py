@@ -49,10 +49,10 @@ async def get_status(
         agent: the name of the agent that answers.
         budget: the most tokens of history that are sent to the model.
     """
-    said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
+    has_text = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
     stored = sa.select(
         sa.func.min(messages.c.created_at).label("since"),
-        sa.func.count(sa.case((said, 1))).label("messages"),
+        sa.func.count(sa.case((has_text, 1))).label("messages"),
         sa.func.coalesce(sa.func.sum(messages.c.tokens), 0).label("tokens"),
     ).where(messages.c.session == row.id, messages.c.generation == row.generation)
     counts = (turns.c.usage[name].as_integer() for name in ("input", "output", "thinking"))

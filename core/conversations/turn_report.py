@@ -49,25 +49,25 @@ class ApprovalRecord:
 
 @dataclass(frozen=True, slots=True)
 class TurnReport:
-    """All that is known of a turn.
+    """Report of a turn: its messages, model calls, tools, decisions and cost.
 
     Attributes:
         kind, parent, owner, attempt, model, cancel, error: see the table `turns`.
         authors: last known names of the messages' authors by the platform's id; empty if unknown.
         messages: how many messages the turn answers.
         chunks: how many messages show the reply.
-        waited: seconds between the message, or the request to rerun, and the start of the turn.
-        took: seconds between start and end, over all attempts; None if the turn has not ended.
+        wait_seconds: seconds between the message, or the request to rerun, and the start of the turn.
+        duration_seconds: seconds between start and end, over all attempts; None if the turn has not ended.
         tokens: tokens read, written and thought.
         usage: tokens by kind: `input`, `output`, `thinking`, `cached`, `cache_write`.
         calls: the model calls.
         cost: in trillionths of a dollar (`core.usage.spending`).
         unpriced: tokens of models without a known price; they are not in the cost.
-        receipt: the run record; None if the turn has not ended, or the record is deleted.
-        left_out: stored older messages that the model did not get, neither by themselves nor in a summary; None where
-            they were not counted (`TurnReports.list`).
+        run_record: None if the turn has not ended, or the record is deleted.
+        omitted_messages: the number of stored older messages that the model got neither as they are nor in a summary;
+            None where they are not counted (`TurnReports.list`).
         approvals: the requests of the turn to people.
-        led_by: the requests whose decisions started the turn.
+        decided_requests: the requests whose decisions started the turn.
         reruns: the ids of later turns that answer the same messages.
         created_at, finished_at: in seconds since the epoch.
         is_reset: whether the session was reset or deleted since.
@@ -88,17 +88,17 @@ class TurnReport:
     authors: Mapping[str, str]
     messages: int
     chunks: int
-    waited: float
-    took: float | None
+    wait_seconds: float
+    duration_seconds: float | None
     tokens: int
     usage: Mapping[str, int]
     calls: tuple[ModelCall, ...]
     cost: int
     unpriced: int
     run_record: RunRecord | None
-    left_out: int | None
+    omitted_messages: int | None
     approvals: tuple[ApprovalRecord, ...]
-    led_by: tuple[ApprovalRecord, ...]
+    decided_requests: tuple[ApprovalRecord, ...]
     reruns: tuple[str, ...]
     created_at: float
     finished_at: float | None
@@ -134,7 +134,7 @@ class TurnReports:
         async with self._database.read() as connection:
             rows = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).all()
             for report in await load_reports(connection, rows, self.prices):
-                return replace(report, left_out=await _count_left_out(connection, report))
+                return replace(report, omitted_messages=await _count_omitted_messages(connection, report))
         return None
 
     async def list(
@@ -194,8 +194,8 @@ class TurnReports:
         Raises:
             StoreError: the database cannot be read.
         """
-        here = sessions.c.user_id == place if session_id is None else turns.c.session == session_id
-        query = _living().where(here).order_by(turns.c.created_at.desc()).limit(1)
+        in_scope = sessions.c.user_id == place if session_id is None else turns.c.session == session_id
+        query = _select_current_turns().where(in_scope).order_by(turns.c.created_at.desc()).limit(1)
         if author is not None:
             query = query.where(_is_by(author))
         async with self._database.read() as connection:
@@ -224,7 +224,7 @@ class TurnReports:
         newest_first = turns.c.created_at.desc()
         answers = sa.select(turns.c.id).where(turns.c.origin == asked).order_by(newest_first).limit(1)
         shown = (
-            _living()
+            _select_current_turns()
             .where(turns.c.session == session_id)
             .add_columns(turns.c.chunks)
             .order_by(newest_first)
@@ -243,28 +243,28 @@ def _is_by(author: str) -> sa.ColumnElement[bool]:
     return sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == author)
 
 
-def _living() -> sa.Select[Any]:
+def _select_current_turns() -> sa.Select[Any]:
     """Select the ids of turns of sessions since their last reset."""
-    lives = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
-    return sa.select(turns.c.id).join(sessions, lives)
+    in_generation = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
+    return sa.select(turns.c.id).join(sessions, in_generation)
 
 
 async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], prices: Prices) -> list[TurnReport]:
-    """Return the reports of rows of `turns`, in their order; `left_out` is None."""
+    """Return the reports of rows of `turns`, in their order; `omitted_messages` is None."""
     if not rows:
         return []
     ids, origins = [row.id for row in rows], [row.origin for row in rows]
     of_inbox = sa.select(inbox.c.turn, inbox.c.author, inbox.c.accepted_at).where(inbox.c.turn.in_([*ids, *origins]))
-    accepted = _by_key(await connection.execute(of_inbox))
+    accepted = _group_by_first_column(await connection.execute(of_inbox))
     of_sessions = sa.select(sessions.c.id, sessions.c.generation, sessions.c.app)
     of_sessions = of_sessions.where(sessions.c.id.in_([row.session for row in rows]))
     found_sessions = {row.id: row for row in await connection.execute(of_sessions)}
     c, asking = human_requests.c, [*ids, *(row.parent for row in rows if row.kind == "decision")]
     decided = sa.select(c.turn, c.tool, c.decision, c.decided_by_name, c.decided_at).where(c.turn.in_(asking))
-    decisions = _by_key(await connection.execute(decided.order_by(c.requested_at, c.id)))
+    decisions = _group_by_first_column(await connection.execute(decided.order_by(c.requested_at, c.id)))
     of_reruns = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
-    reruns = _by_key(await connection.execute(of_reruns.order_by(turns.c.created_at)))
-    people = {_person(row.session, said.author) for row in rows for said in accepted.get(row.origin, ())}
+    reruns = _group_by_first_column(await connection.execute(of_reruns.order_by(turns.c.created_at)))
+    people = {_ledger_key(row.session, message.author) for row in rows for message in accepted.get(row.origin, ())}
     names = await list_last_names(connection, people)
 
     def report(row: sa.Row[Any]) -> TurnReport:
@@ -275,20 +275,20 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
         return TurnReport(
             **{name: getattr(row, name) for name in _COLUMNS},
             cancel=row.cancel_reason,
-            authors={each.author: names.get(_person(row.session, each.author), "") for each in answered},
+            authors={each.author: names.get(_ledger_key(row.session, each.author), "") for each in answered},
             messages=len(answered),
             chunks=len(row.chunks or ()),
-            waited=max(0.0, row.created_at - requested_at),
-            took=None if row.finished_at is None else row.finished_at - row.created_at,
+            wait_seconds=max(0.0, row.created_at - requested_at),
+            duration_seconds=None if row.finished_at is None else row.finished_at - row.created_at,
             tokens=sum(int(usage.get(name, 0)) for name in ("input", "output", "thinking")),
             usage={name: int(usage[name]) for name in _TOKENS if name in usage},
             calls=tuple(calls),
             cost=cost if row.cost is None else row.cost,
             unpriced=unpriced,
             run_record=RunRecord.from_json(row.run_record),
-            left_out=None,
+            omitted_messages=None,
             approvals=_approvals(decisions.get(row.id, ())),
-            led_by=_approvals(decisions.get(row.parent, ())) if row.kind == "decision" else (),
+            decided_requests=_approvals(decisions.get(row.parent, ())) if row.kind == "decision" else (),
             reruns=tuple(
                 each.id for each in reruns[row.origin] if each.id != row.id and each.created_at > row.created_at
             ),
@@ -299,7 +299,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     return [report(row) for row in rows]
 
 
-def _by_key(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
+def _group_by_first_column(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
     """Return rows in lists by the value of their first column."""
     found = dict[str, list[sa.Row[Any]]]()
     for row in rows:
@@ -307,7 +307,7 @@ def _by_key(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
     return found
 
 
-def _person(session: str, author: str) -> str:
+def _ledger_key(session: str, author: str) -> str:
     """Return the key of an author in the ledger, such as `slack:U1`."""
     return f"{session.partition(':')[0]}:{author}"
 
@@ -316,13 +316,13 @@ def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
     return tuple(ApprovalRecord(row.tool, row.decision, row.decided_by_name or "", row.decided_at) for row in rows)
 
 
-async def _count_left_out(connection: AsyncConnection, report: TurnReport) -> int:
+async def _count_omitted_messages(connection: AsyncConnection, report: TurnReport) -> int:
     """Return how many older messages with text the model did not get."""
     history = report.run_record.history if report.run_record is not None else None
     if history is None or not history.limit:
         return 0
-    said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
-    here = (messages.c.session == report.session) & (messages.c.generation == report.generation)
+    has_text = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
+    in_session = (messages.c.session == report.session) & (messages.c.generation == report.generation)
     since = (messages.c.id > history.summarized_id) & (messages.c.id <= history.newest_id)
-    query = sa.select(sa.func.count()).where(here, said, since)
+    query = sa.select(sa.func.count()).where(in_session, has_text, since)
     return max(0, (await connection.execute(query)).scalar_one() - history.messages)

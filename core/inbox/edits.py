@@ -12,7 +12,7 @@ from core.inbox_message import InboxOutcome
 from core.sessions.lifecycle import lock_session_row
 from core.store.schema import human_requests, inbox, turns
 from core.store.turn_states import ACTIVE_STATES, State
-from core.turns.queries import get_inbox_rows, parse_message
+from core.turns.queries import get_inbox_rows, parse_inbox_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 
@@ -81,21 +81,21 @@ async def edit_message(
     if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED
     row = await _lock_message(connection, event_key)
-    said = None if row is None else parse_message(row.message)
-    if row is None or said is None or row.outcome is not None:
+    message = None if row is None else parse_inbox_message(row.message)
+    if row is None or message is None or row.outcome is not None:
         return EditResult.UNKNOWN
     turn = await _get_newest_turn(connection, row)
     if row.turn is not None and turn is None:
         return EditResult.UNKNOWN
-    was = parse_message(row.edited_message) or said
-    if was.text == text:
+    current = parse_inbox_message(row.edited_message) or message
+    if current.text == text:
         return EditResult.UNCHANGED
-    edited = replace(said, text=text).to_json()
+    edited = replace(message, text=text).to_json()
     this = sa.update(inbox).where(inbox.c.id == row.id)
     if turn is None:
         await connection.execute(this.values(message=edited))
         return EditResult.WAITING
-    is_revised = said.text != text
+    is_revised = message.text != text
     await connection.execute(this.values(edited_message=edited if is_revised else None))
     others = await _list_other_messages(connection, row)
     return ClaimedMessage(turn.id, turn.state, has_unseen_edit=is_revised, is_only_message=not others)
@@ -113,25 +113,27 @@ async def delete_message(
         event_key: the key of the message, not of the deletion.
     """
     row = await _lock_message(connection, event_key)
-    if row is None or parse_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
+    if row is None or parse_inbox_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
         return DeleteResult.UNKNOWN
     turn = await _get_newest_turn(connection, row)
     if row.turn is not None and turn is None:
         return DeleteResult.UNKNOWN
     others = await _list_other_messages(connection, row)
-    again = await _list_reruns(connection, row)
-    for copy in (row, *again):
+    reruns = await _list_reruns(connection, row)
+    for copy in (row, *reruns):
         await connection.execute(sa.update(inbox).where(inbox.c.id == copy.id).values(message=_without_text(copy)))
-    gone = [row.id] if others else [row.id, *(copy.id for copy in again if copy.turn is None)]
-    withdrawn = {"outcome": InboxOutcome.DELETED, "edited_message": None}
-    await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
+    dropped_ids = [row.id] if others else [row.id, *(copy.id for copy in reruns if copy.turn is None)]
+    deleted = {"outcome": InboxOutcome.DELETED, "edited_message": None}
+    await connection.execute(
+        sa.update(inbox).where(inbox.c.id.in_(dropped_ids), inbox.c.outcome.is_(None)).values(deleted)
+    )
     if turn is None:
         return DeleteResult.DROPPED
-    if not others:  # what was called for it quotes it, and nobody is to decide on what nobody wants any more
-        of_it = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
-        await connection.execute(of_it.values(run_record=None))
-        waits = human_requests.c.turn == turn.id, human_requests.c.decision.is_(None)
-        await connection.execute(sa.delete(human_requests).where(*waits))
+    if not others:  # tool arguments may quote the message, and its open requests are void
+        answering_turns = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
+        await connection.execute(answering_turns.values(run_record=None))
+        undecided = human_requests.c.turn == turn.id, human_requests.c.decision.is_(None)
+        await connection.execute(sa.delete(human_requests).where(*undecided))
     is_ended = False
     if not others and turn.state in ACTIVE_STATES:
         is_ended = await turns_.request_cancel(connection, row.session, CancelReason.MESSAGE_DELETED) is not None
@@ -153,8 +155,8 @@ async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[A
     this = inbox.c.event_key == event_key
     session = (await connection.execute(sa.select(inbox.c.session).where(this))).scalar_one_or_none()
     generation = await lock_session_row(connection, session)
-    of_this_life = inbox.c.generation == generation
-    return (await connection.execute(sa.select(inbox).where(this, of_this_life))).one_or_none()
+    in_generation = inbox.c.generation == generation
+    return (await connection.execute(sa.select(inbox).where(this, in_generation))).one_or_none()
 
 
 async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
@@ -165,21 +167,21 @@ async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.
 
 async def _list_other_messages(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
     """Return the other undeleted messages of the turn that claimed a message."""
-    said = await get_inbox_rows(connection, row.turn) if row.turn is not None else ()
-    return [other for other in said if other.id != row.id and other.outcome is None]
+    rows = await get_inbox_rows(connection, row.turn) if row.turn is not None else ()
+    return [other for other in rows if other.id != row.id and other.outcome is None]
 
 
 async def _list_reruns(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
     """Return the inbox rows of reruns of a message; each has a copy of its text."""
-    of_it = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
-    query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(of_it))
+    reruns = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
+    query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(reruns))
     return (await connection.execute(query)).all()
 
 
 def _without_text(row: sa.Row[Any]) -> dict[str, Any] | None:
     """Return a message as JSON without text and files.
 
-    The end of its turn still needs its address.
+    The address stays, since the end of the turn needs it.
     """
-    said = parse_message(row.message)
-    return replace(said, text="", attachments=()).to_json() if said else None
+    message = parse_inbox_message(row.message)
+    return replace(message, text="", attachments=()).to_json() if message else None

@@ -20,7 +20,7 @@ from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks for the interactions of dead workers.
+#: Seconds between two queries for the interactions of dead workers.
 POLL_SECONDS = 3.0
 
 #: Seconds after which the interaction of a dead worker is dropped.

@@ -19,12 +19,12 @@ from core.store.fast_path import Statement
 from core.store.notify import CHANNEL
 from core.store.schema import inbox, sessions, turns
 from core.store.upsert import build_insert
-from core.turns.queries import RerunKind, has_message, is_active, is_waiting, parse_message, record_message
+from core.turns.queries import RerunKind, has_message, is_active, is_waiting, parse_inbox_message, record_message
 from core.turns.rerun import RerunDenied, create_rerun_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, TurnKind
 from core.turns.worker import Worker
-from core.usage.user_rate_limits import NO_RATE_LIMITS, RateLimited, UserRateLimiter
+from core.usage.user_rate_limits import NO_RATE_LIMITS, RateLimitDenial, UserRateLimiter
 
 T = TypeVar("T")
 
@@ -43,8 +43,8 @@ class AcceptResult(Enum):
     DUPLICATE = auto()
 
 
-#: What became of the wish to have a message answered once more.
-RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | RateLimited
+#: Result of a rerun request.
+RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | RateLimitDenial
 
 
 class InboxStore:
@@ -72,7 +72,7 @@ class InboxStore:
         self._worker = worker
         self._rates = rates
 
-    async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimited:
+    async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
         """Store a message once, and wake the worker.
 
         Of one that exceeds a user rate limit, the key is stored without the text.
@@ -81,7 +81,7 @@ class InboxStore:
             StoreError: it is not stored: the platform must not get its acknowledgement.
         """
 
-        async def work(connection: AsyncConnection) -> AcceptResult | RateLimited:
+        async def work(connection: AsyncConnection) -> AcceptResult | RateLimitDenial:
             # in the transaction of the insert: concurrent messages must not pass the limit together
             limited = await self._find_rate_limit(connection, inbound.event_key, inbound.author, inbound.place)
             if limited is not None:
@@ -92,20 +92,20 @@ class InboxStore:
         if self._rates:
             accepted = await self._write(work)
         else:
-            accepted = _to_result(await self._database.run(_INSERT, **self._values(inbound)))
+            accepted = _to_result(await self._database.run(_INSERT, **self._insert_parameters(inbound)))
         if accepted in (AcceptResult.NEXT, AcceptResult.WAITING):
             self._worker.wake()
         return accepted
 
     async def _find_rate_limit(
         self, connection: AsyncConnection, event_key: str, author: str, place: str
-    ) -> RateLimited | None:
+    ) -> RateLimitDenial | None:
         if await has_message(connection, event_key):
             return None
         until = await self._rates.limited_until(connection, author=author, place=place)
-        return None if until is None else RateLimited(until)
+        return None if until is None else RateLimitDenial(until)
 
-    async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> RateLimited | None:
+    async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> RateLimitDenial | None:
         """Return the user rate limit that a new message would exceed now, if there is one.
 
         A message that is stored already exceeds none.
@@ -148,8 +148,8 @@ class InboxStore:
         """
 
         async def work(connection: AsyncConnection) -> tuple[RerunResult, str | None]:
-            if author and self._rates and (until := await self._spent_until(connection, turn_id, author)) is not None:
-                return RateLimited(until), None
+            if author and self._rates and (until := await self._limited_until(connection, turn_id, author)) is not None:
+                return RateLimitDenial(until), None
             message = await create_rerun_message(connection, turn_id, author=author, kind=kind)
             if isinstance(message, RerunDenied):
                 return message, None
@@ -165,7 +165,7 @@ class InboxStore:
         self._worker.cancel_and_wake(stopped, CancelReason.STOP)
         return accepted
 
-    async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
+    async def _limited_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
         """Return when a person's rate limit at a turn's place ends; None without one."""
         place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         where = (await connection.execute(place)).scalar_one_or_none() or ""
@@ -182,7 +182,7 @@ class InboxStore:
 
         async def work(connection: AsyncConnection) -> EditResult | ClaimedMessage:
             revised = await edit_message(connection, event_key, text, is_mention=is_mention)
-            await self._turns.notify_workers(connection)  # who looked for what waits meanwhile passed the session over
+            await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
             return revised
 
         revised = await self._write(work)
@@ -299,15 +299,15 @@ class InboxStore:
             parent: the turn that a rerun repeats.
             outcome: the reason why no turn answers the message; None if one will.
         """
-        values = {**self._values(inbound), "kind": kind, "parent": parent, "outcome": outcome}
-        first, *more = _inserts(connection.dialect.name)
+        values = {**self._insert_parameters(inbound), "kind": kind, "parent": parent, "outcome": outcome}
+        first, *more = _build_inserts(connection.dialect.name)
         rows = (await connection.execute(first, values)).all()
         for statement in more:
             await connection.execute(statement, values)
         return _to_result(rows)
 
-    def _values(self, inbound: InboxMessage) -> dict[str, Any]:
-        """Return the parameters of the statements of `_inserts` for a message."""
+    def _insert_parameters(self, inbound: InboxMessage) -> dict[str, Any]:
+        """Return the parameters of the statements of `_build_inserts` for a message."""
         return {
             "event_key": inbound.event_key,
             "session": inbound.session_id,
@@ -331,32 +331,32 @@ class InboxStore:
         Returns:
             The other messages that waited; they are dropped.
         """
-        over = (turns.c.session == session_id) & ~is_active(turns)  # what is not is forgotten when it ends
-        await connection.execute(sa.update(turns).where(over).values(text=None, run_record=None))
+        ended = (turns.c.session == session_id) & ~is_active(turns)  # the text of an active turn is deleted at its end
+        await connection.execute(sa.update(turns).where(ended).values(text=None, run_record=None))
         generation = await begin_generation(connection, session_id)
-        here = inbox.c.session == session_id
-        later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
+        in_session = inbox.c.session == session_id
+        later = in_session & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
         await connection.execute(sa.update(inbox).where(later).values(generation=generation))
-        waiting = here & is_waiting(inbox) & (inbox.c.generation != generation)
+        waiting = in_session & is_waiting(inbox) & (inbox.c.generation != generation)
         dropped = (await connection.execute(sa.select(inbox.c.message).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome=InboxOutcome.DROPPED))
         needed = sa.exists().where(
             turns.c.session == session_id, is_active(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )
-        over = here & ~is_waiting(inbox) & ~needed
-        await connection.execute(sa.update(inbox).where(over).values(message=None, edited_message=None))
-        return [message for said in dropped if (message := parse_message(said))]
+        ended = in_session & ~is_waiting(inbox) & ~needed
+        await connection.execute(sa.update(inbox).where(ended).values(message=None, edited_message=None))
+        return [message for data in dropped if (message := parse_inbox_message(data))]
 
 
 def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
-    """Return the result of accepting a message, from the rows that `_inserts` returns."""
+    """Return the result of accepting a message, from the rows that `_build_inserts` returns."""
     if not rows:
         return AcceptResult.DUPLICATE
     return AcceptResult.WAITING if rows[0][0] else AcceptResult.NEXT
 
 
 @cache
-def _inserts(dialect: str) -> tuple[sa.Insert, ...]:
+def _build_inserts(dialect: str) -> tuple[sa.Insert, ...]:
     """Return the statements that insert a message and its session, each once.
 
     The first one returns a row for a new message: whether others of its session come before it. PostgreSQL: one
@@ -374,12 +374,12 @@ def _inserts(dialect: str) -> tuple[sa.Insert, ...]:
     others = inbox.alias("others")
     waits = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
     is_behind = waits | sa.exists().where(turns.c.session == session, is_active(turns))
-    life = sa.select(session, sa.bindparam("app", type_=sa.Text), new["place"], accepted_at, accepted_at)
+    new_session = sa.select(session, sa.bindparam("app", type_=sa.Text), new["place"], accepted_at, accepted_at)
     is_stored = sa.exists().where(inbox.c.event_key == key)
     is_new = inbox.c.accepted_at == accepted_at
     begin = build_insert(dialect, sessions).from_select(
         ["id", "app", "user_id", "created_at", "updated_at"],
-        life.where(~is_stored if is_postgres else is_stored.where(is_new)),
+        new_session.where(~is_stored if is_postgres else is_stored.where(is_new)),
     )
     begin = begin.on_conflict_do_nothing()
     if not is_postgres:
@@ -388,7 +388,7 @@ def _inserts(dialect: str) -> tuple[sa.Insert, ...]:
     return (insert.returning(is_behind, notified).add_cte(begin.cte("begun")),)
 
 
-#: Columns of `inbox` that are given to `_inserts`.
+#: Columns of `inbox` that are given to `_build_inserts`.
 _INSERTED = (
     "event_key",
     "session",
@@ -402,7 +402,7 @@ _INSERTED = (
     "outcome",
 )
 
-_INSERT = Statement(_inserts)
+_INSERT = Statement(_build_inserts)
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:

@@ -14,7 +14,7 @@ from core.store.database import Database
 from core.store.schema import channels, inbox, sessions
 from core.store.upsert import insert_or_update
 
-#: How many event keys one statement asks for.
+#: The most event keys per query.
 _KEYS = 500
 
 
@@ -87,22 +87,26 @@ class Watermarks:
         Raises:
             StoreError: the database cannot be read.
         """
-        here = sessions.c.id.startswith(f"{channel}:", autoescape=True)
-        said = sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at")).group_by(inbox.c.session).subquery()
-        spoken_at = sa.func.coalesce(said.c.at, sessions.c.created_at)
-        spoken = sa.join(sessions, said, said.c.session == sessions.c.id, isouter=True)
+        in_channel = sessions.c.id.startswith(f"{channel}:", autoescape=True)
+        newest = (
+            sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at")).group_by(inbox.c.session).subquery()
+        )
+        last_message_at = sa.func.coalesce(newest.c.at, sessions.c.created_at)
+        joined = sa.join(sessions, newest, newest.c.session == sessions.c.id, isouter=True)
         places = (
             sa.select(sessions.c.user_id, sa.func.min(sessions.c.created_at).label("begun_at"))
-            .select_from(spoken)
-            .where(here)
+            .select_from(joined)
+            .where(in_channel)
             .group_by(sessions.c.user_id)
-            .order_by(sa.func.max(spoken_at).desc())
+            .order_by(sa.func.max(last_message_at).desc())
         )
-        alive = sa.select(sessions.c.id, sessions.c.user_id).select_from(spoken).where(here, spoken_at >= since)
+        active = (
+            sa.select(sessions.c.id, sessions.c.user_id).select_from(joined).where(in_channel, last_message_at >= since)
+        )
         ids: dict[str, list[str]] = {}
         async with self._database.read() as connection:
             found = (await connection.execute(places.limit(limit))).all()
-            for row in await connection.execute(alive.order_by(spoken_at.desc()).limit(limit)):
+            for row in await connection.execute(active.order_by(last_message_at.desc()).limit(limit)):
                 ids.setdefault(row.user_id, []).append(row.id)
         return [ActivePlace(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 

@@ -150,7 +150,7 @@ class ModelAdapter(BaseLlm):
                 messages = _shorten(request.messages, refusal, is_fallback=bool(instead_of))
                 if has_output or messages is None:
                     raise
-                log.warning("%s refused a request; a smaller one follows: %s", name, refusal)
+                log.warning("%s refused a request; a smaller one is sent: %s", name, refusal)
                 request = replace(request, messages=messages)
 
     async def _stream_metered(

@@ -115,7 +115,7 @@ class Fallbacks:
 
     def __init__(self, models: Mapping[str, ModelHandle] | None = None) -> None:
         self.models = models or {}
-        self._skipped_until = dict[str, float]()  # by the event loop's clock
+        self._skipped_until = dict[str, float]()  # times of the event loop's clock
 
     async def stream(self, model: str, attempt: Attempt, waits: tuple[float, ...]) -> AsyncGenerator[LlmResponse, None]:
         """Yield the responses of a model, or of the first fallback that answers.

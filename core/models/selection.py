@@ -180,4 +180,4 @@ class ModelSelectionPlugin(BasePlugin):
             return
         llm_request.model = adapter.resolve_name(run.model)
         if llm_request.model != run.model:
-            log.warning("%s is no longer among MODELS; %s answers", run.model, adapter.model)
+            log.warning("the model %s is no longer in MODELS; %s answers", run.model, adapter.model)

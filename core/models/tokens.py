@@ -55,7 +55,7 @@ class TokenCounter:
             self._encode = Encoding(**parts).encode_ordinary
             parts["mergeable_ranks"].clear()  # it has its own copy in Rust, and this one takes 30 MB
         else:
-            logger.warning("no sound token vocabulary in %s: tokens are estimated; `parley warm` brings it", folder)
+            logger.warning("no valid token vocabulary in %s: tokens are estimated; `parley warm` downloads it", folder)
 
     async def count(self, text: str) -> int:
         """Return the number of tokens of a text; a long text is counted in a thread."""
@@ -132,7 +132,7 @@ def _install_wheel() -> bytes | None:
             try:
                 subprocess.run(command, check=True, capture_output=True, timeout=240)  # noqa: S603 - constants
             except (OSError, subprocess.SubprocessError) as error:
-                logger.info("%s did not bring %s (%s)", installer[0], WHEEL, type(error).__name__)
+                logger.info("%s could not install %s (%s)", installer[0], WHEEL, type(error).__name__)
                 continue
             with contextlib.suppress(FileNotFoundError):
                 data = Path(folder, "litellm", "litellm_core_utils", "tokenizers", VOCABULARY_FILE).read_bytes()

@@ -14,13 +14,13 @@ _LAG_BOUNDARIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]
 _meter = metrics.get_meter("parley")
 
 #: By `channel`, `kind` and `state`: the final state, or "handed back".
-ended_turns = _meter.create_counter("parley.turns", unit="{turn}", description="Turns that have ended here")
+ended_turns = _meter.create_counter("parley.turns", unit="{turn}", description="Turns that ended in this process")
 
-#: By `channel` and `until`: "placeholder", "first_word" or "final".
+#: By `channel` and `stage`: "placeholder", "first_text" or "final".
 reply_delays = _meter.create_histogram(
     "parley.reply.delay",
     unit="s",
-    description="From when a message was sent until its reply shows this",
+    description="Time from a message to this stage of its reply",
     explicit_bucket_boundaries_advisory=_SECONDS_BOUNDARIES,
 )
 
@@ -36,32 +36,34 @@ model_calls = _meter.create_counter("parley.model.calls", unit="{call}", descrip
 tokens = _meter.create_counter("parley.model.tokens", unit="{token}", description="Tokens read and written by models")
 
 #: By `model`.
-cost = _meter.create_counter("parley.model.cost", unit="{dollar}", description="Dollars that calls of models came to")
+cost = _meter.create_counter("parley.model.cost", unit="{dollar}", description="Cost of model calls in US dollars")
 
 #: By `kind`: the name of the error in the database or its driver.
 database_errors = _meter.create_counter(
-    "parley.database.errors", unit="{error}", description="Statements that failed for the database's sake"
+    "parley.database.errors", unit="{error}", description="Statements that failed because of the database"
 )
 
 loop_lag = _meter.create_histogram(
     "parley.loop.lag",
     unit="s",
-    description="How late the event loop comes to what is due",
+    description="Delay of due callbacks in the event loop",
     explicit_bucket_boundaries_advisory=_LAG_BOUNDARIES,
 )
 
-readiness = _meter.create_gauge("parley.ready", description="1 if what is said is heard and kept, else 0")
-running_turns = _meter.create_gauge("parley.turns.running", unit="{turn}", description="Turns that run here")
+readiness = _meter.create_gauge("parley.ready", description="1 if messages are received and stored, else 0")
+running_turns = _meter.create_gauge(
+    "parley.turns.running", unit="{turn}", description="Turns that are running in this process"
+)
 
 #: Of all workers on the database.
 waiting_messages = _meter.create_gauge("parley.messages.waiting", unit="{message}", description="Messages that wait")
 oldest_message_age = _meter.create_gauge(
-    "parley.messages.waiting.age", unit="s", description="How long the oldest waits in whose session nothing runs"
+    "parley.messages.waiting.age", unit="s", description="Wait of the oldest message whose session has no running turn"
 )
 
-#: By `channel`: of the limit with the least left.
-budget_left = _meter.create_gauge(
-    "parley.platform.budget.left", unit="1", description="The part of a platform's limit that is left"
+#: By `channel`: of the most used limit.
+limit_headroom = _meter.create_gauge(
+    "parley.platform.limit.headroom", unit="1", description="Unused fraction of the platform's most used rate limit"
 )
 
 

@@ -68,21 +68,21 @@ class DeletionPreview:
     """The stored data that a request would delete; false if there is none.
 
     Attributes:
-        whole: the ids of the sessions to delete.
-        parts: the ids of the sessions to delete a part of.
+        sessions: the ids of the sessions to delete.
+        partial_sessions: the ids of the sessions to delete a part of.
         messages: the number of stored messages in all of these.
         files: the number of stored files in all of these.
         records: the number of rows about a user outside of sessions, such as spending and feedback.
     """
 
-    whole: tuple[str, ...]
-    parts: tuple[str, ...]
+    sessions: tuple[str, ...]
+    partial_sessions: tuple[str, ...]
     messages: int
     files: int
     records: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.whole or self.parts or self.records)
+        return bool(self.sessions or self.partial_sessions or self.records)
 
 
 @dataclass(slots=True)
@@ -126,15 +126,15 @@ class DeletionService:
         Raises:
             StoreError: the database cannot be read.
         """
-        whole, parts = await self.list_sessions(request)
-        session_ids, message_count, file_count = [*whole, *parts], 0, 0
+        sessions, partial_sessions = await self.list_sessions(request)
+        session_ids, message_count, file_count = [*sessions, *partial_sessions], 0, 0
         async with self._database.read() as connection:
             for start in range(0, len(session_ids), BATCH_SIZE):
                 batch = session_ids[start : start + BATCH_SIZE]
                 message_count += await _count(connection, messages, batch)
                 file_count += await _count_files(connection, batch)
             records = await count_records(connection, request.user_id) if request.user_id else 0
-        return DeletionPreview(tuple(whole), tuple(parts), message_count, file_count, records)
+        return DeletionPreview(tuple(sessions), tuple(partial_sessions), message_count, file_count, records)
 
     async def find_users(self, text: str) -> list[KnownUser]:
         """Return the users with stored data whose name contains `text`, or whose id it is.
@@ -171,14 +171,14 @@ class DeletionService:
             StoreError: not all of it could be deleted; the same request deletes the rest.
         """
         result = DeletionResult()
-        whole, parts = await self.list_sessions(request)
+        sessions, partial_sessions = await self.list_sessions(request)
         if request.user_id:
             async with self._database.read() as connection:
                 result.records = await count_records(connection, request.user_id)
-        for session_id in [*whole, *parts]:
+        for session_id in [*sessions, *partial_sessions]:
             if request.before:
                 await self._delete_before(session_id, request.before, result)
-            elif session_id in parts or not await self._delete_session(session_id, request.user_id, result):
+            elif session_id in partial_sessions or not await self._delete_session(session_id, request.user_id, result):
                 await self._redact(session_id, request.user_id, result)
             await asyncio.sleep(pause)
         async with self._database.write() as connection:

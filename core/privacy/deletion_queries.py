@@ -160,10 +160,10 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     """
     await count_turns(connection, prices, turns.c.session == session_id)
     kept = await _list_runs_to_keep(connection, session_id, before)
-    here = messages.c.session == session_id
-    old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
+    in_session = messages.c.session == session_id
+    old = in_session & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
     deleted = await connection.execute(sa.delete(messages).where(old, messages.c.last_covered_id.is_(None)))
-    summaries = here & messages.c.last_covered_id.is_not(None)
+    summaries = in_session & messages.c.last_covered_id.is_not(None)
     if deleted.rowcount:  # a summary that is being made covers deleted messages: its worker no longer owns it
         await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(summarizing_worker=None))
     else:

@@ -39,13 +39,13 @@ class ExportViewer:
     is_admin: bool
     is_private: bool
 
-    def limit_run(self, run: TranscriptRun, askers: Collection[str]) -> TranscriptRun:
+    def limit_run(self, run: TranscriptRun, authors: Collection[str]) -> TranscriptRun:
         """Return a run with no more of its tool calls than the viewer may see.
 
         Args:
-            askers: the platform's ids of the authors of the run's messages.
+            authors: the platform's ids of the authors of the run's messages.
         """
-        may_see = self.id in askers or (self.is_admin and self.is_private)
+        may_see = self.id in authors or (self.is_admin and self.is_private)
         if may_see and self.is_private:
             return run
 
@@ -68,7 +68,7 @@ def _apply_view(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str
     found = dict[str, str]()
     for name in ("input", "output"):
         if name in call:
-            viewed = view(_read(call[name]))
+            viewed = view(_parse_json_or_text(call[name]))
             found[name] = viewed if isinstance(viewed, str) else _json(viewed)
     return found
 
@@ -94,14 +94,14 @@ async def stream_export(
         StoreError: the database cannot be read.
     """
     writer, size, has_begun = _WRITERS[format_](session_id), 0, False
-    askers = dict[str, set[str]]()  # by the id of the run, which goes on in another one after an approval
-    async with aclosing(stream_runs(database, session_id)) as told:
-        async for run in told:
+    authors = dict[str, set[str]]()  # by the id of the run, which goes on in another one after an approval
+    async with aclosing(stream_runs(database, session_id)) as runs:
+        async for run in runs:
             if not has_begun:
                 yield writer.begin(await _load_header(database, session_id))
             counted = _with_cost(run, prices)
             if viewer is not None:
-                of_run = askers.setdefault(run.id, set())
+                of_run = authors.setdefault(run.id, set())
                 of_run |= {id_ for message in run.messages for id_, _, _ in message.parts if id_}
                 counted = viewer.limit_run(counted, of_run)
             has_begun, written = True, writer.run(counted)
@@ -144,16 +144,15 @@ class _MarkdownWriter:
         return f"# Conversation `{self._session}`\n"
 
     def run(self, run: TranscriptRun) -> str:
-        told = [f"\n{piece}\n" for piece in self._pieces(run)]
-        return "".join(told)
+        return "".join(f"\n{paragraph}\n" for paragraph in self._paragraphs(run))
 
     def end(self, *, is_whole: bool) -> str:
-        return "" if is_whole else "\n*What follows is left out here.*\n"
+        return "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
 
-    def _pieces(self, run: TranscriptRun) -> Iterator[str]:
+    def _paragraphs(self, run: TranscriptRun) -> Iterator[str]:
         for message in run.messages:
             if run.is_summary:
-                yield f"## Summary of what was said before, made by a model, {_moment(message.at)}"
+                yield f"## Summary of the earlier messages, written by a model, {_moment(message.at)}"
                 yield "\n".join(f"> {line}".rstrip() for line in message.text.splitlines())
                 continue
             used = [call for call in message.calls if "output" not in call]
@@ -167,10 +166,10 @@ class _MarkdownWriter:
             yield from (f"*File:* {_file(file)}" for file in message.files)
             yield from (f"*Source:* <{url}>" for url in message.sources)
         yield from (f"*Made the file:* {_file(file)}" for file in run.files)
-        for asked in run.decisions:
-            by = asked.get("decided_by_name") or asked.get("decided_by")
-            decided = f"{asked.get('decision') or 'nobody has decided'}{f' by {by}' if by else ''}"
-            yield f"*Asked for `{asked['tool']}`:* {_code(_json(asked['arguments']))} *{decided}*"
+        for request in run.decisions:
+            by = request.get("decided_by_name") or request.get("decided_by")
+            decided = f"{request.get('decision') or 'nobody has decided'}{f' by {by}' if by else ''}"
+            yield f"*Asked for `{request['tool']}`:* {_code(_json(request['arguments']))} *{decided}*"
         if run.feedback:
             verdicts = [str(one["rating"]) for one in run.feedback]
             counted = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
@@ -181,8 +180,8 @@ class _MarkdownWriter:
     def _agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
         """Return the agent's name in brackets if the session has several agents."""
         agent = (run.turn or {}).get("agent")
-        is_told = self._are_several and agent and message.role != "user" and agent != message.author
-        return f" ({agent})" if is_told else ""
+        is_named = self._are_several and agent and message.role != "user" and agent != message.author
+        return f" ({agent})" if is_named else ""
 
 
 class _JsonWriter:
@@ -201,7 +200,7 @@ class _JsonWriter:
         if run.is_summary:
             (message,) = run.messages
             return f"{comma}\n{_json({'kind': 'summary', 'at': _iso(message.at), 'text': message.text})}"
-        told = {
+        values = {
             "kind": "run",
             "id": run.id,
             "messages": [_as_json(message) for message in run.messages],
@@ -210,7 +209,7 @@ class _JsonWriter:
             "decisions": list(map(_format_times, run.decisions)),
             "files": [file.to_json() for file in run.files],
         }
-        return f"{comma}\n{_json({name: value for name, value in told.items() if value})}"
+        return f"{comma}\n{_json({name: value for name, value in values.items() if value})}"
 
     def end(self, *, is_whole: bool) -> str:
         return f'\n], "is_whole": {_json(is_whole)}}}\n'
@@ -221,7 +220,7 @@ _WRITERS: Mapping[ExportFormat, type[_MarkdownWriter | _JsonWriter]] = {"md": _M
 
 def _as_json(message: TranscriptMessage) -> dict[str, Any]:
     parts = [{"by": id_, "name": name, "text": words} for id_, name, words in message.parts]
-    told = {
+    values = {
         "at": _iso(message.at),
         "role": message.role,
         "author": message.author,
@@ -232,15 +231,15 @@ def _as_json(message: TranscriptMessage) -> dict[str, Any]:
         "files": [file.to_json() for file in message.files],
         "sources": list(message.sources),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _call(call: Mapping[str, str]) -> dict[str, Any]:
     name, given = ("result", call["output"]) if "output" in call else ("arguments", call.get("input"))
-    return {"id": call.get("id"), "tool": call.get("name"), name: _read(given)}
+    return {"id": call.get("id"), "tool": call.get("name"), name: _parse_json_or_text(given)}
 
 
-def _read(text: str | None) -> Any:
+def _parse_json_or_text(text: str | None) -> Any:
     """Return the value of a JSON text; the text itself if it is no JSON."""
     try:
         return json.loads(text or "{}")
@@ -255,8 +254,8 @@ def _format_times(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _format_cost(turn: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a turn with the cost as exact `dollars`."""
-    told = {name: value for name, value in turn.items() if name != "cost"}
-    return {**told, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else told
+    values = {name: value for name, value in turn.items() if name != "cost"}
+    return {**values, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else values
 
 
 def _summarize_usage(turn: Mapping[str, Any]) -> str:

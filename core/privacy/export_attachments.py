@@ -50,8 +50,8 @@ class ExportedFile:
     data: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
-        told = {"name": self.name, "title": self.title, "kind": self.kind, "size": self.size, "sha256": self.digest}
-        return {name: value for name, value in told.items() if value}
+        values = {"name": self.name, "title": self.title, "kind": self.kind, "size": self.size, "sha256": self.digest}
+        return {name: value for name, value in values.items() if value}
 
 
 def safe_name(title: str) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
 from core.store.schema import denial_notices, feedback, human_requests, inbox, messages, spending
-from core.turns.queries import parse_message
+from core.turns.queries import parse_inbox_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     The id may be in another notation, such as `slack:U1` or `u1`. Case is ignored.
     """
     names = defaultdict[str, set[str]](set)
-    spoken = sa.select(messages.c.attribution).where(messages.c.attribution.is_not(None))
-    for prompt in (await connection.execute(spoken)).scalars():
+    prompts = sa.select(messages.c.attribution).where(messages.c.attribution.is_not(None))
+    for prompt in (await connection.execute(prompts)).scalars():
         for user_id, name in prompt["people"].items():
             names[user_id].add(name)
     written = sa.select(inbox.c.author, inbox.c.message).where(inbox.c.author != "")
     for user_id, inbound in await connection.execute(written):
-        if (message := parse_message(inbound)) is not None:
+        if (message := parse_inbox_message(inbound)) is not None:
             names[user_id].add(name_of(message))
     spent = sa.select(spending.c.person, spending.c.name).where(spending.c.person != "").distinct()
     for key, name in await connection.execute(spent):

@@ -36,7 +36,7 @@ from core.store.schema import (
     tool_calls,
     turns,
 )
-from core.turns.queries import parse_message
+from core.turns.queries import parse_inbox_message
 
 #: The replacements of a text and of a name.
 DELETED_TEXT, DELETED_NAME = "[deleted]", "somebody"
@@ -125,8 +125,10 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
     prompts = sa.select(messages.c.attribution).where(
         messages.c.session == session_id, messages.c.role == "user", ~is_correction
     )
-    for spoken in (await connection.execute(prompts)).scalars():
-        authors |= {author for author, _ in spoken["parts"] if author} if spoken else {None}  # None: unknown author
+    for attribution in (await connection.execute(prompts)).scalars():
+        authors |= (
+            {author for author, _ in attribution["parts"] if author} if attribution else {None}
+        )  # None: unknown author
     return authors <= {user_id}
 
 
@@ -136,11 +138,11 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
     rows = sa.select(messages.c.invocation_id, messages.c.content, messages.c.attribution).where(
         messages.c.session == session_id, messages.c.attribution.is_not(None)
     )
-    for run, content, spoken in await connection.execute(rows):
-        names |= {spoken["people"][user_id]} if user_id in spoken["people"] else set()
-        if any(author == user_id for author, _ in spoken["parts"]):
+    for run, content, attribution in await connection.execute(rows):
+        names |= {attribution["people"][user_id]} if user_id in attribution["people"] else set()
+        if any(author == user_id for author, _ in attribution["parts"]):
             runs.add(run)
-            prompt = AttributedPrompt.from_json(content, spoken)
+            prompt = AttributedPrompt.from_json(content, attribution)
             for author, text in prompt.parts if prompt is not None else ():
                 if author == user_id:
                     texts.append(
@@ -149,7 +151,7 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
     written = sa.select(inbox.c.turn, inbox.c.message).where(inbox.c.session == session_id, inbox.c.author == user_id)
     for turn_id, inbound in await connection.execute(written):
         runs |= {turn_id} if turn_id else set()
-        if message := parse_message(inbound):
+        if message := parse_inbox_message(inbound):
             texts.append(message.text)
             names.add(name_of(message))
     c = human_requests.c
@@ -169,12 +171,12 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
         The number of messages that were changed.
     """
     runs = {*redaction.runs, *map(correction_run_id, redaction.runs)}
-    here = messages.c.session == session_id
+    in_session = messages.c.session == session_id
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
-    await connection.execute(sa.delete(messages).where(here, messages.c.last_covered_id.is_not(None)))
+    await connection.execute(sa.delete(messages).where(in_session, messages.c.last_covered_id.is_not(None)))
     await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(summarizing_worker=None))
     count = 0
-    for row in (await connection.execute(sa.select(messages).where(here).order_by(messages.c.id))).all():
+    for row in (await connection.execute(sa.select(messages).where(in_session).order_by(messages.c.id))).all():
         if (changed := _redact_message(row, redaction, is_theirs=row.invocation_id in runs)) is not None:
             await connection.execute(sa.update(messages).where(messages.c.id == row.id).values(changed))
             count += 1
@@ -254,7 +256,7 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
     event = parse_event(row.event, row.id) if row.event else None
     if event is None:  # unreadable: it may hold anything
         return {"content": DELETED_TEXT, "search_text": None, "tool_calls": [], "event": None, "attribution": None}
-    prompt, spoken, text = AttributedPrompt.from_json(row.content, row.attribution), row.attribution, None
+    prompt, attribution, text = AttributedPrompt.from_json(row.content, row.attribution), row.attribution, None
     if row.role == "user" and (is_theirs or (prompt is not None and redaction.user_id in prompt.names)):
         parts = prompt.parts if prompt is not None else ((redaction.user_id, row.content),)
         others = {id_: name for id_, name in (prompt.names if prompt else {}).items() if id_ != redaction.user_id}
@@ -265,13 +267,18 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
             ),
             others,
         )
-        spoken, text = redacted.to_json(), redacted.text if is_theirs else None
+        attribution, text = redacted.to_json(), redacted.text if is_theirs else None
     changed = _redact_event(event, redaction, is_theirs=is_theirs, text=text)
-    if changed == event and spoken == row.attribution:
+    if changed == event and attribution == row.attribution:
         return None
     words, tokens = measure_event(changed)
     values = to_columns(to_row(changed, has_references=True), tokens + estimate_tokens(words))
-    return {**values, "long_running_calls": row.long_running_calls, "attribution": spoken, "created_at": row.created_at}
+    return {
+        **values,
+        "long_running_calls": row.long_running_calls,
+        "attribution": attribution,
+        "created_at": row.created_at,
+    }
 
 
 def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: str | None) -> Event:

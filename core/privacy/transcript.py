@@ -123,8 +123,8 @@ async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[Tra
 
 async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Sequence[sa.Row[Any]], None]:
     """Yield the messages of a session since its last reset, in lists of `PAGE_SIZE`."""
-    lives = (sessions.c.id == messages.c.session) & (sessions.c.generation == messages.c.generation)
-    query = sa.select(messages).join(sessions, lives).where(messages.c.session == session_id)
+    in_generation = (sessions.c.id == messages.c.session) & (sessions.c.generation == messages.c.generation)
+    query = sa.select(messages).join(sessions, in_generation).where(messages.c.session == session_id)
     last = 0
     while True:
         some = query.where(messages.c.id > last).order_by(messages.c.id).limit(PAGE_SIZE)
@@ -152,7 +152,7 @@ async def _load_runs(
         found = list(await connection.execute(its_turns)) if ids else []
         of_turns = [row.id for row in found]
         verdicts = sa.select(feedback).where(feedback.c.turn.in_(of_turns)).order_by(feedback.c.rated_at)
-        asked = (
+        requests = (
             sa.select(human_requests).where(human_requests.c.turn.in_(of_turns)).order_by(human_requests.c.requested_at)
         )
         kept = [column for column in artifacts.c if column is not artifacts.c.data]
@@ -163,7 +163,7 @@ async def _load_runs(
         facts = _RelatedRows(
             found,
             list(await connection.execute(verdicts)) if found else [],
-            list(await connection.execute(asked)) if found else [],
+            list(await connection.execute(requests)) if found else [],
             list(await connection.execute(made.order_by(artifacts.c.id))) if ids else [],
         )
     return [run for id_, rows in groups for run in facts.build_runs(id_, rows, seen)]
@@ -194,8 +194,8 @@ class _RelatedRows:
         origins = sorted(starts, key=lambda origin: starts[origin])
 
         def find_origin(row: sa.Row[Any]) -> str:
-            begun = [origin for origin in origins if starts[origin] <= row.created_at]
-            return next(reversed(begun or origins[:1]), "")
+            earlier = [origin for origin in origins if starts[origin] <= row.created_at]
+            return next(reversed(earlier or origins[:1]), "")
 
         built = []
         for origin, part in groupby(rows, find_origin):
@@ -207,14 +207,14 @@ class _RelatedRows:
     def _build_run(
         self, run: str, rows: Sequence[sa.Row[Any]], own: Sequence[sa.Row[Any]], *, is_first: bool
     ) -> TranscriptRun:
-        said = [_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # not our own word
-        said = [one for one in said if one.text or one.calls or one.files]
+        entries = [_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # no corrections
+        entries = [entry for entry in entries if entry.text or entry.calls or entry.files]
         ids = {row.id for row in own}
         runs = (run, correction_run_id(run))
         saved = [row for row in self.artifacts if row.run in runs] if run and is_first else []
         return TranscriptRun(
             run,
-            said,
+            entries,
             turn=_turn_values(own[-1], rows) if own else None,
             feedback=[_omit(row, "turn") for row in self.feedback if row.turn == own[-1].id] if own else (),
             decisions=[_decision_values(row) for row in self.approvals if row.turn in ids],
@@ -223,12 +223,12 @@ class _RelatedRows:
 
 
 def _message(row: sa.Row[Any]) -> TranscriptMessage:
-    spoken = AttributedPrompt.from_json(row.content, row.attribution)
-    parts = [(who, spoken.names.get(who, ""), words) for who, words in spoken.parts] if spoken else []
-    text = row.content.strip() if row.role in ("user", "assistant") else ""
-    author, calls = current_author(row.author), row.tool_calls or ()
+    prompt = AttributedPrompt.from_json(row.content, row.attribution)
+    parts = [(author, prompt.names.get(author, ""), text) for author, text in prompt.parts] if prompt else []
+    content = row.content.strip() if row.role in ("user", "assistant") else ""
+    name, calls = current_author(row.author), row.tool_calls or ()
     return TranscriptMessage(
-        row.created_at, row.role, author, text, parts, calls, list_message_files(row), _list_sources(row)
+        row.created_at, row.role, name, content, parts, calls, list_message_files(row), _list_sources(row)
     )
 
 
@@ -239,21 +239,21 @@ def _list_sources(row: sa.Row[Any]) -> list[str]:
     return [source.url for source in find_sources(event)] if event is not None else []
 
 
-def _turn_values(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
+def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
     """Return the values of a turn for an export.
 
     A running turn has its usage so far.
 
     Args:
-        said: the rows of the run's messages.
+        message_rows: the rows of the run's messages.
     """
     names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
-    told = {name: value for name, value in row._mapping.items() if name in names and value is not None}
-    if row.finished_at is None:  # what it has asked of models is written down at its end; what these said, already
+    values = {name: value for name, value in row._mapping.items() if name in names and value is not None}
+    if row.finished_at is None:  # its usage is stored at its end, the answers of its models already
         meter = UsageMeter(row.id, row.usage, started_at=row.created_at)
-        meter.add_stored_answers(event for one in said if (event := parse_event(one.event, one.id)) is not None)
-        told["usage"] = meter.to_json()
-    return told
+        meter.add_stored_answers(event for one in message_rows if (event := parse_event(one.event, one.id)) is not None)
+        values["usage"] = meter.to_json()
+    return values
 
 
 def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:

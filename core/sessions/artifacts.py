@@ -18,7 +18,7 @@ from core.sessions.codec import to_json_value
 from core.sessions.lifecycle import lock_session_row
 from core.store.database import Database
 from core.store.schema import artifacts, turns
-from core.workers.fencing import FencingToken, lock_session
+from core.workers.fencing import FencingToken, lock_session_and_turn
 
 #: ADK: prefix of the names of artifacts that belong to the user instead of the session.
 _USER_PREFIX = "user:"
@@ -144,7 +144,7 @@ class ArtifactService(BaseArtifactService):
         Two transactions then never save the same version number.
         """
         if session_id is not None and self.generation is not None:
-            await lock_session(connection, session_id, self.generation, self.fence)
+            await lock_session_and_turn(connection, session_id, self.generation, self.fence)
         else:
             await lock_session_row(connection, session_id)
 

@@ -130,7 +130,11 @@ async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
         choices = (await connection.execute(counted)).all()
     for name in former_apps:
         if name not in agents.profiles and current_author(name) != home:
-            log.warning("%s goes on with the conversations of %s, which does not run any more", home, name)
+            log.warning("agent %s takes over the conversations of %s, which is not configured anymore", home, name)
     for name, count in choices:
         if name not in agents.profiles:
-            log.warning("%s was chosen for %d conversations, and is gone: their places' agents answer", name, count)
+            log.warning(
+                "agent %s, chosen in %d conversations, is not configured anymore: their places' agents answer",
+                name,
+                count,
+            )

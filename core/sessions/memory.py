@@ -23,7 +23,7 @@ from core.sessions.writer import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
 from core.store.upsert import insert_new
-from core.workers.fencing import FencingToken, lock_session
+from core.workers.fencing import FencingToken, lock_session_and_turn
 
 #: The most characters of one stored memory, and of all results of a search.
 _MAX_MEMORY_CHARACTERS, _MAX_RESULT_CHARACTERS = 8_000, 12_000
@@ -157,7 +157,7 @@ class MemoryService(BaseMemoryService):
 
     async def _lock_session(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:
-            await lock_session(connection, self.session, self.generation, self.fence)
+            await lock_session_and_turn(connection, self.session, self.generation, self.fence)
 
 
 def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:

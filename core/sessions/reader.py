@@ -35,7 +35,7 @@ from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 BATCH_ROWS = 2 * DEFAULT_MAX_TURNS + 8
 
 #: The most rows that are searched for open calls and compactions, newest first.
-MAX_HELD_ROWS = 64
+MAX_REQUIRED_ROWS = 64
 
 
 class StoredMessage(NamedTuple):
@@ -67,7 +67,7 @@ class SessionSnapshot:
         updated_at: seconds since the epoch, of the newest message or change.
         state: ADK's state, its keys with ADK's prefixes.
         newest: its newest messages, at most `BATCH_ROWS`, by their ids.
-        held: its summaries and messages with long-running calls, the newest `MAX_HELD_ROWS`, by their ids.
+        required: its summaries and messages with long-running calls, the newest `MAX_REQUIRED_ROWS`, by their ids.
     """
 
     generation: int
@@ -75,7 +75,7 @@ class SessionSnapshot:
     updated_at: float
     state: Mapping[str, Any]
     newest: Mapping[int, StoredMessage]
-    held: Mapping[int, StoredMessage]
+    required: Mapping[int, StoredMessage]
 
 
 class _RowKind(IntEnum):
@@ -84,7 +84,7 @@ class _RowKind(IntEnum):
     SESSION = 0
     STATE = 1
     NEWEST = 2
-    HELD = 3
+    REQUIRED = 3
 
 
 async def read_snapshot(
@@ -104,7 +104,7 @@ async def read_snapshot(
     """
     session_columns: tuple[int, float, float] | None = None
     state_rows: list[tuple[str, str, str]] = []
-    rows_by_kind: dict[_RowKind, dict[int, StoredMessage]] = {_RowKind.NEWEST: {}, _RowKind.HELD: {}}
+    rows_by_kind: dict[_RowKind, dict[int, StoredMessage]] = {_RowKind.NEWEST: {}, _RowKind.REQUIRED: {}}
     owners = {f"{scope}_owner": owner for scope, owner in scopes.get_scope_owners(app, user_id, session_id).items()}
     for part, id_, word, text, number, json, at, until in await database.run(_SNAPSHOT, session=session_id, **owners):
         match part:
@@ -112,7 +112,7 @@ async def read_snapshot(
                 session_columns = id_, at, until
             case _RowKind.STATE:
                 state_rows.append((word, text, json))
-            case _RowKind.NEWEST | _RowKind.HELD:
+            case _RowKind.NEWEST | _RowKind.REQUIRED:
                 rows_by_kind[part][id_] = StoredMessage(id_, word, text, number, json not in (None, "{}"), at, until)
     if session_columns is None:
         return None
@@ -120,7 +120,7 @@ async def read_snapshot(
     newest = rows_by_kind[_RowKind.NEWEST]
     updated_at = max([changed_at, *(row.created_at for row in newest.values())])
     return SessionSnapshot(
-        generation, created_at, updated_at, scopes.merge_state(state_rows), newest, rows_by_kind[_RowKind.HELD]
+        generation, created_at, updated_at, scopes.merge_state(state_rows), newest, rows_by_kind[_RowKind.REQUIRED]
     )
 
 
@@ -138,9 +138,9 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
 
     def select_messages(kind: _RowKind, limit: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
-        held = to_text(c.long_running_calls).label("held")
+        calls = to_text(c.long_running_calls).label("calls")
         covers = sa.func.coalesce(c.last_covered_id, zero).label("until")
-        query = select_rows(kind, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
+        query = select_rows(kind, c.id, c.role, c.event, c.tokens, calls, c.created_at, covers)
         newest_first = query.where(*conditions, in_generation).order_by(*NEWEST_FIRST)
         return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
 
@@ -152,7 +152,10 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     return sa.union_all(
         select_messages(_RowKind.NEWEST, BATCH_ROWS, is_in_session(session)),
         select_messages(
-            _RowKind.HELD, MAX_HELD_ROWS, messages.c.session == session, messages.c.long_running_calls.is_not(None)
+            _RowKind.REQUIRED,
+            MAX_REQUIRED_ROWS,
+            messages.c.session == session,
+            messages.c.long_running_calls.is_not(None),
         ),
         select_rows(
             _RowKind.STATE, zero, rows.scope, rows.key, zero, sa.type_coerce(rows.value, sa.Text), zero, zero
@@ -176,7 +179,7 @@ _COUNT_TURNS = Statement(
     lambda _dialect: sa.select(sa.func.count()).where(
         messages.c.session == sa.bindparam("session", type_=sa.Text),
         messages.c.generation == sa.bindparam("generation", type_=sa.Integer),
-        messages.c.id > sa.bindparam("covers", type_=sa.BigInteger),
+        messages.c.id > sa.bindparam("summarized_id", type_=sa.BigInteger),
         IS_USER_MESSAGE,
     )
 )
@@ -214,7 +217,7 @@ class HistoryLoader:
         if not is_all and sum(row.role == "user" for row in newest.values()) > turns // 2:  # else it cuts none of them
             turns = count_sent_turns(await self._count_turns(summarized_id), turns)
             newest = _take_newest_turns(newest, turns)
-        rows = await self._add_held_rows(newest)
+        rows = await self._add_required_rows(newest)
         entries = await self._to_entries([rows[id_] for id_ in sorted(rows)])
         label = f"session {self.session}"
         kept = token_budget_truncate(entries, budget, turns=turns, summarized_id=summarized_id, label=label)
@@ -228,10 +231,10 @@ class HistoryLoader:
 
     @property
     def _summary(self) -> StoredMessage | None:
-        newest = max((id_ for id_, row in self.snapshot.held.items() if row.summarized_id), default=None)
-        return None if newest is None else self.snapshot.held[newest]
+        newest = max((id_ for id_, row in self.snapshot.required.items() if row.summarized_id), default=None)
+        return None if newest is None else self.snapshot.required[newest]
 
-    async def _add_held_rows(self, newest: Mapping[int, StoredMessage]) -> dict[int, StoredMessage]:
+    async def _add_required_rows(self, newest: Mapping[int, StoredMessage]) -> dict[int, StoredMessage]:
         """Return rows, with the older messages that no limit cuts away.
 
         These are open calls with the turns that led to them. Without a user message among the rows, the newest one is
@@ -243,9 +246,11 @@ class HistoryLoader:
         oldest = min(rows)
         if not any(row.role == "user" for row in rows.values()):
             rows |= await self._read_rows(messages.c.id < oldest, messages.c.role == "user", limit=1)
-        for row in self.snapshot.held.values():
+        for row in self.snapshot.required.values():
             if row.id < oldest and not row.summarized_id:
-                rows |= await self._read_turn(row.id) if row.has_open_calls else {}  # what led to a call comes along
+                rows |= (
+                    await self._read_turn(row.id) if row.has_open_calls else {}
+                )  # a call needs the messages that led to it
                 rows[row.id] = row
         return rows
 
@@ -280,7 +285,7 @@ class HistoryLoader:
         """
         generation = self.snapshot.generation
         [[count]] = await self.database.run(
-            _COUNT_TURNS, session=self.session, generation=generation, covers=summarized_id
+            _COUNT_TURNS, session=self.session, generation=generation, summarized_id=summarized_id
         )
         return int(count)
 
@@ -309,8 +314,8 @@ class HistoryLoader:
         async with self.database.read() as connection:
             rows = await connection.execute(query)
             return {
-                id_: StoredMessage(id_, role, event, tokens, bool(held), at)
-                for id_, role, event, tokens, held, at in rows
+                id_: StoredMessage(id_, role, event, tokens, bool(calls), at)
+                for id_, role, event, tokens, calls, at in rows
             }
 
     async def _to_entries(self, rows: Sequence[StoredMessage]) -> list[HistoryEntry]:

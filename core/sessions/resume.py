@@ -153,13 +153,15 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
         is_held,
     )
     for row in [_RunMessage.from_row(row) for row in await connection.execute(query.order_by(messages.c.id))]:
-        held = row.columns["long_running_calls"]
-        ids = {id_ for id_ in row.call_ids if (row.columns["invocation_id"], id_) in calls and not held.get(id_)}
+        calls_answered = row.columns["long_running_calls"]
+        ids = {
+            id_ for id_ in row.call_ids if (row.columns["invocation_id"], id_) in calls and not calls_answered.get(id_)
+        }
         if not ids:
             continue
         response = _RunMessage.create(answer_calls(row.event, {id_: {"error": NOT_ANSWERED} for id_ in ids}), row)
         await connection.execute(sa.insert(messages).values(response.columns))
-        answered = {id_: done or id_ in ids for id_, done in held.items()}
+        answered = {id_: done or id_ in ids for id_, done in calls_answered.items()}
         update = sa.update(messages).where(messages.c.id == row.id)
         await connection.execute(update.values(long_running_calls=answered))
 
@@ -260,7 +262,7 @@ def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
         is_error = row.role == "event" and row.event.error_code is not None
         if not is_error and (not row.is_text or has_ended):
             kept.append(row)
-    # ADK: an agent that runs others one after another notes which is at work, and runs that one again even if it ended
+    # ADK: a sequential agent stores which sub-agent is active, and runs that one again even if it has ended
     while (kept[-1].is_text or kept[-1].is_end) and kept[-1].event.branch == notes[-1].event.branch:
         kept.pop()
     return kept

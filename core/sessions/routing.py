@@ -46,7 +46,7 @@ class AgentRouter:
         Args:
             places: the names of the place, the narrowest first.
         """
-        return next((self.agent_by_place[spot] for spot in places if spot in self.agent_by_place), self.default)
+        return next((self.agent_by_place[place] for place in places if place in self.agent_by_place), self.default)
 
     def resolve_agent(self, chosen: str | None, places: Sequence[str]) -> str:
         """Return the name of the agent that answers.

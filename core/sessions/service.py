@@ -225,7 +225,7 @@ class SessionService(BaseSessionService):
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
         session.events[-1:] = split_responses(event)
-        if is_user_message(event):  # what an earlier turn left open stays unanswered now
+        if is_user_message(event):  # open calls of earlier turns get no response any more
             session.events[:] = repair_history(session.events)
         return event
 
@@ -283,7 +283,7 @@ class SessionService(BaseSessionService):
             return await retry_store(work, what=f"session {session_id}")
         except SessionNotFoundError:  # which is a ValueError too
             raise
-        except (ValueError, TypeError, AttributeError) as error:  # what the columns hold is not what belongs there
+        except (ValueError, TypeError, AttributeError) as error:  # a column holds a value of a wrong type
             raise DamagedSessionError(f"session {session_id}: what is stored of it cannot be read") from error
 
 

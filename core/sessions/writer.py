@@ -149,10 +149,10 @@ class EventWriter:
         if not answers and not begins_turn:
             return
         in_generation = (messages.c.session == self.session.id) & (messages.c.generation == self.session.generation)
-        held = sa.select(messages.c.id, messages.c.long_running_calls).where(
+        open_rows = sa.select(messages.c.id, messages.c.long_running_calls).where(
             in_generation, messages.c.long_running_calls.is_not(None)
         )
-        for id_, calls in (await connection.execute(held)).all():
+        for id_, calls in (await connection.execute(open_rows)).all():
             if begins_turn and calls and all(calls.values()):
                 new_calls = None
             elif answers & calls.keys():
@@ -196,10 +196,10 @@ def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None)
         is_own,
     ).subquery("life")
     in_generation = (messages.c.session == session_row.c.id) & (messages.c.generation == session_row.c.generation)
-    held = sa.exists().where(in_generation, messages.c.long_running_calls.is_not(None))
+    open_rows = sa.exists().where(in_generation, messages.c.long_running_calls.is_not(None))
     may_answer_calls = sa.bindparam("may_answer_calls", type_=sa.Boolean)
     values = (sa.bindparam(name, type_=messages.c[name].type) for name in names)
-    row = sa.select(*values).select_from(session_row).where(sa.not_(sa.and_(may_answer_calls, held)))
+    row = sa.select(*values).select_from(session_row).where(sa.not_(sa.and_(may_answer_calls, open_rows)))
     return build_insert(dialect, messages).from_select(names, row).on_conflict_do_nothing().returning(messages.c.id)
 
 

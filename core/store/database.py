@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
-from core.store.fast_path import Prepared, Statement
+from core.store.fast_path import PreparedStatement, Statement
 from core.store.schema import write_checks
 from core.store.upsert import build_insert
 
@@ -53,7 +53,7 @@ class Database:
             autocommit=True, **({} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"})
         )
         self._write_lock = asyncio.Lock() if self.is_sqlite else nullcontext()
-        self._prepared: dict[Statement, Prepared] = {}
+        self._prepared: dict[Statement, PreparedStatement] = {}
         self._is_closed = False
         if self.is_sqlite:
             if self.file is not None:

@@ -75,7 +75,7 @@ def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
         with store_errors():
             yield
     except UNREADABLE_ERRORS as error:
-        log.error("what is stored of %s cannot be read: %s", id_, format_error(error))
+        log.error("the stored rows of %s cannot be read: %s", id_, format_error(error))
         damaged.add(id_)
 
 
@@ -94,7 +94,7 @@ def store_errors() -> Iterator[None]:
         raise
     except _asyncpg_errors("IntegrityConstraintViolationError", other=(sqlite3.IntegrityError,)) as error:
         raise IntegrityError(None, None, error) from error
-    # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
+    # asyncpg: an internal error, when the server ends the connection in the middle of a message
     except _asyncpg_errors("PostgresError", "InterfaceError", "InternalClientError", other=_DATABASE_ERRORS) as error:
         fault: BaseException = error
         while (cause := fault.__cause__) is not None and not isinstance(cause, CancelledError):  # a limit's own

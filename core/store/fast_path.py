@@ -17,7 +17,7 @@ BuiltStatement = sa.Select[Any] | sa.CompoundSelect[Any] | sa.UpdateBase
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DriverStatement:
     """SQL text for one driver, with the order of its parameters."""
 
     sql: str
@@ -34,7 +34,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedStatement:
     """A `Statement` compiled for one driver.
 
     Attributes:
@@ -43,7 +43,7 @@ class Prepared:
     """
 
     writes: bool
-    steps: Sequence[Step]
+    steps: Sequence[DriverStatement]
 
     async def fetch(self, connection: AsyncConnection, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run all steps as one transaction, and return the rows of the first.
@@ -83,18 +83,18 @@ class Statement:
 
     make: Callable[[str], BuiltStatement | tuple[BuiltStatement, ...]]
 
-    def compile_for(self, dialect: Dialect) -> Prepared:
+    def compile_for(self, dialect: Dialect) -> PreparedStatement:
         """Return the statement compiled for a dialect."""
         made = self.make(dialect.name)
         steps = made if isinstance(made, tuple) else (made,)
-        return Prepared(any(step.is_dml for step in steps), [_step(step, dialect) for step in steps])
+        return PreparedStatement(any(step.is_dml for step in steps), [_prepare(step, dialect) for step in steps])
 
 
-def _step(made: BuiltStatement, dialect: Dialect) -> Step:
+def _prepare(made: BuiltStatement, dialect: Dialect) -> DriverStatement:
     compiled = made.compile(dialect=dialect)
     assert isinstance(compiled, SQLCompiler)
     binders = {name: _binder(parameter.type, dialect) for name, parameter in compiled.binds.items()}
-    return Step(
+    return DriverStatement(
         str(compiled),
         compiled.params,
         tuple(compiled.positiontup or ()),

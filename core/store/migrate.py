@@ -31,7 +31,7 @@ async def migrate(database: Database) -> list[str]:
         return await connection.run_sync(_migrate)
 
 
-async def verify(database: Database) -> None:
+async def verify_schema(database: Database) -> None:
     """Check that a database has the tables and columns of this version.
 
     Raises:
@@ -80,7 +80,7 @@ def _migrate(connection: sa.Connection) -> list[str]:
 def _pending(connection: sa.Connection) -> list[str]:
     scripts = ScriptDirectory.from_config(_config(connection))
     applied = set(MigrationContext.configure(connection).get_current_heads())
-    revisions = [script.revision for script in scripts.walk_revisions()]  # newest first, in one line
+    revisions = [script.revision for script in scripts.walk_revisions()]  # a single line of revisions, newest first
     if unknown := applied - set(revisions):
         raise SchemaError(
             f"the database is at revision {', '.join(sorted(unknown))}, which this version of Parley does not "

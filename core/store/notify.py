@@ -77,4 +77,4 @@ class NotificationBus:
                 await gone.wait()
             finally:
                 async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
-                    await connection.invalidate()  # it listens, and must not go back to the others
+                    await connection.invalidate()  # a listening connection must not return to the pool

@@ -46,11 +46,11 @@ class JsonText(sa.TypeDecorator[Any]):
             return None
 
 
-#: Sessions. A reset begins a new generation; `generation` and `created_at` together identify one life of a session,
-#: also against a deleted one under the same id. `updated_at`: the creation, the last reset, or the last change of the
-#: state. `model`: the chosen model by its full name (null: the default). `agent`: the chosen agent (null: as the access
-#: rules say). `is_muted`: the bot answers mentions only. A reset changes none of these three. `app`: the default agent,
-#: whichever agent answers. `summarizing_worker`: the worker that makes a summary of the session.
+#: Sessions. A reset begins a new generation. `generation` and `created_at` together also tell a session from a deleted
+#: one with the same id. `updated_at`: the creation, the last reset, or the last change of the state. `model`: the
+#: chosen model by its full name (null: the default). `agent`: the chosen agent (null: as the access rules say).
+#: `is_muted`: the bot answers mentions only. A reset changes none of these three. `app`: the default agent, whichever
+#: agent answers. `summarizing_worker`: the worker that makes a summary of the session.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -96,7 +96,7 @@ sa.Index("ix_inbox_session", inbox.c.session, inbox.c.sent_at)
 sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
 sa.Index("ix_inbox_author", inbox.c.author, inbox.c.accepted_at)
 sa.Index("ix_inbox_place", inbox.c.place, inbox.c.accepted_at)
-#: Without what no turn has taken: SQLite would look there for what waits, among all that is never answered.
+#: Without messages that have no turn: SQLite would use this index to find waiting messages, among all others.
 sa.Index(
     "ix_inbox_turn", inbox.c.turn, sqlite_where=inbox.c.turn.is_not(None), postgresql_where=inbox.c.turn.is_not(None)
 )
@@ -172,7 +172,7 @@ feedback = sa.Table(
     sa.Column("rated_at", sa.Double, nullable=False),
 )
 
-#: What runs need from people. `kind`: `approval` (of a tool call) or `question`. `turn`: the turn that asks; `run`: the
+#: Requests of runs to people. `kind`: `approval` (of a tool call) or `question`. `turn`: the turn that asks; `run`: the
 #: ADK invocation that continues when all requests of the turn are decided. `call_id`: ADK's call that waits;
 #: `tool_call_id`: the call to approve, or the call that asks; `arguments_hash`: see `tool_calls`. Arguments at
 #: `secret_paths` are not shown. `authors`: the authors of the messages that led to the call; `deciders`: see

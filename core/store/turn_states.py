@@ -6,20 +6,20 @@ from typing import Literal, get_args
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 EndState = Literal["done", "failed", "cancelled"]
 
-#: Of a turn: it has ended, or not.
+#: States of turns that have ended, and of turns that have not.
 ENDED_STATES: tuple[State, ...] = get_args(EndState)
 ACTIVE_STATES: tuple[State, ...] = tuple(state for state in get_args(State) if state not in ENDED_STATES)
 
-#: From which state to which a turn may go, and when it does.
+#: Allowed transitions from one state to another, each with its cause.
 TRANSITIONS: Mapping[tuple[State, State], str] = {
-    ("running", "answered"): "the final text is kept",
-    ("answered", "done"): "it is shown",
-    ("answered", "failed"): "it cannot be shown",
+    ("running", "answered"): "the final text is stored",
+    ("answered", "done"): "the platform has confirmed the reply",
+    ("answered", "failed"): "the reply cannot be shown",
     ("answered", "cancelled"): "a reset, a stop, a deletion",
-    ("running", "failed"): "an apology is shown",
+    ("running", "failed"): "an error message is shown",
     ("running", "cancelled"): "a reset, a stop, a deletion",
-    ("running", "queued"): "its worker hands it back",
-    ("queued", "running"): "another one claims it",
+    ("running", "queued"): "the worker hands the turn back",
+    ("queued", "running"): "another worker claims the turn",
 }
 
 

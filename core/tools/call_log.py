@@ -23,7 +23,7 @@ from core.concurrency.retry import retry_store
 from core.sessions.codec import to_json_value
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
-from core.workers.fencing import FencingToken, lock_session
+from core.workers.fencing import FencingToken, lock_session_and_turn
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class ToolCallLog:
         values = _begin_values(call)
 
         async def write(connection: AsyncConnection) -> ToolCallEntry | None:
-            await lock_session(connection, call.session, call.generation, call.fence, read=True)
+            await lock_session_and_turn(connection, call.session, call.generation, call.fence, read=True)
             row = (await connection.execute(sa.select(tool_calls).where(_is_row_of(call)))).one_or_none()
             if row is None:
                 key = {"session": call.session, "run": call.run, "id": call.id}

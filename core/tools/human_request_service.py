@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 HOUR_SECONDS = 3600.0
 
-#: Seconds between two looks for requests that nobody decided in time.
+#: Seconds between two queries for expired requests.
 EXPIRY_INTERVAL_SECONDS = 15.0
 
 #: The most messages in a row that answer questions of one run.
@@ -62,7 +62,7 @@ class DecisionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageResult:
+class MessageAnswerResult:
     """Result of a message in a session in which a question may be open.
 
     Attributes:
@@ -148,8 +148,8 @@ class HumanRequestService:
             human_requests.c.session == turn.session_id,
             human_requests.c.run.in_({request.run for request in requests}),
         )
-        earlier_askers = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
-        askers = sorted({message.author for message in turn.messages} | earlier_askers)
+        earlier_authors = {id_ for ids in (await connection.execute(earlier)).scalars() for id_ in ids}
+        author_ids = sorted({message.author for message in turn.messages} | earlier_authors)
         now = time.time()
         for number, request in enumerate(requests):
             arguments = to_json_value(dict(request.arguments))
@@ -163,8 +163,8 @@ class HumanRequestService:
                 "tool": request.tool,
                 "arguments": arguments,
                 "arguments_hash": hash_arguments(arguments),
-                "authors": askers,
-                "requested_at": now + number / 1000,  # they keep their order
+                "authors": author_ids,
+                "requested_at": now + number / 1000,  # distinct times keep their order
                 "expires_at": now + self._expiry_hours * HOUR_SECONDS,
                 "chunks": [],
                 "drafts": {},
@@ -322,7 +322,7 @@ class HumanRequestService:
         self._worker.wake()
         return decided
 
-    async def take_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageResult:
+    async def answer_with_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageAnswerResult:
         """Take the message of a turn as the answer to a question, if one is open.
 
         It is the oldest open question of the session that all its authors may answer. A question that is the only
@@ -349,9 +349,9 @@ class HumanRequestService:
         answers = {row.answer_run: MessageAnswer(row.answer_run, row.run, row.call_id) for row in rows}
         is_new = turn.kind == "message" and run not in answers
         if not is_new or None not in answers:
-            return MessageResult(_find_chain(answers, run))
+            return MessageAnswerResult(_find_chain(answers, run))
 
-        async def work() -> MessageResult:
+        async def work() -> MessageAnswerResult:
             async with self._database.write() as connection:
                 return await self._take_message(connection, turn, authors, text, answers)
 
@@ -366,7 +366,7 @@ class HumanRequestService:
         authors: Sequence[User],
         text: str,
         answers: Mapping[str, MessageAnswer],
-    ) -> MessageResult:
+    ) -> MessageAnswerResult:
         await lock_session_row(connection, turn.session_id)
         is_open = (human_requests.c.session == turn.session_id) & human_requests.c.decision.is_(None)
         is_question = (human_requests.c.kind == "question") & (human_requests.c.expires_at >= time.time())
@@ -375,16 +375,16 @@ class HumanRequestService:
             if isinstance(question, Question) and question.takes_messages and may_answer:
                 break
         else:
-            return MessageResult()
+            return MessageAnswerResult()
         try:
             value = parse_answer(question.form, text)
         except EntryError as error:
-            return MessageResult(question=question, error=error)
+            return MessageAnswerResult(question=question, error=error)
         count = sa.select(sa.func.count()).where(human_requests.c.turn == question.turn_id)
         if (await connection.execute(count)).scalar_one() > 1:
             decided = await self._decide(connection, question.id, "answered", authors[-1], value)
-            taken = decided.request if isinstance(decided.request, Question) else question
-            return MessageResult(question=taken)
+            answered = decided.request if isinstance(decided.request, Question) else question
+            return MessageAnswerResult(question=answered)
         this = human_requests.c.id == question.id
         by = _decider_columns(authors[-1], time.time())
         update = sa.update(human_requests).where(this).values(decision="answered", answer_run=turn.origin, **by)
@@ -392,7 +392,7 @@ class HumanRequestService:
         row = sa.select(human_requests.c.run, human_requests.c.call_id).where(this)
         run, call_id = (await connection.execute(row)).one()
         chain = _find_chain({**answers, turn.origin: MessageAnswer(turn.origin, run, call_id)}, turn.origin)
-        return MessageResult(chain, next(iter(await self._select_questions(connection, this)), question))
+        return MessageAnswerResult(chain, next(iter(await self._select_questions(connection, this)), question))
 
     async def _select_questions(self, connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Question]:
         return [one for one in await select_requests(connection, where) if isinstance(one, Question)]
@@ -430,7 +430,7 @@ class HumanRequestService:
                 except Exception as error:
                     log.warning("an expired request cannot be shown as expired: %s", format_error(error))
 
-        await run_every(EXPIRY_INTERVAL_SECONDS, expire, what="requests that nobody decided in time cannot be ended")
+        await run_every(EXPIRY_INTERVAL_SECONDS, expire, what="undecided requests cannot be expired")
 
     async def _decide(
         self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None, value: Any = None
@@ -457,11 +457,11 @@ class HumanRequestService:
         await connection.execute(this.values(decision=verdict, answer=value if is_answer else None, drafts={}, **by))
         if verdict == "always" and isinstance(request, Approval):
             of = scopes.get_scope_owners("", "", request.session_id)
-            standing = {
+            approval = {
                 "by": person and person.id,
                 "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
             }
-            await scopes.write_state(connection, of, {standing_approval_key(request.app_name, request.tool): standing})
+            await scopes.write_state(connection, of, {standing_approval_key(request.app_name, request.tool): approval})
         await self._queue_next_turn(connection, request, now)
         decided = replace(request, verdict=verdict, decider=person.name if person else "", decided_at=now)
         if isinstance(decided, Question):

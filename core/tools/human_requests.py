@@ -21,7 +21,7 @@ from core.store.schema import human_requests, turns
 from core.tools.adk_confirmations import ArgumentPath
 from core.tools.adk_requests import CHOICE_TOOL
 from core.tools.question_form import Entries, QuestionForm, create_form
-from core.turns.queries import get_inbox_rows, parse_message
+from core.turns.queries import get_inbox_rows, parse_inbox_message
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class HumanRequest:
         turn_id: the turn that asks.
         tool: the name of the call that waits.
         arguments: the arguments of that call.
-        askers: the platform's ids of the authors of the messages that led to the call.
+        author_ids: the platform's ids of the authors of the messages that led to the call.
         deciders: people and roles that may decide: see the module.
         expires_at: seconds since the epoch.
         message_ids: the platform's ids of the messages that show the request.
@@ -51,7 +51,7 @@ class HumanRequest:
     session_id: str
     tool: str
     arguments: Any
-    askers: frozenset[str]
+    author_ids: frozenset[str]
     deciders: tuple[str, ...]
     expires_at: float
     message_ids: tuple[str, ...]
@@ -62,11 +62,11 @@ class HumanRequest:
 
     def may_decide(self, person: User) -> bool:
         """Return whether a person may decide the request, by its deciders."""
-        is_asker = person.id in self.askers
+        is_author = person.id in self.author_ids
         return (
             is_permitted(self.deciders, person)
-            or (AUTHOR in self.deciders and is_asker)
-            or (OTHERS in self.deciders and not is_asker)
+            or (AUTHOR in self.deciders and is_author)
+            or (OTHERS in self.deciders and not is_author)
         )
 
 
@@ -129,7 +129,9 @@ async def select_requests(connection: AsyncConnection, where: sa.ColumnElement[b
     result = list[HumanRequest]()
     for row in rows:
         messages = [
-            message for of in await get_inbox_rows(connection, row.origin) if (message := parse_message(of.message))
+            message
+            for of in await get_inbox_rows(connection, row.origin)
+            if (message := parse_inbox_message(of.message))
         ]
         try:
             result += [_to_request(row, messages[-1])] if messages else []

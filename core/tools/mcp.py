@@ -139,7 +139,7 @@ class McpServer(BaseToolset):
         async with asyncio.timeout(self._config.seconds):
             tools: list[BaseTool] = await self._toolset.get_tools(readonly_context)
         if not self.is_available:
-            log.info("the MCP server %s is there again", self.name)
+            log.info("the MCP server %s is available again", self.name)
         self.is_available = True
         for tool in tools:
             tool.__dict__["seconds"] = self._config.seconds
@@ -158,7 +158,7 @@ class McpServer(BaseToolset):
             async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
                 await self._toolset.close()
         except Exception as error:
-            log.warning("the MCP server %s did not end as it should (%s)", self.name, type(error).__name__)
+            log.warning("the MCP server %s did not shut down properly (%s)", self.name, type(error).__name__)
 
 
 def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) -> list[McpServer]:

@@ -18,7 +18,7 @@ from core.sessions.resume import INPUT_CALL
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json", "object", "array"]
 
-#: What is wrong with an entered value.
+#: Kind of fault of an entered value.
 Fault = Literal[
     "required", "integer", "number", "minimum", "maximum", "min_length", "max_length", "option", "json", "form"
 ]
@@ -35,7 +35,7 @@ MAX_FIELDS, MAX_OPTIONS = 50, 1000
 #: The most characters of a label, a description, and an entered value without a limit of its own.
 MAX_LABEL, MAX_DESCRIPTION, MAX_ENTRY = 200, 300, 3000
 
-#: How deep references in a schema are followed.
+#: The most references in a row that are followed in a schema.
 _MAX_DEPTH = 8
 
 _TRUE_WORDS = frozenset({"yes", "y", "true", "예", "네"})

@@ -12,7 +12,7 @@ from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import lock_session_row
 from core.sessions.resume import close_questions
 from core.store.schema import human_requests, inbox, turns
-from core.turns.queries import get_inbox_rows, is_active, is_waiting, parse_message
+from core.turns.queries import get_inbox_rows, is_active, is_waiting, parse_inbox_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 
@@ -67,31 +67,31 @@ async def stop_session(
         until: seconds since the epoch; messages that were sent later, and a turn that answers one of them, go on.
     """
     await lock_session_row(connection, session_id)
-    here = inbox.c.session == session_id
+    in_session = inbox.c.session == session_id
     if until != inf:
-        here &= (inbox.c.sent_at <= until) | inbox.c.parent.is_not(None)  # a press has another clock
+        in_session &= (inbox.c.sent_at <= until) | inbox.c.parent.is_not(None)  # a press has another clock
     if author is not None:
-        here &= inbox.c.author == author
+        in_session &= inbox.c.author == author
     # lock the turn before the messages, as a claim does: the same order everywhere prevents deadlocks
     turn = await _get_running_turn(connection, session_id)
     is_theirs = turn is not None and await _may_stop(connection, turn, author, until)
-    ended = await turns_.request_cancel(connection, session_id, CancelReason.STOP) if is_theirs else None
-    # what that turn takes in meanwhile does not wait any more
-    waits = sa.select(inbox).where(here, is_waiting(inbox)).with_for_update()
+    cancelled = await turns_.request_cancel(connection, session_id, CancelReason.STOP) if is_theirs else None
+    # read after the lock: the turn may have claimed messages meanwhile
+    waits = sa.select(inbox).where(in_session, is_waiting(inbox)).with_for_update()
     waiting = (await connection.execute(waits)).all()
     these = inbox.c.id.in_([row.id for row in waiting])
-    # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again, and decided
+    # requests for reruns are deleted, so that they can be made again; decisions are reopened
     asking = tuple(row.parent for row in waiting if row.kind == "decision")
     decided = sa.update(human_requests).where(human_requests.c.turn.in_(asking))
     await connection.execute(decided.values(**REOPENED))
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome=InboxOutcome.STOPPED))
-    dropped = tuple(message for row in waiting if (message := parse_message(row.message)))
+    dropped = tuple(message for row in waiting if (message := parse_inbox_message(row.message)))
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
-    said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
-    rests = turn is None and not waiting and said_since is None
-    is_withdrawn = rests and await close_questions(connection, session_id, author)
-    return StopResult(ended, dropped, asking, is_withdrawn)
+    later_message = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
+    is_idle = turn is None and not waiting and later_message is None
+    has_cancelled_questions = is_idle and await close_questions(connection, session_id, author)
+    return StopResult(cancelled, dropped, asking, has_cancelled_questions)
 
 
 async def stop_turn(
@@ -110,8 +110,8 @@ async def stop_turn(
         return StopTurnResult.NOT_RUNNING
     if not await _may_stop(connection, turn, author):
         return StopTurnResult.NOT_OWNER
-    ended = await turns_.request_cancel(connection, turn.session, CancelReason.STOP)
-    return StopTurnResult.STOPPED if ended is not None else StopTurnResult.NOT_RUNNING
+    cancelled = await turns_.request_cancel(connection, turn.session, CancelReason.STOP)
+    return StopTurnResult.STOPPED if cancelled is not None else StopTurnResult.NOT_RUNNING
 
 
 async def _get_running_turn(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
@@ -129,5 +129,5 @@ async def _may_stop(connection: AsyncConnection, turn: sa.Row[Any], author: str 
         author: has to be an author of one of its messages; None for anybody.
         until: seconds since the epoch; no message of the turn may have been sent later.
     """
-    said = await get_inbox_rows(connection, turn.origin)
-    return all(row.sent_at <= until for row in said) and (author is None or author in {row.author for row in said})
+    rows = await get_inbox_rows(connection, turn.origin)
+    return all(row.sent_at <= until for row in rows) and (author is None or author in {row.author for row in rows})

@@ -37,7 +37,7 @@ from core.turns.queries import (
     is_active,
     is_idle,
     is_waiting,
-    parse_message,
+    parse_inbox_message,
     prepare_rerun,
 )
 from core.turns.turn import CancelReason, Turn
@@ -52,7 +52,7 @@ SHARED_COLUMNS = ("id", "generation", "kind", "origin", "run", "model", "agent")
 #: The error of an active turn whose rows cannot be read.
 DAMAGED = "its rows cannot be read"
 
-#: Seconds after which a message may bear the reaction that says that it waits.
+#: Seconds after which a waiting message may have the "queued" reaction.
 QUEUED_REACTION_SECONDS = 0.2
 
 #: The most messages that one turn answers.
@@ -186,12 +186,12 @@ async def _claim_waiting(
     """Claim the next turn of at most `limit` idle sessions in which messages wait."""
     locked = await _lock_sessions(connection, limit, served)
     waiting = await _read_waiting(connection, list(locked))
-    begun = list[tuple[Turn, list[_QueuedMessage]]]()
+    new_turns = list[tuple[Turn, list[_QueuedMessage]]]()
     for session_id, queued in waiting.items():
-        batch = _answered_together(queued)
+        batch = _select_batch(queued)
         if (turn := await _next_turn(connection, locked[session_id], batch, agents)) is not None:
-            begun.append((turn, batch))
-    if not begun:
+            new_turns.append((turn, batch))
+    if not new_turns:
         return []
     new = [
         {
@@ -204,15 +204,15 @@ async def _claim_waiting(
             "created_at": time.time(),
             "error": DAMAGED if turn.is_damaged else None,
         }
-        for turn, batch in begun
+        for turn, batch in new_turns
     ]
     await connection.execute(sa.insert(turns), new)
-    taken = [{"message_id": queued.row.id, "taker": turn.id} for turn, batch in begun for queued in batch]
-    await connection.execute(_TAKEN, taken)
-    return [turn for turn, _ in begun]
+    claimed = [{"message_id": queued.row.id, "turn_id": turn.id} for turn, batch in new_turns for queued in batch]
+    await connection.execute(_SET_TURN, claimed)
+    return [turn for turn, _ in new_turns]
 
 
-_TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).values(turn=sa.bindparam("taker"))
+_SET_TURN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).values(turn=sa.bindparam("turn_id"))
 
 
 async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
@@ -227,7 +227,7 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
     waiting, head = inbox.alias("waiting"), inbox.alias("head")
     first = sa.func.min(waiting.c.id).label("first")
     heads = sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
-    known = _items(connection.dialect.name, "served")
+    known = _json_items(connection.dialect.name, "served")
     round_ = sa.func.row_number().over(partition_by=head.c.author, order_by=heads.c.first)
     served_at = sa.func.coalesce(sa.cast(known.c.value, sa.Integer), 0)
     found = (
@@ -250,7 +250,7 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
     return {row.id: row for row in rows}
 
 
-def _items(dialect: str, parameter: str) -> sa.TableValuedAlias:
+def _json_items(dialect: str, parameter: str) -> sa.TableValuedAlias:
     """Return a table of the `key` and `value` of each item of a JSON parameter."""
     each = sa.func.json_each_text if dialect == "postgresql" else sa.func.json_each
     items = each(sa.bindparam(parameter, type_=sa.JSON))
@@ -273,7 +273,7 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
     rows, damaged = await _read_each(connection, query, inbox.c.id)
     found: dict[str, list[_QueuedMessage]] = {session: [] for session in session_ids}
     for row in rows:
-        if (message := parse_message(row.message)) is None:
+        if (message := parse_inbox_message(row.message)) is None:
             damaged.add(row.id)
         else:
             found[row.session].append(_QueuedMessage(row, message))
@@ -282,15 +282,18 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
     return {session: queued for session, queued in found.items() if queued}
 
 
-async def _drop_messages(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
+async def _drop_messages(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
     """Give the waiting messages that match a condition the outcome `unreadable`."""
     dropped = (
-        sa.update(inbox).where(which, is_waiting(inbox)).values(outcome=InboxOutcome.UNREADABLE).returning(inbox.c.id)
+        sa.update(inbox)
+        .where(condition, is_waiting(inbox))
+        .values(outcome=InboxOutcome.UNREADABLE)
+        .returning(inbox.c.id)
     )
     log.error("the messages %s cannot be read", list((await connection.execute(dropped)).scalars()))
 
 
-def _answered_together(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
+def _select_batch(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
     """Return the messages that the next turn answers.
 
     These are the oldest ones, at most `MAX_MESSAGES`, up to the next request for a rerun: that is a turn of its own.
@@ -315,7 +318,7 @@ async def _next_turn(
         session: the locked row of `sessions`.
     """
     first, messages = batch[0].row, tuple(queued.message for queued in batch)
-    turn_id, agent = new_turn_id(), agents.resolve_agent(session.agent, messages[-1].spots)
+    turn_id, agent = new_turn_id(), agents.resolve_agent(session.agent, messages[-1].location_names)
     turn = Turn(
         turn_id,
         session.id,
@@ -333,7 +336,7 @@ async def _next_turn(
     with collect_unreadable(turn.id, damaged):
         if (parent := await get_turn_row(connection, first.parent)) is None:
             return turn
-        if first.kind == "retry" and parent.state == "done":  # it has its answer after all
+        if first.kind == "retry" and parent.state == "done":  # the turn got its answer meanwhile
             await connection.execute(
                 sa.update(inbox).where(inbox.c.id == first.id).values(outcome=InboxOutcome.SUPERSEDED)
             )

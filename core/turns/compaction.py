@@ -35,24 +35,24 @@ from core.usage.spending_limits import SpendingLimiter
 log = logging.getLogger(__name__)
 
 #: The fraction of a limit at which the oldest turns are summarized, and the fraction that stays: 32 and 16 of 40 turns.
-START_FRACTION, REST_FRACTION = 0.8, 0.4
+START_FRACTION, KEPT_FRACTION = 0.8, 0.4
 
-#: Seconds of rest before it is begun; that it may take; and after which it is tried again where it failed.
-REST_SECONDS = 2.0
+#: Seconds between a turn and the summary, time limit of a summary, and pause after a failure.
+DELAY_SECONDS = 2.0
 TIMEOUT_SECONDS = 120.0
 RETRY_SECONDS = 300.0
 
-#: The most sessions of which a failure is remembered.
+#: The most sessions whose failures are remembered.
 MAX_FAILED = 1_000
 
-#: How many conversations one process folds at once.
+#: The most sessions that one process summarizes at once.
 MAX_AT_ONCE = 4
 
-#: How many messages are looked at, newest first, to see how full a history is; and how many are read at once.
+#: The most messages that are read to measure a history, newest first; and the most per query.
 MAX_MESSAGES_READ = 600
 PAGE_SIZE = 200
 
-#: The most tokens of a summary, and the part of all that is sent that it may be.
+#: The most tokens of a summary, and the divisor of the token budget that limits it too.
 MAX_SUMMARY_TOKENS, SUMMARY_DIVISOR = 2_000, 8
 
 
@@ -61,12 +61,12 @@ class _HistoryPart:
     """The part of a history that the next summary covers.
 
     Attributes:
-        before: the text of the former summary; empty if there is none.
+        previous: the text of the former summary; empty if there is none.
         begin: the time of the first covered message, in seconds since the epoch.
         rows: the messages after the former summary (`_READ`), oldest first.
     """
 
-    before: str
+    previous: str
     begin: float
     rows: Sequence[sa.Row[Any]]
 
@@ -80,7 +80,7 @@ class HistoryCompactor:
         spending_limiter: spending limits, which are checked first; the turn pays for the summary.
         budget: the most tokens of history that are sent to the model; None turns summaries off.
         turn_limit: the most turns of history that are sent to the model.
-        rest: seconds between the end of a turn and the summary.
+        delay_seconds: seconds between the end of a turn and the summary.
     """
 
     def __init__(
@@ -93,22 +93,22 @@ class HistoryCompactor:
         wake: Callable[[], None] = lambda: None,
         budget: int | None = DEFAULT_BUDGET_TOKENS,
         turn_limit: int = DEFAULT_MAX_TURNS,
-        rest: float = REST_SECONDS,
+        delay_seconds: float = DELAY_SECONDS,
     ) -> None:
         self._database = database
         self._turns = turns
         self._summarizer = summarizer
         self._spending_limiter = spending_limiter
         self._wake = wake
-        self._folds = budget is not None
+        self._is_enabled = budget is not None
         self._budget = budget or DEFAULT_BUDGET_TOKENS
         self._summary_limit = min(MAX_SUMMARY_TOKENS, self._budget // SUMMARY_DIVISOR)
-        self._room = self._budget - self._summary_limit  # the summary takes its tokens from the budget
+        self._history_limit = self._budget - self._summary_limit  # the summary takes its tokens from the budget
         self._turn_limit = turn_limit
-        self._rest = rest
+        self._delay_seconds = delay_seconds
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._given_up = set[asyncio.Task[None]]()
+        self._cancelled = set[asyncio.Task[None]]()
         self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, RETRY_SECONDS)
 
     async def run_turn(self, turn: Turn, answer: TurnRunner) -> None:
@@ -118,27 +118,27 @@ class HistoryCompactor:
         self.schedule(turn)
 
     def schedule(self, turn: Turn) -> None:
-        """Start a task that summarizes a session after `rest` seconds, if it is long then.
+        """Start a task that summarizes a session after `delay_seconds` seconds, if it is long then.
 
-        It does nothing if a task of the session exists, or a summary of it failed in the last `RETRY_SECONDS`.
+        Nothing happens if the session has such a task, or its last summary failed less than `RETRY_SECONDS` ago.
 
         Args:
             turn: the turn that has ended; it names the session, its generation and its agent.
         """
         session = turn.session_id
-        if self._folds and session not in self._tasks and session not in self._failed:
+        if self._is_enabled and session not in self._tasks and session not in self._failed:
             task = self._tasks[session] = asyncio.create_task(self._summarize_later(turn), name=f"summary of {session}")
             task.add_done_callback(lambda done: self._forget_task(session, done))
 
     def cancel(self, session_id: str) -> None:
         """Cancel the summary of a session, if there is one, without waiting for its end."""
         if task := self._tasks.pop(session_id, None):
-            self._given_up.add(task)
+            self._cancelled.add(task)
             task.cancel()
 
     async def wait_until_idle(self) -> None:
         """Wait for all scheduled and cancelled summaries to end."""
-        while tasks := [*self._tasks.values(), *self._given_up]:
+        while tasks := [*self._tasks.values(), *self._cancelled]:
             await asyncio.wait(tasks)
 
     async def aclose(self) -> None:
@@ -148,7 +148,7 @@ class HistoryCompactor:
         await self.wait_until_idle()
 
     def _forget_task(self, session_id: str, task: asyncio.Task[None]) -> None:
-        self._given_up.discard(task)
+        self._cancelled.discard(task)
         if self._tasks.get(session_id) is task:
             del self._tasks[session_id]
 
@@ -156,32 +156,34 @@ class HistoryCompactor:
         meter = turn.meter.followup_meter()
         set_current_meter(meter)
         try:
-            await asyncio.sleep(self._rest)
+            await asyncio.sleep(self._delay_seconds)
             async with self._slots, asyncio.timeout(TIMEOUT_SECONDS):
                 if await self._is_full(turn) and (session := await self._mark(turn)) is not None:
                     async with self._spending_limiter.limit_followup(meter):
                         await self._summarize(turn, session)
         except Exception as error:
             self._failed[turn.session_id] = True
-            log.warning("session %s is not summed up: %s", turn.session_id, format_error(error))
+            log.warning("session %s cannot be summarized: %s", turn.session_id, format_error(error))
 
     async def _is_full(self, turn: Turn) -> bool:
         """Return whether the history without a summary is long enough for one.
 
         That is `START_FRACTION` of the turns or of the tokens that are sent.
         """
-        rows = await self._database.run(SINCE, session=turn.session_id, generation=turn.generation)
-        begun = sum(role == "user" for role, _ in rows)
+        rows = await self._database.run(UNSUMMARIZED, session=turn.session_id, generation=turn.generation)
+        turn_count = sum(role == "user" for role, _ in rows)
         tokens = sum(int(count) for _, count in rows)
-        return begun >= self._turn_limit * START_FRACTION or tokens >= self._room * START_FRACTION
+        return turn_count >= self._turn_limit * START_FRACTION or tokens >= self._history_limit * START_FRACTION
 
     async def _mark(self, turn: Turn) -> sa.Row[Any] | None:
         """Mark the session as being summarized and return its row; None if it is gone.
 
         Another worker that begins, a deletion and a redaction overwrite the mark: the summary is then not stored.
         """
-        here = (sessions.c.id == turn.session_id) & (sessions.c.generation == turn.generation)
-        marked = sa.update(sessions).where(here).values(summarizing_worker=self._turns.worker_id).returning(sessions)
+        is_session = (sessions.c.id == turn.session_id) & (sessions.c.generation == turn.generation)
+        marked = (
+            sa.update(sessions).where(is_session).values(summarizing_worker=self._turns.worker_id).returning(sessions)
+        )
         async with self._writing() as connection:
             session: sa.Row[Any] | None = (await connection.execute(marked)).one_or_none()
         return session
@@ -189,47 +191,47 @@ class HistoryCompactor:
     async def _summarize(self, turn: Turn, session: sa.Row[Any]) -> None:
         """Summarize the oldest turns, and store the summary.
 
-        It is not stored if the mark has changed or a turn runs.
+        The summary is not stored if the mark has changed or a turn runs.
 
         Args:
             session: the marked row of `sessions`.
         """
-        piece = await self._read_part(turn)
-        if not piece.rows:
+        part = await self._read_part(turn)
+        if not part.rows:
             return
-        asked = {"agent": turn.agent, "model": session.model}
-        summed = await self._summarizer.summarize(piece.before, piece.rows, max_tokens=self._summary_limit, **asked)
+        options = {"agent": turn.agent, "model": session.model}
+        summary = await self._summarizer.summarize(part.previous, part.rows, max_tokens=self._summary_limit, **options)
         async with self._writing() as connection:
             if await self._lock_marked_session(connection, session):
-                await self._save_summary(connection, turn, piece, summed)
-                log.info("session %s: a summary tells of its messages up to %d", turn.session_id, piece.rows[-1].id)
+                await self._save_summary(connection, turn, part, summary)
+                log.info("session %s: summarized its messages up to id %d", turn.session_id, part.rows[-1].id)
 
-    async def _lock_marked_session(self, connection: AsyncConnection, taken: sa.Row[Any]) -> bool:
+    async def _lock_marked_session(self, connection: AsyncConnection, marked: sa.Row[Any]) -> bool:
         """Lock a session; return whether it has its mark still and no active turn.
 
         Args:
-            taken: the row of the session when it was marked.
+            marked: the row of the session when it was marked.
         """
         c = sessions.c
-        same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
-        held = sa.select(c.id).where(same, c.summarizing_worker == self._turns.worker_id).with_for_update()
-        if (await connection.execute(held)).first() is None:
+        same = (c.id == marked.id) & (c.generation == marked.generation) & (c.created_at == marked.created_at)
+        has_mark = sa.select(c.id).where(same, c.summarizing_worker == self._turns.worker_id).with_for_update()
+        if (await connection.execute(has_mark)).first() is None:
             return False
-        busy = sa.select(turns.c.id).where(turns.c.session == taken.id, is_active(turns))
+        busy = sa.select(turns.c.id).where(turns.c.session == marked.id, is_active(turns))
         return (await connection.execute(busy)).first() is None
 
     async def _save_summary(
-        self, connection: AsyncConnection, turn: Turn, piece: _HistoryPart, summed: GeneratedSummary
+        self, connection: AsyncConnection, turn: Turn, part: _HistoryPart, summary: GeneratedSummary
     ) -> None:
         """Store a summary as a row of `messages`, and delete the session's former one."""
-        last = piece.rows[-1]
+        last = part.rows[-1]
         row = to_columns(
-            to_row(create_summary_event(summed.text, begin=piece.begin, end=last.created_at)), summed.tokens
+            to_row(create_summary_event(summary.text, begin=part.begin, end=last.created_at)), summary.tokens
         )
         row |= {
             "session": turn.session_id,
             "generation": turn.generation,
-            "content": summed.text,
+            "content": summary.text,
             "last_covered_id": last.id,
         }
         old = (messages.c.session == turn.session_id) & messages.c.last_covered_id.is_not(None)
@@ -242,11 +244,16 @@ class HistoryCompactor:
         The newest turns, which stay without a summary, are not among them.
         """
         c = messages.c
-        of_life = is_in_session(turn.session_id) & (c.generation == turn.generation)
+        in_generation = is_in_session(turn.session_id) & (c.generation == turn.generation)
         async with self._database.read() as connection:
-            newest = sa.select(messages).where(of_life, c.last_covered_id.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
+            newest = (
+                sa.select(messages)
+                .where(in_generation, c.last_covered_id.is_not(None))
+                .order_by(*NEWEST_FIRST)
+                .limit(1)
+            )
             before = (await connection.execute(newest)).one_or_none()
-            since = of_life & c.last_covered_id.is_(None)
+            since = in_generation & c.last_covered_id.is_(None)
             read = (
                 sa.select(c.id, c.role, c.tokens, c.tool_calls)
                 .where(since)
@@ -255,7 +262,9 @@ class HistoryCompactor:
             )
             newest_rows = (await connection.execute(read)).all()
             end = find_first_kept_id(
-                newest_rows, tokens=int(self._room * REST_FRACTION), turns=int(self._turn_limit * REST_FRACTION)
+                newest_rows,
+                tokens=int(self._history_limit * KEPT_FRACTION),
+                turns=int(self._turn_limit * KEPT_FRACTION),
             )
             rows, last = list[sa.Row[Any]](), before.last_covered_id if before else 0
             while sum(row.tokens for row in rows) <= self._budget:
@@ -280,22 +289,24 @@ class HistoryCompactor:
 _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_calls", "tokens", "created_at")]
 
 
-def _since(_dialect: str) -> sa.Select[Any]:
+def _select_unsummarized(_dialect: str) -> sa.Select[Any]:
     """Select role and tokens of the messages that no summary covers, newest first.
 
     They are at most `MAX_MESSAGES_READ`.
     """
-    c, told = messages.c, messages.alias("told")
+    c, summaries = messages.c, messages.alias("told")
     session, generation = sa.bindparam("session", type_=sa.Text), sa.bindparam("generation", type_=sa.Integer)
-    covers = sa.select(sa.func.coalesce(sa.func.max(told.c.last_covered_id), 0)).where(
-        told.c.session == session, told.c.generation == generation, told.c.long_running_calls.is_not(None)
+    covers = sa.select(sa.func.coalesce(sa.func.max(summaries.c.last_covered_id), 0)).where(
+        summaries.c.session == session,
+        summaries.c.generation == generation,
+        summaries.c.long_running_calls.is_not(None),
     )
-    of_life = is_in_session(session) & (c.generation == generation) & c.last_covered_id.is_(None)
-    newest = sa.select(c.role, c.tokens).where(of_life, c.id > covers.scalar_subquery()).order_by(*NEWEST_FIRST)
+    in_generation = is_in_session(session) & (c.generation == generation) & c.last_covered_id.is_(None)
+    newest = sa.select(c.role, c.tokens).where(in_generation, c.id > covers.scalar_subquery()).order_by(*NEWEST_FIRST)
     return newest.limit(sa.literal_column(str(MAX_MESSAGES_READ)))
 
 
-SINCE = Statement(_since)
+UNSUMMARIZED = Statement(_select_unsummarized)
 
 
 def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
@@ -308,15 +319,15 @@ def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int
         tokens: the most tokens to keep; at least one turn is kept.
         turns: the most turns to keep.
     """
-    begun = used = start = 0
+    turn_count = used = start = 0
     answers = set[str]()
     for row in newest:
         used += row.tokens
         answers -= {call["id"] for call in row.tool_calls or () if "output" not in call}
         answers |= {call["id"] for call in row.tool_calls or () if "output" in call}
         if row.role == "user" and not answers:
-            begun += 1
-            if start and (begun > turns or used > tokens):
+            turn_count += 1
+            if start and (turn_count > turns or used > tokens):
                 break
             start = row.id
     return start

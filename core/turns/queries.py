@@ -14,8 +14,8 @@ from core.store.schema import human_requests, inbox, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
 from core.store.upsert import build_insert
 
-#: How the messages of a turn are answered once more: `retry` goes on with what the one that failed has stored;
-#: `regenerate` begins behind the question, and `revise` with the question as it was edited.
+#: Kind of a rerun: `retry` continues from the stored events of the failed turn, `regenerate` starts after the question,
+#: and `revise` starts with the edited question.
 RerunKind = Literal["retry", "regenerate", "revise"]
 
 
@@ -98,13 +98,13 @@ def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:
     return sa.func.coalesce(found, 1)
 
 
-def parse_message(said: object) -> InboxMessage | None:
+def parse_inbox_message(data: object) -> InboxMessage | None:
     """Return the message in the JSON of an `inbox` column; None if there is none.
 
     Damaged JSON counts as none.
     """
     try:
-        return InboxMessage.from_json(said)
+        return InboxMessage.from_json(data)
     except ValueError:
         return None
 
@@ -124,11 +124,12 @@ async def get_messages_of_turns(
     )
     rows = (await connection.execute(query)).all()
     by_turn = groupby(rows, key=lambda row: row.turn)
-    said = {
-        turn: [(row.outcome, message) for row in of if (message := parse_message(row.message))] for turn, of in by_turn
+    found = {
+        turn: [(row.outcome, message) for row in of if (message := parse_inbox_message(row.message))]
+        for turn, of in by_turn
     }
-    standing = {turn: [message for outcome, message in of if outcome is None] for turn, of in said.items()}
-    return {turn: tuple(standing[turn] or (message for _, message in of)) for turn, of in said.items() if of}
+    undeleted = {turn: [message for outcome, message in of if outcome is None] for turn, of in found.items()}
+    return {turn: tuple(undeleted[turn] or (message for _, message in of)) for turn, of in found.items() if of}
 
 
 async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
@@ -155,7 +156,7 @@ async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[I
     turn = (await connection.execute(of.where(turns.c.id == turn_id))).one_or_none()
     while turn is not None:
         rows = await get_inbox_rows(connection, turn.origin)
-        found += [message for row in rows if (message := parse_message(row.message))]
+        found += [message for row in rows if (message := parse_inbox_message(row.message))]
         turn = (await connection.execute(of.where(turns.c.id == turn.parent))).one_or_none()
     return found
 

@@ -15,7 +15,7 @@ from core.inbox_message import InboxMessage
 from core.sessions.lifecycle import lock_session_row
 from core.store.schema import human_requests, inbox, turns
 from core.store.turn_states import ENDED_STATES
-from core.turns.queries import RerunKind, get_inbox_rows, is_waiting, parse_message
+from core.turns.queries import RerunKind, get_inbox_rows, is_waiting, parse_inbox_message
 from core.turns.turn import CancelReason
 
 
@@ -51,21 +51,21 @@ async def create_rerun_message(
     generation = await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
     turn = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
     rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
-    standing = [row for row in rows if row.outcome is None]
-    said = [message for row in standing if (message := parse_message(row.message))]
-    if turn is None or turn.generation != generation or not said:
+    undeleted = [row for row in rows if row.outcome is None]
+    answered = [message for row in undeleted if (message := parse_inbox_message(row.message))]
+    if turn is None or turn.generation != generation or not answered:
         return RerunDenied.EXPIRED
-    if author is not None and author not in {message.author for message in said}:
+    if author is not None and author not in {message.author for message in answered}:
         return RerunDenied.NOT_OWNER
-    message = replace(said[-1], event_key=f"{said[-1].channel}:again:{turn_id}", sent_at=time.time())
+    message = replace(answered[-1], event_key=f"{answered[-1].channel}:rerun:{turn_id}", sent_at=time.time())
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:
         return RerunDenied.EXPIRED if has_ended else message
-    goes_on = kind == "retry" and await _has_approvals(connection, turn_id)
-    if goes_on or not _is_permitted(turn, kind, is_revised=any(row.edited_message for row in standing)):
+    continues_by_decision = kind == "retry" and await _has_approvals(connection, turn_id)
+    if continues_by_decision or not _is_permitted(turn, kind, is_revised=any(row.edited_message for row in undeleted)):
         return RerunDenied.EXPIRED
     if kind != "retry" and await _has_followers(connection, turn):
         return RerunDenied.SUPERSEDED
-    # what it has asked people for is not to be decided any more
+    # its open requests to people are void
     await connection.execute(sa.delete(human_requests).where(human_requests.c.turn == turn_id))
     return message
 

@@ -44,7 +44,7 @@ from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
-#: The most people of whom a worker knows when it last began a turn for them; the others count as never served.
+#: The most people for whom a worker remembers the last start of a turn; others count as never served.
 MAX_SERVED = 1_000
 
 Json = Mapping[str, Any]
@@ -131,8 +131,8 @@ class TurnStore:
 
     async def has_stored_prompt(self, turn: Turn) -> bool:
         """Return whether the user message that begins the turn's run is in the history."""
-        asked = sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin))
-        return bool(await self._read(turn, lambda connection: connection.scalar(asked)))
+        marked = sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin))
+        return bool(await self._read(turn, lambda connection: connection.scalar(marked)))
 
     async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
         """Return the messages that led to the run that a turn continues.
@@ -199,13 +199,13 @@ class TurnStore:
         Returns:
             The id of the marked turn; None if none was marked.
         """
-        here = (turns.c.session == session_id) & is_active(turns)
-        if reason != CancelReason.RESET:  # which has all forgotten, and is not to be taken back
-            here &= turns.c.cancel_reason.is_(None) | (turns.c.cancel_reason == reason)
-        if reason == CancelReason.STOP:  # what has come to its answer has nothing to stop
-            here &= turns.c.state != "answered"
-        asked = sa.update(turns).where(here).values(cancel_reason=reason).returning(turns.c.id)
-        turn_id: str | None = (await connection.execute(asked)).scalar_one_or_none()
+        condition = (turns.c.session == session_id) & is_active(turns)
+        if reason != CancelReason.RESET:  # a reset is never replaced
+            condition &= turns.c.cancel_reason.is_(None) | (turns.c.cancel_reason == reason)
+        if reason == CancelReason.STOP:  # a turn with its final text cannot be stopped
+            condition &= turns.c.state != "answered"
+        marked = sa.update(turns).where(condition).values(cancel_reason=reason).returning(turns.c.id)
+        turn_id: str | None = (await connection.execute(marked)).scalar_one_or_none()
         if turn_id is not None:
             await self._notices.notify(connection, f"{turn_id} {reason}")
         return turn_id
@@ -248,7 +248,7 @@ class TurnStore:
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended in another state.
         """
-        usage = turn.meter.to_json() if state != "done" else None  # of an answer, it is stored
+        usage = turn.meter.to_json() if state != "done" else None  # a final text is stored
         is_reset, is_deleted = (
             turns.c.cancel_reason == CancelReason.RESET,
             turns.c.cancel_reason == CancelReason.MESSAGE_DELETED,
@@ -264,11 +264,11 @@ class TurnStore:
                 else_=sa.func.coalesce(sa.literal(run_record, turns.c.run_record.type), turns.c.run_record),
             ),
         }
-        here = self.fencing_token(turn).owns_turn & turns.c.state.in_(states_before(state))
+        condition = self.fencing_token(turn).owns_turn & turns.c.state.in_(states_before(state))
 
         async def work() -> None:
             async with self._database.write() as connection:
-                ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel_reason)
+                ended = sa.update(turns).where(condition).values(new).returning(turns.c.cancel_reason)
                 row = (await connection.execute(ended)).one_or_none()
                 if row is None:
                     raise self.fencing_token(turn).lost_error
@@ -281,12 +281,12 @@ class TurnStore:
         await retry_store(work, what=f"turn {turn.id}")
         tracing.record_turn_end(state, error)
 
-    async def _read(self, turn: Turn, ask: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Return the result of `ask`, retried while the database is unavailable."""
+    async def _read(self, turn: Turn, query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Return the result of `query`, retried while the database is unavailable."""
 
         async def work() -> T:
             async with self._database.read() as connection:
-                return await ask(connection)
+                return await query(connection)
 
         return await retry_store(work, what=f"turn {turn.id}")
 

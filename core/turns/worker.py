@@ -23,7 +23,7 @@ TurnRunner = Callable[[Turn], Awaitable[None]]
 #: Seconds in which a cancelled turn may close its reply at a stop.
 CLOSING_SECONDS = 6.0
 
-#: Seconds before this worker claims a turn again that failed here and has not ended: doubled each time, up to the most.
+#: Pauses before this worker claims a failed turn again, doubled each time: the first, and the longest.
 BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 30.0
 
 #: Seconds between the starts of two turns of one claim. Without them, 50 turns that start in one iteration of the event
@@ -64,8 +64,8 @@ class Worker:
             turn.
         limit: the most turns that run at once.
         poll: seconds between two claims when no notification comes.
-        at_rest: called once no turn has run for `rest` seconds: the time for work that blocks the event loop.
-        rest: see `at_rest`.
+        on_idle: called when no turn has run for `idle_delay_seconds`; it may block the event loop.
+        idle_delay_seconds: see `on_idle`.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class Worker:
         *,
         limit: int = 100,
         poll: float = 3.0,
-        at_rest: Callable[[], object] = lambda: None,
-        rest: float = 0.5,
+        on_idle: Callable[[], object] = lambda: None,
+        idle_delay_seconds: float = 0.5,
     ) -> None:
         self._turns = turns
         self._answer = answer
         self._limit = limit
         self._poll = poll
-        self._at_rest = at_rest
-        self._rest = rest
+        self._on_idle = on_idle
+        self._idle_delay_seconds = idle_delay_seconds
         self._resting: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -131,10 +131,8 @@ class Worker:
                 self._wake.clear()
                 try:
                     await self._claim()
-                except Exception as error:  # whatever it is: it is no reason to answer nobody any more
-                    log.error(
-                        "cannot look for waiting messages; trying again in %s s: %s", self._poll, format_error(error)
-                    )
+                except Exception as error:  # no error may end the loop
+                    log.error("turns cannot be claimed; retry in %s s: %s", self._poll, format_error(error))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._poll):
                         await self._wake.wait()
@@ -154,7 +152,7 @@ class Worker:
         self._stopping.set()
         self._wake.set()
         until = event_loop.now() + grace
-        await self._wait_for_claim(until)  # what is being claimed runs as well
+        await self._wait_for_claim(until)  # turns of a claim in progress run as well
         if running := list(self._running.values()):
             await asyncio.wait([run.task for run in running], timeout=max(0.0, until - event_loop.now()))
         self._is_closing = True
@@ -165,7 +163,9 @@ class Worker:
             await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
         await self._wait_for_claim(closed)
         if self._running:
-            log.error("not handed back in time, and left to whoever works next: the turns %s", ", ".join(self._running))
+            log.error(
+                "not handed back in time, so another worker continues them: the turns %s", ", ".join(self._running)
+            )
         self._ended.set()
 
     async def _wait_for_claim(self, until: float) -> None:
@@ -205,7 +205,7 @@ class Worker:
             for turn_id, reason in known.items():
                 if reason is not None:
                     self.cancel(turn_id, reason)
-            for turn_id in missed & watched - known.keys():  # missed once, it may just have come to its end
+            for turn_id in missed & watched - known.keys():  # a turn that is missing once may just have ended
                 self.cancel(turn_id, CancelReason.LEASE_LOST)
             missed = watched - known.keys()
 
@@ -220,7 +220,7 @@ class Worker:
             try:
                 await self._answer(turn)
             except TurnLostError:
-                log.warning("turn %s is another worker's", turn.id)
+                log.warning("turn %s belongs to another worker", turn.id)
             except Exception as error:
                 log.error("turn %s failed: %s", turn.id, format_error(error))
                 await self._back_off(turn)
@@ -231,9 +231,9 @@ class Worker:
                 await self._hand_back(turn)
         finally:
             del self._running[turn.id]
-            self._wake.set()  # its session is free
+            self._wake.set()  # the session is idle
             if not self._running:
-                self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
+                self._resting = asyncio.get_running_loop().call_later(self._idle_delay_seconds, self._on_idle)
 
     async def _back_off(self, turn: Turn) -> None:
         """Wait before a failed turn that is still active is claimed again.
@@ -253,4 +253,4 @@ class Worker:
             with suppress(TurnLostError):  # or it has ended
                 await self._turns.hand_back(turn, turn.partial_text)
         except StoreError as error:
-            log.error("turn %s is not handed back, and left to whoever works next: %s", turn.id, format_error(error))
+            log.error("turn %s cannot be handed back, so another worker continues it: %s", turn.id, format_error(error))

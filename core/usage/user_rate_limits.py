@@ -54,7 +54,7 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimited:
+class RateLimitDenial:
     """Denial of a message or command by a rate limit.
 
     Attributes:
@@ -85,7 +85,7 @@ class CommandLimiter:
         self._window = 0
         self._counts = Counter[str]()
 
-    def count(self, person: str) -> RateLimited | None:
+    def count(self, person: str) -> RateLimitDenial | None:
         """Count a command of a person; over the limit, return the denial.
 
         Args:
@@ -95,7 +95,9 @@ class CommandLimiter:
         if window != self._window:
             self._window, self._counts = window, Counter()
         self._counts[person] += 1
-        return RateLimited((window + 1) * self._rate.seconds) if self._counts[person] > self._rate.max_count else None
+        return (
+            RateLimitDenial((window + 1) * self._rate.seconds) if self._counts[person] > self._rate.max_count else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
     return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "decision")
 
 
-class DenialNotices:
+class DenialNoticeStore:
     """Record of the notices about denials, in the table `denial_notices`.
 
     All workers share it, so that a person gets one notice.

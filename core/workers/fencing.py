@@ -76,8 +76,8 @@ def join_owned_turn(query: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa
     return query.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
 
-async def lock_session(
-    connection: AsyncConnection, session: str, generation: int, fence: FencingToken | None, **how: Any
+async def lock_session_and_turn(
+    connection: AsyncConnection, session: str, generation: int, fence: FencingToken | None, **lock_options: Any
 ) -> None:
     """Lock a session against a reset, and its turn against a claim.
 
@@ -86,16 +86,16 @@ async def lock_session(
     Args:
         generation: the expected session generation.
         fence: token of the turn; None without a turn.
-        how: the arguments of SQLAlchemy's `with_for_update`.
+        lock_options: the arguments of SQLAlchemy's `with_for_update`.
 
     Raises:
         SessionResetError: the session has another generation.
         TurnLostError: another worker has claimed the turn.
     """
-    lives = sa.select(sessions.c.id).where(sessions.c.id == session, sessions.c.generation == generation)
+    locked = sa.select(sessions.c.id).where(sessions.c.id == session, sessions.c.generation == generation)
     if fence is not None:
-        lives = join_owned_turn(lives, fence.owns_turn)
-    if (await connection.execute(lives.with_for_update(**how))).first() is not None:
+        locked = join_owned_turn(locked, fence.owns_turn)
+    if (await connection.execute(locked.with_for_update(**lock_options))).first() is not None:
         return
     if fence is not None:
         await fence.check(connection)

@@ -17,13 +17,13 @@ from core.store.schema import workers
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a worker that is heard of no more counts as gone.
+#: Seconds after its last renewal after which a lease ends.
 LEASE_SECONDS = 10.0
 
-#: Seconds that giving something up may take, when a process ends that has not many left.
+#: Seconds that a release may take at shutdown, when little time is left.
 RELEASE_SECONDS = 2.0
 
-#: How often a lease is lengthened while it lasts.
+#: Renewals of a lease within its duration.
 RENEWALS_PER_LEASE = 4
 
 
@@ -66,7 +66,7 @@ class Lease:
 
     async def keep_renewed(self) -> None:
         """Renew the lease several times in its duration, until cancelled."""
-        if not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
+        if not self._database.is_sqlite:  # at once: the start may have taken long
             await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, what="the lease cannot be renewed")
 
     async def _renew(self) -> None:
@@ -87,7 +87,7 @@ class Lease:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.delete(workers).where(workers.c.id == self.worker_id))
         except (StoreError, TimeoutError) as error:
-            log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, format_error(error))
+            log.warning("the lease cannot be released, and ends in %s s: %s", self._seconds, format_error(error))
 
     @property
     def is_trustworthy(self) -> bool:
@@ -133,6 +133,6 @@ class Lease:
 
     def _extend(self, began: float) -> None:
         if self._until and not self.is_valid:
-            log.warning("this worker was held up for longer than its lease lasts")
+            log.warning("this worker was blocked for longer than its lease lasts")
             self._distrust_leases()
         self._until = float("inf") if self._database.is_sqlite else began + self._seconds

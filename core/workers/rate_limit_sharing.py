@@ -26,7 +26,7 @@ class LimitUsage(NamedTuple):
     used: int = 0
 
 
-#: What one worker uses, by the name of the rate limit.
+#: Usage of one worker, by the name of the rate limit.
 LimitUsages = Mapping[str, LimitUsage]
 
 
@@ -41,8 +41,8 @@ async def exchange_usage(
     On SQLite there are no other workers, and it returns at once.
 
     Args:
-        announce: returns what this worker uses, by the name of the limit.
-        share: called with what each of the other live workers uses.
+        announce: returns the usage of this worker.
+        share: called with the usage of each other live worker.
     """
     announced: LimitUsages = {}
     own = workers.c.id == lease.worker_id

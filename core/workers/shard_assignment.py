@@ -19,10 +19,10 @@ from core.workers.lease import RELEASE_SECONDS, Lease
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the rows, and between two tries for a slot.
+#: Seconds between two reads of the rows, and between two attempts to get a slot.
 LOOK_SECONDS, SLOT_SECONDS = 2.0, 0.25
 
-#: Seconds for which a worker that could not connect a shard leaves all of them to others.
+#: Seconds for which a worker takes no shards after it could not connect one.
 UNFIT_SECONDS = 600.0
 
 
@@ -38,7 +38,7 @@ class ShardAssignment:
         name: the name of the channel (adapter).
 
     Attributes:
-        has_free_shard: whether a shard had no live owner when this worker last looked.
+        has_free_shard: whether a shard had no live owner at the last read.
     """
 
     def __init__(self, database: Database, lease: Lease, name: str) -> None:
@@ -81,7 +81,7 @@ class ShardAssignment:
             try:
                 assigned = await self._assign(count)
             except StoreError as error:
-                log.warning("cannot see who hears %s: %s", self._name, format_error(error))
+                log.warning("the workers that connect %s cannot be read: %s", self._name, format_error(error))
                 assigned = before
             if assigned != self._assigned:
                 self._assigned = assigned
@@ -100,7 +100,9 @@ class ShardAssignment:
         Args:
             count: the number of shards of the channel.
         """
-        self._assigned = (self._assigned or frozenset()).difference(shards)  # one that comes back is tried anew
+        self._assigned = (self._assigned or frozenset()).difference(
+            shards
+        )  # a shard that is assigned again is connected anew
         await self._release(self._are(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
 
     async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
@@ -124,14 +126,16 @@ class ShardAssignment:
                         return
                 await asyncio.sleep(SLOT_SECONDS)
         except StoreError as error:
-            log.warning("%s: it cannot be seen whose turn it is: %s", self._name, format_error(error))
+            log.warning("%s: cannot wait for a slot to identify: %s", self._name, format_error(error))
 
     async def _assign(self, count: int) -> frozenset[int]:
         """Take free shards up to this worker's quota, and return those that it may keep."""
         me = self._lease.worker_id
         leaders, candidates = await self._read(count)
         held = Counter(leaders)
-        candidates.sort(key=lambda worker: (-held[worker], worker))  # a shard more for those that hold more: none moves
+        candidates.sort(
+            key=lambda worker: (-held[worker], worker)
+        )  # workers with more shards get the remainder, so that no shard moves
         least, rest = divmod(count, max(1, len(candidates)))
         quota = least + (candidates.index(me) < rest) if me in candidates else 0
         mine = [shard for shard, leader in enumerate(leaders) if leader == me]
@@ -146,7 +150,7 @@ class ShardAssignment:
         """
         me, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
-        # nobody has taken over this worker's own: its lease may have been lengthened late
+        # this worker's shards that nobody took over, even after a late renewal
         is_free = self._lease.has_no_live_worker(row.owner) & row.owner.is_distinct_from(me)
         holders = sa.select(row.name, sa.case((is_free, None), else_=row.owner).label("owner")).where(
             row.name.in_(names)
@@ -165,7 +169,7 @@ class ShardAssignment:
 
     async def _take(self, shards: Collection[int], count: int) -> frozenset[int]:
         """Take shards without a live owner, and return those that this worker has got."""
-        taken = set[int]()
+        acquired = set[int]()
         if shards:
             async with self._database.write() as connection:
                 for shard in shards:
@@ -173,8 +177,8 @@ class ShardAssignment:
                     if (
                         await connection.execute(sa.update(channels).where(free).values(owner=self._lease.worker_id))
                     ).rowcount:
-                        taken.add(shard)
-        return frozenset(taken)
+                        acquired.add(shard)
+        return frozenset(acquired)
 
     async def _release(self, rows: sa.ColumnElement[bool], **values: sa.ColumnElement[float]) -> None:
         """Release those of the rows that this worker owns; a failure is logged.
@@ -189,7 +193,9 @@ class ShardAssignment:
                 if values:
                     await connection.execute(sa.update(workers).where(workers.c.id == me).values(**values))
         except (StoreError, TimeoutError) as error:
-            log.warning("%s is heard by nobody until this worker's lease ends: %s", self._name, format_error(error))
+            log.warning(
+                "%s is connected by no worker until this worker's lease ends: %s", self._name, format_error(error)
+            )
 
     def _are(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
         return channels.c.name.in_([self.row_name(shard, count) for shard in shards])

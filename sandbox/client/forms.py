@@ -114,11 +114,11 @@ def find_option(label: str, options: Sequence[ClientOption], name: str) -> Clien
     similar = (option for option in options if wanted and option.label.casefold().startswith(wanted))
     found = next(exact, None) or next(similar, None)
     if found is None:
-        raise ValueError(f"{label} has no option {name!r}. Options: {list_options(options)}.")
+        raise ValueError(f"{label} has no option {name!r}. Options: {format_options(options)}.")
     return found
 
 
-def list_options(options: Sequence[ClientOption]) -> str:
+def format_options(options: Sequence[ClientOption]) -> str:
     """Return the labels of the first options, and the number of the others."""
     labels = ", ".join(option.label for option in options[:MAX_LISTED_OPTIONS])
     more = len(options) - MAX_LISTED_OPTIONS
@@ -126,7 +126,7 @@ def list_options(options: Sequence[ClientOption]) -> str:
 
 
 def format_menu(menu: ClientMenu) -> str:
-    return f"[ {menu.label} ▾ {list_options(menu.options)} ]"
+    return f"[ {menu.label} ▾ {format_options(menu.options)} ]"
 
 
 def format_form(form: ClientForm) -> str:
@@ -141,7 +141,7 @@ def _format_field(field: ClientField) -> str:
     about = [
         "" if field.is_required else "optional",
         field.description,
-        f"options: {list_options(field.options)}" if field.options else "",
+        f"options: {format_options(field.options)}" if field.options else "",
     ]
     notes = "; ".join(filter(None, about))
     entry = ", ".join(labels.get(value, value) for value in field.values)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from sandbox.client.forms import ClientForm, ClientMenu, find_option, format_form, list_options, parse_form_line
+from sandbox.client.forms import ClientForm, ClientMenu, find_option, format_form, format_options, parse_form_line
 from sandbox.client.platform import (
     ActionRefusedError,
     ClientEvent,
@@ -177,7 +177,7 @@ class ClientSession:
                 try:
                     option = find_option(menu.label, menu.options, label)
                 except ValueError:
-                    labels[list_options(menu.options)] = None
+                    labels[format_options(menu.options)] = None
                     continue
                 return await self.platform.select_option(self.user, message, menu.id, option.value)
         labels_hint = f"Buttons: {', '.join(labels)}." if labels else "There are no buttons."

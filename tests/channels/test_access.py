@@ -22,7 +22,7 @@ def create_rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> Acces
 
 
 @pytest.mark.parametrize(
-    ("rule", "visitor", "spot", "expected"),
+    ("rule", "actor", "location", "expected"),
     [
         (create_rules(), create_ada(), HERE, "ALLOWED"),
         (create_rules(), OUTSIDER, HERE, "USER_DENIED"),
@@ -50,16 +50,16 @@ def create_rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> Acces
     ],
 )
 def test_block_beats_allow_and_an_empty_allow_list_is_open(
-    rule: AccessRules, visitor: Actor, spot: Location, expected: str
+    rule: AccessRules, actor: Actor, location: Location, expected: str
 ) -> None:
-    assert AccessPolicy({"slack": rule}).check(visitor, spot) is AccessDecision[expected]
+    assert AccessPolicy({"slack": rule}).check(actor, location) is AccessDecision[expected]
     assert (
-        AccessPolicy({"discord": create_rules("user:1")}).check(create_ada(), spot) is AccessDecision.ALLOWED
+        AccessPolicy({"discord": create_rules("user:1")}).check(create_ada(), location) is AccessDecision.ALLOWED
     )  # another platform's rules
 
 
 @pytest.mark.parametrize(
-    ("visitor", "spot", "expected"),
+    ("actor", "location", "expected"),
     [
         (Actor("discord", "1", workspaces=("7",)), Location("7", "70"), "ALLOWED"),
         (Actor("discord", "1", workspaces=("8",)), Location("8", "80"), "PLACE_DENIED"),

@@ -51,7 +51,7 @@ from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
-from core.usage.user_rate_limits import NO_RATE_LIMITS, DenialNotices, UserRateLimiter
+from core.usage.user_rate_limits import NO_RATE_LIMITS, DenialNoticeStore, UserRateLimiter
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
@@ -186,7 +186,7 @@ async def run_core(
             answerer.update_request_message,
             InteractionQueue(database, turns._lease),
             TurnReports(database, books.prices),
-            DenialNotices(database),
+            DenialNoticeStore(database),
             books,
             access_policy,
             follow,

@@ -8,18 +8,18 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ClauseElement
 
 from channels.i18n import messages as words
-from core.store.fast_path import Prepared, Statement
+from core.store.fast_path import PreparedStatement, Statement
 from core.usage import prices
 from tests.fixtures import certificates
 
 
 def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     """Share certificates, prices, compiled statements and the registered locales."""
-    compile_for, known = Statement.compile_for, dict[tuple[Statement, str], Prepared]()
+    compile_for, known = Statement.compile_for, dict[tuple[Statement, str], PreparedStatement]()
     compiled = ClauseElement._compile_w_cache
     caches = dict[str, tuple[Dialect, dict[Any, Any]]]()
 
-    def compile_once(self: Statement, dialect: Dialect) -> Prepared:
+    def compile_once(self: Statement, dialect: Dialect) -> PreparedStatement:
         key = (self, dialect.name)
         if key not in known:
             known[key] = compile_for(self, dialect)

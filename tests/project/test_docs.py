@@ -67,7 +67,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools.tool import is_allowed, is_idempotent, load_tools
 from core.usage.meter import ModelCall
-from core.usage.user_rate_limits import DenialNotices
+from core.usage.user_rate_limits import DenialNoticeStore
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
 from docs.pictures import drawn, exchanges, scenes
@@ -490,7 +490,7 @@ async def run_adapter(sandbox: DiscordSandbox) -> AsyncIterator[RecordingInbox]:
     assignment = ShardAssignment(database, lease, DiscordChannel.name)
     nothing: Any = None  # no message of the docs needs it
     interactions = InteractionQueue(database, Lease(database))
-    refusals = DenialNotices(database)
+    refusals = DenialNoticeStore(database)
     desk = ChannelServices(
         cast(InboxStore, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing
     )

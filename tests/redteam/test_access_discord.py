@@ -12,7 +12,7 @@ from channels.i18n import messages as words
 from core.errors import SurfaceError
 from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
-from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimited, UserRateLimiter
+from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from tests.channels.discord.conftest import Bot, run_bot
 
@@ -201,7 +201,7 @@ async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: 
 async def test_each_rate_limited_command_gets_a_private_answer(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RateLimited, "minutes", 60)
+    monkeypatch.setattr(RateLimitDenial, "minutes", 60)
     async with run_bot(server, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)

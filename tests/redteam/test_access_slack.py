@@ -15,7 +15,7 @@ from channels.slack.interactions.shortcuts import ASK, QUESTION_INPUT
 from core.errors import StoreError, SurfaceError
 from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
-from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimited, UserRateLimiter
+from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, run_bot
@@ -144,7 +144,7 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
         await bot.mention_bot("grace", "general", "I too")
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         asked = next(row for row in await bot.list_inbox_messages() if row.message)
-        assert asked.message["visitor"]["roles"] == [group]
+        assert asked.message["actor"]["roles"] == [group]
 
 
 async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_long_commands_of_one_user_do_not_delay_others(
 async def test_rate_limited_commands_are_denied_in_one_sentence(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RateLimited, "minutes", 60)
+    monkeypatch.setattr(RateLimitDenial, "minutes", 60)
     async with run_bot(slack, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
         asked = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]

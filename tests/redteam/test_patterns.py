@@ -17,7 +17,7 @@ import bot
 import channels
 import core
 from channels.discord.text import remove_mentions as without_discord_mention
-from channels.replies.tool_status import plain_text
+from channels.replies.tool_status import shorten_plain
 from channels.slack.text import make_title
 from channels.slack.text import remove_mention as without_slack_mention
 
@@ -181,7 +181,7 @@ def test_each_regular_expression_runs_in_linear_time(usage: UsedPattern) -> None
         pytest.param(lambda text: without_slack_mention(text, "U1"), id="slack mention"),
         pytest.param(lambda text: without_discord_mention(text, 1), id="discord mention"),
         pytest.param(make_title, id="slack title"),
-        pytest.param(lambda text: plain_text(text, 100), id="name in an answer"),
+        pytest.param(lambda text: shorten_plain(text, 100), id="name in an answer"),
     ],
 )
 @pytest.mark.parametrize("unit", [*_GENERIC, "<@U1|", "<@1", "<@U1> ", "<@1> ", "<@U", "a://"])

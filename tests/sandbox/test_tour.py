@@ -46,7 +46,7 @@ def test_the_message_of_a_step_starts_it(step: TourStep) -> None:
         ("export the table as a file", "File"),
         ("draw the report as a picture", "Image"),
         ("write a letter about order 1042", "Sub-agent"),
-        ("⟦Earlier messages⟧\n> Grace: refund it\n⟦End of that⟧\n\nwhere is my order?", "Tool"),
+        ("⟦Earlier messages⟧\n> Grace: refund it\n⟦End of the quote⟧\n\nwhere is my order?", "Tool"),
     ],
 )
 def test_similar_messages_start_a_step(text: str, title: str) -> None:

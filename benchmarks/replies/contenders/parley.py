@@ -69,7 +69,7 @@ class _ParleyOnSlack(StreamingContender):
     async def wait_for_background_calls(self) -> None:
         """Wait for calls that outlast a reply, such as removed reactions: they count as well."""
         await self._receipts.drain(BACKGROUND_TIMEOUT_SECONDS)
-        await self._assistant.settle(BACKGROUND_TIMEOUT_SECONDS)
+        await self._assistant.drain(BACKGROUND_TIMEOUT_SECONDS)
 
     def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
         address = {

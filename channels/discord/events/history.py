@@ -73,9 +73,9 @@ class DiscordHistory:
         Args:
             since: seconds since the epoch.
         """
-        return partial(self._fetch_calls, after=time_snowflake(since), servers=LookupCache("servers", inf))
+        return partial(self._fetch_messages_of, after=time_snowflake(since), servers=LookupCache("servers", inf))
 
-    async def _fetch_calls(
+    async def _fetch_messages_of(
         self, place: ActivePlace, *, after: int, servers: LookupCache[int, _GuildActivity | None]
     ) -> list[IncomingMessage]:
         """Return the messages for the bot in a place.
@@ -96,7 +96,7 @@ class DiscordHistory:
         else:
             return []
         messages = [message for one in channels for message in await self._fetch_messages(one, after)]
-        return [call for message in messages if (call := await self._parse(message)) is not None]
+        return [incoming for message in messages if (incoming := await self._parse(message)) is not None]
 
     async def _fetch_activity(self, id_: int) -> _GuildActivity | None:
         guild = await _unless_hidden(self._api.fetch_guild(id_, priority=Priority.BACKFILL))

@@ -12,7 +12,7 @@ import discord
 
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.parser import is_for_others, is_mention, is_user_message, parse_message, parse_text
+from channels.discord.events.parser import is_for_others, is_from_person, is_mention, parse_message, parse_text
 from channels.discord.session_ids import channel_place_id, event_key, guild_id_of, snowflake_time
 from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Backfill
@@ -77,20 +77,20 @@ class MessageListener:
         Discord sends a message once. If its author's roles cannot be fetched in time, the backfill fetches the
         message.
         """
-        if self._work.is_stopping or not is_user_message(message):
+        if self._work.is_stopping or not is_from_person(message):
             return
         with self._work.track_current():
             try:
                 async with asyncio.timeout(RESOLVE_TIMEOUT), self._get_lock(message.channel.id):
-                    call = await self._fetch_call(message)
+                    incoming = await self._fetch_incoming(message)
             except (SurfaceError, TimeoutError) as error:
                 log.error("the author of a message could not be resolved: %s", format_error(error))
                 self._start_backfill(message)
                 return
-            if call is not None:
-                await self._store_call(call)  # pending before the lock is free, so that an edit finds it
+            if incoming is not None:
+                await self._store_incoming(incoming)  # pending before the lock is free, so that an edit finds it
 
-    async def _fetch_call(self, message: discord.Message) -> IncomingMessage | None:
+    async def _fetch_incoming(self, message: discord.Message) -> IncomingMessage | None:
         """Return a message with its author and location; None if it is not for the bot.
 
         Raises:
@@ -98,16 +98,16 @@ class MessageListener:
         """
         if guild_id_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
             message.channel = await self._api.fetch_channel(message.channel.id)
-        return await self.parse_call(message)
+        return await self.parse_incoming(message)
 
     def _start_backfill(self, message: discord.Message) -> None:
         if backfill := self._get_backfill(channel_place_id(guild_id_of(message), message.channel.id)):
             backfill.open_gap(snowflake_time(message.id))
 
-    async def _store_call(self, call: IncomingMessage) -> None:
-        backfill = self._get_backfill(call.inbound.place)
+    async def _store_incoming(self, incoming: IncomingMessage) -> None:
+        backfill = self._get_backfill(incoming.inbound.place)
         try:
-            await (backfill.receive(call) if backfill is not None else self._intake.accept(call))
+            await (backfill.receive(incoming) if backfill is not None else self._intake.accept(incoming))
         except StoreError as error:
             log.warning("a message is not stored yet: %s", error)
 
@@ -121,24 +121,24 @@ class MessageListener:
         are ignored.
         """
         at = message.edited_at
-        if at is None or not is_user_message(message) or not (message.content or message.attachments):
+        if at is None or not is_from_person(message) or not (message.content or message.attachments):
             return
         key, text = event_key(message.channel.id, message.id), parse_text(message, self._api.bot_user)
-        call: IncomingMessage | None = None
+        incoming: IncomingMessage | None = None
         async with self._get_lock(message.channel.id):
             if at.timestamp() - snowflake_time(message.id) <= EDIT_MENTION_WINDOW_SECONDS and is_mention(
                 message, self._api.bot_user
             ):
                 with suppress(SurfaceError):  # an edit without an author adds no mention
-                    call = await self._fetch_call(message)
+                    incoming = await self._fetch_incoming(message)
 
         async def store() -> None:
-            if await self._intake.handle_edit(key, text, is_mention=call is not None) and call is not None:
-                await self._store_call(replace(call, inbound=replace(call.inbound, sent_at=at.timestamp())))
+            if await self._intake.handle_edit(key, text, is_mention=incoming is not None) and incoming is not None:
+                await self._store_incoming(replace(incoming, inbound=replace(incoming.inbound, sent_at=at.timestamp())))
 
         if (
             not await self._store_change(guild_id_of(message), message.channel.id, {key: text}, store)
-            and call is not None
+            and incoming is not None
         ):
             self._start_backfill(message)
 
@@ -208,22 +208,22 @@ class MessageListener:
                 return False
             return True
 
-    async def parse_call(self, message: discord.Message) -> IncomingMessage | None:
+    async def parse_incoming(self, message: discord.Message) -> IncomingMessage | None:
         """Return a message with its author and location; None if it is not for the bot.
 
         Raises:
             SurfaceError: the author's roles, or the message that a thread was started on, cannot be fetched.
         """
-        call = parse_message(message, self._api.bot_user, self._settings) if is_user_message(message) else None
-        if call is None:
+        incoming = parse_message(message, self._api.bot_user, self._settings) if is_from_person(message) else None
+        if incoming is None:
             return None
         if (
-            not call.is_mention
+            not incoming.is_mention
             and not is_for_others(message, self._api.bot_user)
             and await self._is_answer_thread(message.channel)
         ):
-            call = replace(call, is_in_answer_thread=True)
-        return await self._identities.resolve_message(call, message)
+            incoming = replace(incoming, is_in_answer_thread=True)
+        return await self._identities.resolve_message(incoming, message)
 
     async def _is_answer_thread(self, channel: Any) -> bool:
         """Return whether a channel is a public thread on a message of the bot.

@@ -24,7 +24,7 @@ from channels.intake.handler import IncomingMessage
 from core.inbox_message import Attachment, InboxMessage, storable_text
 
 
-def is_user_message(message: discord.Message) -> bool:
+def is_from_person(message: discord.Message) -> bool:
     """Return whether a person wrote a message: no bot, webhook or system message."""
     return not message.author.bot and message.webhook_id is None and message.type in USER_MESSAGE_TYPES
 
@@ -62,7 +62,7 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
         text=parse_text(message, bot),
         sent_at=snowflake_time(message.id),
         attachments=parse_attachments(message),
-        brings=tuple(_parse_references(message)),
+        references=tuple(_parse_references(message)),
     )
     return IncomingMessage(inbound, is_for_bot or is_free, is_free_channel=is_free)
 
@@ -81,7 +81,7 @@ def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
 
 
 def _parse_references(message: discord.Message) -> Iterator[dict[str, Any]]:
-    """Yield entries for `InboxMessage.brings`: the replied-to and forwarded messages."""
+    """Yield entries for `InboxMessage.references`: the replied-to and forwarded messages."""
     to = message.reference
     if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
         yield {"channel": str(to.channel_id), "message": str(to.message_id)}
@@ -130,7 +130,7 @@ def _get_guild_locale(guild: discord.Guild | None) -> str:
     return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
 
 
-def move_to_thread(call: IncomingMessage) -> IncomingMessage | None:
+def move_to_thread(incoming: IncomingMessage) -> IncomingMessage | None:
     """Return a message with the thread that is to be started on it as its session.
 
     Discord: the thread has the id of the message.
@@ -138,13 +138,13 @@ def move_to_thread(call: IncomingMessage) -> IncomingMessage | None:
     Returns:
         None if the message is private or in a thread already.
     """
-    inbound = call.inbound
+    inbound = incoming.inbound
     is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{EPHEMERAL}:"))
     if is_private or thread_id_of(inbound.session_id) is not None:
         return None
     message = inbound.address["message"]
     address = {**inbound.address, "channel": message, "root": inbound.address["channel"]}
-    return replace(call, inbound=replace(inbound, session_id=f"{inbound.place}:{message}", address=address))
+    return replace(incoming, inbound=replace(inbound, session_id=f"{inbound.place}:{message}", address=address))
 
 
 def _parse_attachment(file: discord.Attachment, message: discord.Message) -> Attachment:

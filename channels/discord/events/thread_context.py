@@ -67,7 +67,7 @@ class DiscordContextFetcher:
         missing = set(references.values()) - messages_by_key.keys()
         found = await asyncio.gather(*(self._fetch_message(*reference) for reference in missing))
         known = messages_by_key | {key: one for key, one in zip(missing, found, strict=True) if one is not None}
-        forwarded = [(message, part) for message in messages for part in message.brings if "text" in part]
+        forwarded = [(message, part) for message in messages for part in message.references if "text" in part]
         names = await self._mentions.resolve_names(_get_guild_id(messages[-1]), (one.content for one in known.values()))
         question_ids = {int(message.address["message"]) for message in messages}
         return SurroundingMessages(
@@ -128,7 +128,7 @@ class DiscordContextFetcher:
 
 def _get_reply_reference(inbound: InboxMessage) -> MessageKey | None:
     """Return the channel id and id of the message that a message replies to, if any."""
-    found = ((int(to["channel"]), int(to["message"])) for to in inbound.brings if "message" in to)
+    found = ((int(to["channel"]), int(to["message"])) for to in inbound.references if "message" in to)
     return next(found, None)
 
 

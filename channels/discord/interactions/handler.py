@@ -52,7 +52,7 @@ FORM_TIMEOUT = 2.0
 #: Discord's code for an interaction that was acknowledged before.
 ALREADY_ACKNOWLEDGED = 40060
 
-#: Most characters of a quoted question, and of of a quoted message.
+#: Most characters of a quoted question, and of a quoted message.
 _MAX_QUESTION_CHARACTERS, _MAX_QUOTE_CHARACTERS = 1500, 200
 
 
@@ -114,19 +114,24 @@ class DiscordInteractionHandler(InteractionHandler):
         question = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if content or files else ""
         quote = quote_lines(shorten(content or files[0].name, _MAX_QUOTE_CHARACTERS)) if question else ""
         author = f"{BOT_PREFIX}{message.author.id}" if message.author.bot else str(message.author.id)
-        brings = (question_subject(author, message.author.display_name, content, snowflake_time(message.id)),)
-        await self._receive_question(interaction, question, files, brings, quote=f"{quote}\n-# {message.jump_url}")
+        references = (question_subject(author, message.author.display_name, content, snowflake_time(message.id)),)
+        await self._receive_question(interaction, question, files, references, quote=f"{quote}\n-# {message.jump_url}")
 
     async def _receive_question(
         self,
         interaction: discord.Interaction,
         text: str,
         files: Sequence[Attachment] = (),
-        brings: Sequence[Mapping[str, Any]] = (),
+        references: Sequence[Mapping[str, Any]] = (),
         *,
         quote: str,
     ) -> None:
-        values = {"text": text, "files": [asdict(file) for file in files], "brings": list(brings), "quote": quote}
+        values = {
+            "text": text,
+            "files": [asdict(file) for file in files],
+            "references": list(references),
+            "quote": quote,
+        }
         await self._receive(interaction, "question", values)
 
     async def handle_menu(self, interaction: discord.Interaction, message: discord.Message, action: MenuAction) -> None:
@@ -212,15 +217,15 @@ class DiscordInteractionHandler(InteractionHandler):
                 authorized = await self.authorize(partial(self._identify, interaction, parsed))
                 if isinstance(authorized, str):
                     return ()
-                session, spots = authorized.context.session_id or "", authorized.context.spots
+                session, location_names = authorized.context.session_id or "", authorized.context.location_names
                 is_model = name == "model"
                 names = (
-                    await conversations.list_models(session, spots)
+                    await conversations.list_models(session, location_names)
                     if is_model
-                    else conversations.agents.list_selectable(spots)
+                    else conversations.agents.list_selectable(location_names)
                 )
         except (StoreError, TimeoutError) as error:
-            log.warning("a name cannot be completed: %s", format_error(error))
+            log.warning("an autocompletion failed: %s", format_error(error))
             return ()
         found = [one for one in names if typed.lower() in one.lower()]
         return sorted(found, key=lambda one: not one.lower().startswith(typed.lower()))
@@ -268,7 +273,7 @@ class DiscordInteractionHandler(InteractionHandler):
         """
         say, channel = words.messages_for(interaction.locale.value), interaction.channel
         try:
-            visitor, spot = await self._identities.resolve_interaction(interaction)
+            actor, location = await self._identities.resolve_interaction(interaction)
         except SurfaceError as error:
             log.warning("the author of an interaction cannot be identified: %s", error)
             return say.format_error(SurfaceError.public)
@@ -279,7 +284,7 @@ class DiscordInteractionHandler(InteractionHandler):
             return say(words.NO_WRITE_PERMISSION)
         if parsed.kind == "question" and not parsed.values["text"]:
             return say(words.NO_READABLE_TEXT)
-        return replace(parsed, context=replace(parsed.context, visitor=visitor, spot=spot))
+        return replace(parsed, context=replace(parsed.context, actor=actor, location=location))
 
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
         """Respond to the interaction; see `InteractionHandler.answer`.
@@ -339,9 +344,9 @@ class DiscordInteractionHandler(InteractionHandler):
             context.to_message(context.session_id, values["text"]),
             address=address,
             attachments=tuple(Attachment(**file) for file in values["files"]),
-            brings=tuple(values["brings"]),
-            visitor=context.visitor,
-            spot=context.spot,
+            references=tuple(values["references"]),
+            actor=context.actor,
+            location=context.location,
         )
         return inbound, partial(self.refuse, interaction)
 

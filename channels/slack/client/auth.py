@@ -74,7 +74,7 @@ def make_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT))
 
 
-async def verify(web: AsyncWebClient, app_token: str) -> str:
+async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
     """Check the tokens with Slack, and the scopes of the bot's token.
 
     Args:

@@ -68,7 +68,7 @@ class WorkspaceTokenStore:
         if stored is not None and removed_at < stored["at"]:
             return
         await self._vault.remove(_name(team))
-        log.info("workspace %s is served no more: the app was uninstalled there", team)
+        log.info("the app was uninstalled from workspace %s", team)
         self._cache.pop(team, None)
 
     async def is_installed(self, team: str) -> bool:

@@ -44,7 +44,7 @@ class AgentContexts:
         if user := event.get("user"):
             self._entities[workspace_of(body), str(user)] = (event.get("context") or {}).get("entities") or ()
 
-    def attach(self, call: IncomingMessage, event: Mapping[str, Any]) -> IncomingMessage:
+    def attach(self, incoming: IncomingMessage, event: Mapping[str, Any]) -> IncomingMessage:
         """Return a message with the context of its author, if there is one.
 
         Slack: `action_token` is a field of the event (slack-go/slack #1577), and of `assistant_thread` in older events.
@@ -52,16 +52,17 @@ class AgentContexts:
         Args:
             event: the event of the message.
         """
-        message = call.inbound
+        message = incoming.inbound
         token = event.get("action_token") or (event.get("assistant_thread") or {}).get("action_token")
-        entities = self._entities.get((str(message.address["team"]), message.author)) if message.spot.is_direct else ()
+        user = str(message.address["team"]), message.author
+        entities = self._entities.get(user) if message.location.is_direct else ()
         context = {
             **({"action_token": self._cipher.encrypt(str(token))} if token else {}),
             **({"entities": list(entities)} if entities else {}),
         }
         if not context:
-            return call
-        return replace(call, inbound=replace(message, address={**message.address, _KEY: context}))
+            return incoming
+        return replace(incoming, inbound=replace(message, address={**message.address, _KEY: context}))
 
     def read(self, message: InboxMessage) -> dict[str, Any]:
         """Return the context of a message for the agent's state; empty if there is none.

@@ -71,12 +71,12 @@ class SlackHistory:
             return []
         authorization = {"team_id": team, "user_id": bot["user_id"], "enterprise_id": bot.get("enterprise_id")}
         payload = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
-        calls = []
+        found = []
         for message in messages:  # up to 1,000: yield to the event loop between them
             await asyncio.sleep(0)
-            if (call := self._parse({**payload, "event": _event(channel, message)})) is not None:
-                calls.append(call)
-        return calls
+            if (incoming := self._parse({**payload, "event": _event(channel, message)})) is not None:
+                found.append(incoming)
+        return found
 
     async def _is_shared(self, team: str, channel: str, messages: Sequence[Answer]) -> bool | None:
         """Return whether a channel is shared with another organisation (Slack Connect).

@@ -82,9 +82,9 @@ def parse_message(
         text=storable_text(remove_mention(text, bot_user_id)),
         sent_at=float(ts),
         attachments=tuple(map(parse_attachment, event.get("files") or ())),
-        brings=tuple(forwarded_messages(event)),
-        visitor=Actor(NAME, author, workspaces=(home,), is_external=is_external(body)),
-        spot=Location(team, channel, is_direct=is_alone),
+        references=tuple(forwarded_messages(event)),
+        actor=Actor(NAME, author, workspaces=(home,), is_external=is_external(body)),
+        location=Location(team, channel, is_direct=is_alone),
     )
     return IncomingMessage(inbound, is_mention)
 
@@ -103,7 +103,7 @@ def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
     return bool(has_place) and event.get("subtype") in (_USER_SUBTYPES | {"bot_message"} if is_bot else _USER_SUBTYPES)
 
 
-def is_user_message(message: Mapping[str, Any]) -> bool:
+def is_from_person_or_bot(message: Mapping[str, Any]) -> bool:
     """Return whether a message of the history is from a person or bot, not from Slack."""
     return message.get("subtype") in _USER_SUBTYPES | {"bot_message", "me_message"}
 
@@ -138,8 +138,10 @@ def parse_mention_by_edit(
         return None
     unedited = {name: value for name, value in now.items() if name != "edited"}
     place = {"type": "message", "channel": event.get("channel"), "channel_type": event.get("channel_type")}
-    call = parse({**body, "event": {**unedited, **place}})
-    return replace(call, inbound=replace(call.inbound, sent_at=at)) if call and call.is_mention else None
+    incoming = parse({**body, "event": {**unedited, **place}})
+    if incoming is None or not incoming.is_mention:
+        return None
+    return replace(incoming, inbound=replace(incoming.inbound, sent_at=at))
 
 
 def parse_change(body: Mapping[str, Any]) -> MessageChange | None:

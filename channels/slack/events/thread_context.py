@@ -12,7 +12,7 @@ from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import HISTORY
 from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.content import PERMALINK, forwarded_messages, message_text
-from channels.slack.events.parser import bot_name, is_user_message
+from channels.slack.events.parser import bot_name, is_from_person_or_bot
 from channels.slack.session_ids import NAME
 from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
@@ -34,14 +34,14 @@ class SlackContextFetcher:
     """Fetches the context messages of turns.
 
     Args:
-        hears_all: whether the bot stores that people wrote to each other in a thread; then `HistoryState.is_quiet` can
-            be relied on.
+        tracks_unaddressed: whether the inbox records messages to other people in a thread; only then is
+            `HistoryState.is_quiet` reliable.
     """
 
-    def __init__(self, api: SlackApi, directory: WorkspaceDirectory, *, hears_all: bool) -> None:
+    def __init__(self, api: SlackApi, directory: WorkspaceDirectory, *, tracks_unaddressed: bool) -> None:
         self._api = api
         self._directory = directory
-        self._hears_all = hears_all
+        self._hears_all = tracks_unaddressed
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
         """Return the context of a turn's messages: see `Channel.fetch_context`.
@@ -66,7 +66,7 @@ class SlackContextFetcher:
             earlier = [
                 message
                 for message in thread
-                if is_user_message(message)
+                if is_from_person_or_bot(message)
                 and message["ts"] not in questions
                 and message.get("user") != bot
                 and history.since < float(message["ts"]) <= newest.sent_at
@@ -119,7 +119,7 @@ class SlackContextFetcher:
 
 def _forwards_of(message: InboxMessage) -> list[Mapping[str, Any]]:
     """Return the messages that a message forwarded when it was sent."""
-    return [part for part in message.brings if "text" in part]
+    return [part for part in message.references if "text" in part]
 
 
 def _earlier_message(message: Mapping[str, Any], names: Mapping[str, str]) -> ContextMessage:

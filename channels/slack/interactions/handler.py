@@ -231,7 +231,7 @@ class SlackInteractionHandler(InteractionHandler):
                 return ""
         locale = await words.resolve_locale(self._directory.locale(target.team, target.user))
         try:
-            visitor, spot = await self._identities.resolve_interaction(
+            actor, location = await self._identities.resolve_interaction(
                 target.team, target.channel, target.user, home_team=target.home_team
             )
         except SurfaceError as error:
@@ -242,7 +242,7 @@ class SlackInteractionHandler(InteractionHandler):
             if parsed.kind in ("press", "answer", "form")
             else ""
         )
-        context = replace(parsed.context, visitor=visitor, spot=spot, locale=locale)
+        context = replace(parsed.context, actor=actor, location=location, locale=locale)
         return replace(parsed, context=context, name=name)
 
     async def _open_form(self, body: Mapping[str, Any]) -> None:
@@ -338,9 +338,9 @@ class SlackInteractionHandler(InteractionHandler):
             context.to_message(context.session_id, escape(question)),
             address={**context.address, "user": user, "user_team": target.home_team or target.team, "title": title},
             attachments=tuple(Attachment(**file) for file in message["files"]),
-            visitor=context.visitor,
-            spot=context.spot,
-            brings=(
+            actor=context.actor,
+            location=context.location,
+            references=(
                 question_subject(author, author_name, to_plain_text(message["text"], names), float(message["ts"])),
             ),
         )

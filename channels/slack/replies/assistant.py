@@ -77,7 +77,7 @@ class AssistantThreads:
                 if begun is not None or is_resumed():
                     self._set(address, "active", limiter, after=begun)
 
-    async def settle(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """Wait for the running calls for at most `seconds`, then cancel them."""
         await self._work.drain(seconds)
 

@@ -231,7 +231,7 @@ class SlackSurface(MessageSurface):
         try:
             others = [message for message in await self._read_thread() if message["ts"] not in shown]
         except SurfaceError as error:
-            log.warning("stray messages of a reply cannot be looked for: %s", error)
+            log.warning("stray messages of a reply cannot be searched for: %s", error)
             return ()
         streamed = [str(one["ts"]) for one in others if self._may_have_stray_stream and self._is_unmarked(one)]
         self._stream_positions.update(dict.fromkeys(streamed, 0))  # `_delete` stops them first
@@ -281,7 +281,7 @@ class SlackSurface(MessageSurface):
             try:
                 return await self._share(file, known)
             except RefusedError as refusal:  # its upload was not completed, or it was deleted
-                log.info("a file is uploaded again: %s", refusal)
+                log.info("a file is uploaded once more: %s", refusal)
         file_id = await self._api.upload(file, self._team)
         await record(file.name, file_id)
         return await self._share(file, file_id)

@@ -97,11 +97,11 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
         _, told = await fetch(program, "/metrics")
         for channel in ("slack", "discord"):
             assert f'parley_turns_total{{channel="{channel}",kind="message",state="done"}} 1.0' in told
-            for until in ("placeholder", "first_word", "final"):
-                assert f'parley_reply_delay_seconds_count{{channel="{channel}",until="{until}"}} 1.0' in told
+            for stage in ("placeholder", "first_text", "final"):
+                assert f'parley_reply_delay_seconds_count{{channel="{channel}",stage="{stage}"}} 1.0' in told
             assert re.search(rf'parley_platform_calls_total{{channel="{channel}",method=".+",outcome="ok"}} \d', told)
             assert re.search(rf'channel="{channel}",method=".+",outcome="limited"}} 1.0', told)
-            assert f'parley_platform_budget_left{{channel="{channel}"}} ' in told
+            assert f'parley_platform_limit_headroom{{channel="{channel}"}} ' in told
         assert 'parley_model_calls_total{model="openai/scripted",outcome="ok"} 2.0' in told
         assert 'parley_model_tokens_total{kind="input",model="openai/scripted"} ' in told
         await wait_for_metrics(program, 'parley_model_cost_total{model="openai/scripted"} 0.02')

@@ -107,7 +107,7 @@ async def test_a_start_waits_for_a_database_that_is_starting(
     try:
         await bot.start()
         async with asyncio.timeout(60):
-            while "trying again" not in bot.log:  # noqa: ASYNC110 - a file tells nobody
+            while "retry in" not in bot.log:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
     finally:
         await asyncio.to_thread(postgres_server.start)
@@ -189,6 +189,6 @@ async def test_a_hanging_database_does_not_block_shutdown(
             assert not ending.done(), "the platforms are hung up on, and not by the death of the process"
             assert await ending == 1
             assert monotonic() < until
-            assert "left to whoever works next: the turns" in bot.program.log
+            assert "not handed back in time, so another worker continues them: the turns" in bot.program.log
             assert bot.program.log.splitlines()[-1].startswith("the shutdown took longer than 9 s")
         await check_resumption(bot, here)

@@ -147,7 +147,7 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
     ):
         direct = sandbox.open_dm("ada")
         with fill_disk(disk):
-            full = "the database cannot be used (SQLITE_FULL): the disk that it is on is full, so make room there"
+            full = "the database cannot be used (SQLITE_FULL): the disk is full: make room on it"
             await wait_until(lambda: found.reasons == [full])
             said = await sandbox.post_message("ada", direct, "are you there?")
             await asyncio.sleep(0.5)

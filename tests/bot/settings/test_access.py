@@ -59,7 +59,9 @@ def test_by_default_the_home_workspace_and_listed_servers_are_served(monkeypatch
         "stranger directly": (Actor("discord", "1"), Location("", "71", is_direct=True)),
     }
     admitted = {
-        name for name, (visitor, spot) in seen.items() if settings.access_policy.check(visitor, spot).name == "ALLOWED"
+        name
+        for name, (actor, location) in seen.items()
+        if settings.access_policy.check(actor, location).name == "ALLOWED"
     }
     assert admitted == {"home", "named", "member directly"}
     assert not settings.user_rate_limits

@@ -166,7 +166,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         await chat.bot.services.spending.count_ended_turns()
         report = await reports.get(turn.id)
         assert report is not None
-        assert (await reports.list(limit=1)) == [replace(report, left_out=None)]
+        assert (await reports.list(limit=1)) == [replace(report, omitted_messages=None)]
         text = await use_why_menu(chat, chat.replies()[0])
         turn_view.print_report(report)
         terminal = capsys.readouterr().out
@@ -185,9 +185,9 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         assert f"{report.tokens:,}" in line
         read, written = (int(n.replace(",", "")) for n in re.findall(r"tokens: ([\d,]+) input, ([\d,]+)", text)[0])
         assert read + written == report.tokens
-        took = f"{report.took:.1f} s"
+        took = f"{report.duration_seconds:.1f} s"
         assert (took in text, took in terminal, took in line) == (True, True, True)
-        assert inspector["seconds"] == pytest.approx(report.took, abs=0.001)
+        assert inspector["seconds"] == pytest.approx(report.duration_seconds, abs=0.001)
         for shown in (text, terminal):
             assert shown.count("monday") == shown.count("never") == 1
             assert "failed" in shown
@@ -209,17 +209,17 @@ def create_report(**more: Any) -> TurnReport:
         "authors": {"ada": "Ada"},
         "messages": 1,
         "chunks": 1,
-        "waited": 0.0,
-        "took": 3.25,
+        "wait_seconds": 0.0,
+        "duration_seconds": 3.25,
         "tokens": 0,
         "usage": {},
         "calls": (),
         "cost": 0,
         "unpriced": 0,
         "run_record": RunRecord(),
-        "left_out": 0,
+        "omitted_messages": 0,
         "approvals": (),
-        "led_by": (),
+        "decided_requests": (),
         "reruns": (),
         "created_at": 100.0,
         "finished_at": 103.25,
@@ -233,21 +233,21 @@ def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
     record = RunRecord(
         history=HistoryWindow(messages=12, tokens=3400, budget=32_000, limit="tokens", newest_id=90),
         context=ContextRecord(messages=3, tokens=120, omitted_messages=2),
-        files=(FileRecord("a.pdf"), FileRecord("b.zip", "I cannot read files of its kind")),
+        files=(FileRecord("a.pdf"), FileRecord("b.zip", "I cannot read files of this type")),
     )
     told = render_report_text(
-        create_report(run_record=record, left_out=40, kind="retry", attempt=2, messages=2), words.ENGLISH
+        create_report(run_record=record, omitted_messages=40, kind="retry", attempt=2, messages=2), words.ENGLISH
     ).splitlines()
     assert told[1:] == [
         f"- {words.WHY_RETRY}",
         "- It answers 2 messages at once.",
         "- Attempts: 2, because of interruptions.",
-        "- Messages of the history: 12, 3,400 tokens",
+        "- History messages: 12, 3,400 tokens",
         "- Older messages left out: 40, because of the limit of 32,000 tokens",
-        "- Messages of others: 3, 120 tokens",
+        "- Messages of other people: 3, 120 tokens",
         "- Context messages left out: 2, because of the token limit",
         "- File `a.pdf`: read",
-        "- File `b.zip`: not read; I cannot read files of its kind",
+        "- File `b.zip`: not read; I cannot read files of this type",
         "- Time: 3.2 s",
     ]
 
@@ -288,7 +288,7 @@ def test_the_turn_report_names_missing_prices_and_summaries() -> None:
         "- Model: `m`; calls: 1; tokens: 9 input, 2 output",
         "- Summarized by `n`; calls: 1; tokens: 7 input, 1 output",
         f"- {words.WHY_UNPRICED.format(tokens=19)}",
-        "- Messages of the history: 2, 90 tokens",
+        "- History messages: 2, 90 tokens",
         f"- {words.WHY_SUMMARY}",
     ]
 

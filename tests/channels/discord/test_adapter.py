@@ -16,7 +16,7 @@ from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from core.usage.user_rate_limits import RateLimited
+from core.usage.user_rate_limits import RateLimitDenial
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import (
@@ -147,7 +147,7 @@ async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordS
 def fail_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     accept, left = InboxStore.accept, times
 
-    async def fail_at_first(self: InboxStore, inbound: Any) -> AcceptResult | RateLimited:
+    async def fail_at_first(self: InboxStore, inbound: Any) -> AcceptResult | RateLimitDenial:
         nonlocal left
         left -= 1
         if left >= 0:

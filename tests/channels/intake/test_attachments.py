@@ -92,10 +92,10 @@ async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(
         await chat.say("look", files=files)
         await wait_for_answer(chat, "I see.")
         said = get_last_text(chat)
-        assert indent(f"`````csv\n{hostile}`````\n", INDENT) in said.partition("table.csv. This is what it says:]\n")[2]
+        assert indent(f"`````csv\n{hostile}`````\n", INDENT) in said.partition("table.csv. Its text:]\n")[2]
         assert indent("```ts\nconst a = 1;\n```", INDENT) in said
-        assert "that you cannot open: plan.zip (54 bytes): I cannot read files of its kind]" in said
-        assert "that you cannot open: movie.mp4 (62 bytes): I cannot read files of its kind]" in said
+        assert "that you cannot open: plan.zip (54 bytes): I cannot read files of this type]" in said
+        assert "that you cannot open: movie.mp4 (62 bytes): I cannot read files of this type]" in said
         assert "that you cannot open: huge.png (30.0 MB): it is larger than the 10.0 MB that I read]" in said
         assert "sixth.txt (12 bytes): I read no more than 5 files of a message]" in said
         assert chat.count_downloads() == 2
@@ -111,9 +111,9 @@ async def test_a_long_text_is_truncated_and_binary_data_is_no_text(sandbox: Any,
         assert indent("0,value\n1,value\n", INDENT) in said
         assert "9999,value" not in said
         assert f"of its {len(rows)} characters]" in said
-        assert "more.csv (29 kB): it is too much together with the other files]" in said
-        assert "blob (60 bytes): I cannot make out what is in it]" in said
-        assert "liar.png (10 bytes): I cannot make out what is in it]" in said
+        assert "more.csv (29 kB): the files are too large together]" in said
+        assert "blob (60 bytes): I do not recognize its type]" in said
+        assert "liar.png (10 bytes): I do not recognize its type]" in said
 
 
 async def test_a_request_refused_for_its_file_is_sent_without_it(sandbox: Any, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_a_failed_download_is_retried_and_a_hanging_one_blocks_nobody(sand
         chat.bot.channel.fetch_file = hang
         await chat.say("look", files={"cat.png": PNG})
         await wait_for_answer(chat, "Well.")
-        assert "cat.png (2 kB): it did not come in time]" in get_last_text(chat)
+        assert "cat.png (2 kB): it did not download in time]" in get_last_text(chat)
 
 
 # Slack only
@@ -183,7 +183,7 @@ async def test_external_slack_files_are_looked_up_and_only_slack_hosts_are_calle
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
         assert get_last_parts(chat)[-1] == WIRES["openai"]
         assert "which you are shown: theirs.png" in get_last_text(chat)
-        assert "moved.png (2 kB): it is not where the platform keeps its files]" in get_last_text(chat)
+        assert "moved.png (2 kB): it is not on a file server of the platform]" in get_last_text(chat)
         assert elsewhere.calls == []
 
 

@@ -343,7 +343,7 @@ async def test_a_message_that_cannot_be_stored_is_given_up_when_it_is_old(
         await wait_until(lambda: platform.watermark == now - 2 * 3600)
         platform.backfill._limits = BackfillLimits(hours=1)
         await wait_until(lambda: platform.watermark == now)
-        assert "test: a message is lost: it could not be stored for too long" in caplog.text
+        assert "test: a message is dropped: it could not be stored for too long" in caplog.text
 
 
 async def test_an_edit_or_deletion_before_storing_is_applied(

@@ -23,7 +23,7 @@ _TRICKS = [
     "\x0b",
     ":",
     "(U1)",
-    "End of that",
+    "End of the quote",
     "\0",
 ]
 TEXTS = st.lists(st.sampled_from(_TRICKS) | st.text(max_size=8)).map("".join)
@@ -50,8 +50,8 @@ async def test_context_messages_cannot_close_the_frame_or_impersonate(talk: list
     if not told:
         return
     first, *lines, last = text.split("\n")
-    assert first.startswith(f"{QUOTE_OPEN}What others said here before.")
-    assert last == f"{QUOTE_OPEN}End of that{QUOTE_CLOSE}"
+    assert first.startswith(f"{QUOTE_OPEN}Earlier messages of other people.")
+    assert last == f"{QUOTE_OPEN}End of the quote{QUOTE_CLOSE}"
     assert text.count(QUOTE_OPEN) == text.count(QUOTE_CLOSE) == 2
     assert len(text.splitlines()) == len(lines) + 2
     assert all(line.startswith(LINE_PREFIX.rstrip()) for line in lines)
@@ -95,7 +95,7 @@ def test_an_invisible_name_is_replaced_by_the_user_id() -> None:
 
 
 def test_a_message_to_the_bot_contains_no_frame_brackets() -> None:
-    assert escape_brackets("⟦End of that⟧ x") == "〚End of that〛 x"
+    assert escape_brackets("⟦End of the quote⟧ x") == "〚End of the quote〛 x"
 
 
 async def test_the_newest_context_messages_stay_and_the_cut_is_noted() -> None:
@@ -131,4 +131,4 @@ async def test_messages_in_between_keep_their_position() -> None:
     frames, _ = await build_frames([first, second], [*talk, after], names, count=count_words, max_tokens=100)
     ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]
     assert ("> Ada: early" in before, "> Ada: late" in between, "> Lin: quoted" in quoted) == (True, True, True)
-    assert "What the next message replies to" in quoted
+    assert "The message that the next message replies to" in quoted

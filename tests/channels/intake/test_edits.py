@@ -14,7 +14,7 @@ from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
 from core.sessions.prompt_text import QUOTE_END
-from core.usage.user_rate_limits import RateLimited
+from core.usage.user_rate_limits import RateLimitDenial
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import run_conversation, wait_for_answer
 
@@ -99,7 +99,7 @@ async def test_changes_during_storing_are_applied(
     accept, tries = InboxStore.accept, [StoreError("out of reach")] * failures
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def accept_slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimited:
+    async def accept_slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
         if tries:
             raise tries.pop()
         if not inbound.text.startswith("last"):

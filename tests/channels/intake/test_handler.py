@@ -32,7 +32,7 @@ from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
-from core.usage.user_rate_limits import DenialNotices
+from core.usage.user_rate_limits import DenialNoticeStore
 from tests.channels.wiring import BUDGET, MODELS, create_successor
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound
@@ -79,7 +79,7 @@ class IntakeRecorder:
             self._record_request,
             InteractionQueue(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),
-            DenialNotices(self.database),
+            DenialNoticeStore(self.database),
             SpendingStore(self.database, Prices()),
             self.access,
             follow,
@@ -132,7 +132,7 @@ class IntakeRecorder:
 
     async def press(self, action: ButtonAction, turn: Turn, author: str = "ada") -> str:
         said = await self.intake.presses.handle(
-            create_button(action, turn.id, ENGLISH).id, visitor=Actor("test", author), locale=""
+            create_button(action, turn.id, ENGLISH).id, actor=Actor("test", author), locale=""
         )
         await self.intake.drain(1)
         return said
@@ -480,8 +480,8 @@ async def test_any_reader_gives_feedback_while_the_turn_is_stored(recorder: Inta
 
 async def test_a_press_is_answered_in_the_language_of_the_user(recorder: IntakeRecorder) -> None:
     korean = words.messages_for("ko")
-    assert await recorder.intake.presses.handle("strange", visitor=ADA, locale="ko") == korean(words.UNKNOWN_BUTTON)
-    assert await recorder.intake.presses.handle("retry:t1", visitor=ADA, locale="ko") == korean(words.RETRY_EXPIRED)
+    assert await recorder.intake.presses.handle("strange", actor=ADA, locale="ko") == korean(words.UNKNOWN_BUTTON)
+    assert await recorder.intake.presses.handle("retry:t1", actor=ADA, locale="ko") == korean(words.RETRY_EXPIRED)
 
 
 async def test_an_edit_updates_queued_messages_and_rerenders_answers(recorder: IntakeRecorder) -> None:

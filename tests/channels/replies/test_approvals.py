@@ -191,7 +191,7 @@ async def test_a_reset_denies_pending_approvals(sandbox: Any, tmp_path: Path) ->
         await wait_for_texts(chat, lambda found: words.APPROVAL_VOID in found[1])
         ada = str(chat.sandbox.people["ada"].id)
         assert (
-            await chat.bot.channel._intake.presses.handle(approve, visitor=Actor(chat.bot.channel.name, ada), locale="")
+            await chat.bot.channel._intake.presses.handle(approve, actor=Actor(chat.bot.channel.name, ada), locale="")
             == words.ALREADY_ENDED
         )
         assert await list_requests(chat) == []

@@ -80,7 +80,7 @@ async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path)
         await chat.bot.wait_for_turns(1)
         assert before == f"stop:{turn.id}"
         word = await chat.bot.channel._intake.presses.handle(
-            before, visitor=Actor(chat.bot.channel.name, chat.sandbox.people["ada"].id), locale="ko"
+            before, actor=Actor(chat.bot.channel.name, chat.sandbox.people["ada"].id), locale="ko"
         )
         assert word == words.messages_for("ko")(words.ALREADY_ENDED)
 

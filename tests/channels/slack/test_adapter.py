@@ -133,16 +133,14 @@ async def test_messages_in_quick_succession_are_answered_in_order_with_a_reactio
 async def test_unsupported_files_are_named_to_the_model(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
-        told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
+        told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I do not recognize its type]"
         await bot.wait_for_texts(question, lambda texts: told in texts)
 
 
 async def test_a_bare_mention_is_described_to_the_model(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", "general", bot.mention)
-        await bot.wait_for_texts(
-            question, lambda texts: "heard: ada: [ada called you without saying anything]" in texts
-        )
+        await bot.wait_for_texts(question, lambda texts: "heard: ada: [ada mentioned you without a text]" in texts)
 
 
 async def test_a_reset_runs_and_is_confirmed_once(slack: SlackSandbox, tmp_path: Path) -> None:

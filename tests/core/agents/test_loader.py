@@ -102,8 +102,8 @@ def test_a_module_or_a_file_can_be_loaded(folder: Folder, monkeypatch: pytest.Mo
     ("files", "fault"),
     [
         ({"notes__py": ""}, "there is no agent in it: it must have `app` or `root_agent`"),
-        ({"agent__py": "other = 1"}, "ADK does not take it (ValueError): it must have `app` or `root_agent`"),
-        ({"agent__py": "root_agent = 'planner'"}, "ADK does not take it (ValueError)"),
+        ({"agent__py": "other = 1"}, "ADK rejects it (ValueError): it must have `app` or `root_agent`"),
+        ({"agent__py": "root_agent = 'planner'"}, "ADK rejects it (ValueError)"),
         ({"agent__py": "import no_such_thing"}, "it needs the Python module `no_such_thing`, which is not installed"),
         ({"agent__py": "def (:"}, "agent.py, line 1: it is not Python (SyntaxError)"),
         ({"agent__py": "\nkey = {}['hidden-word']"}, "agent.py, line 2, raises KeyError"),

@@ -31,7 +31,7 @@ async def test_a_transient_failure_is_retried_and_logged(caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING):
         assert await retry_store(operation, what="a turn") == "done"
     assert operation.tries == 3
-    assert [record.getMessage() for record in caplog.records] == ["a turn: away; trying again in 0.0 s"] * 2
+    assert [record.getMessage() for record in caplog.records] == ["a turn: away; retry in 0.0 s"] * 2
 
 
 async def test_after_the_last_pause_the_error_goes_to_the_caller() -> None:

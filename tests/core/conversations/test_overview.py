@@ -117,7 +117,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
     reports = TurnReports(database, Prices())
     running = await reports.get(turn.id)
     assert running is not None
-    assert (running.state, running.run_record, running.took) == ("running", None, None)
+    assert (running.state, running.run_record, running.duration_seconds) == ("running", None, None)
 
     await turns.save_answer(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
     asked = {
@@ -137,7 +137,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
     assert account.usage == {"input": 3, "output": 4}
     assert account.run_record is not None
     assert account.run_record.history is not None
-    assert account.left_out == 1  # of the two that were there then
+    assert account.omitted_messages == 1  # of the two that were there then
     assert [(one.tool, one.verdict, one.decider) for one in account.approvals] == [("pay", "approved", "Ada")]
     assert (account.reruns, account.is_reset, account.app) == ((), False, "app")
 
@@ -163,7 +163,7 @@ async def test_a_rerun_has_waited_since_it_was_requested(
     await inbox.request_rerun(first.id, author=first.newest_message.author, kind="regenerate")
     (rerun,) = await turns.claim(1)
     reports = TurnReports(database, Prices())
-    waited = {report.id: report.waited for report in await reports.list(limit=2)}
+    waited = {report.id: report.wait_seconds for report in await reports.list(limit=2)}
     assert waited[first.id] == pytest.approx(600, abs=5)
     assert waited[rerun.id] < 5
 

@@ -253,8 +253,8 @@ async def test_somebodys_recent_sessions_are_told_by_their_first_words(
     await inbox.reset_session(inbound("reset", session="place:3"))
     recent = await conversations.list_recent("place", "ada", 10)
     assert [one.session_id for one in recent] == ["place:2", "place:1"]
-    assert recent[1].words == "the first thread"
-    assert recent[0].words == f"{'a ' * 39}a…"
+    assert recent[1].preview == "the first thread"
+    assert recent[0].preview == f"{'a ' * 39}a…"
     assert recent[0].at > recent[1].at
     assert [one.session_id for one in await conversations.list_recent("place", "ada", 1)] == ["place:2"]
 

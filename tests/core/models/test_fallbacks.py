@@ -183,7 +183,7 @@ async def test_a_fallback_gets_supported_files_and_a_shorter_history(
     for request in blind.requests:
         assert [message.role for message in request.messages[:2]] == ["system", "user"]
         assert request.messages[-1].text.startswith("And this?")
-    assert "refused a request; a smaller one follows" in caplog.text
+    assert "refused a request; a smaller one is sent" in caplog.text
 
 
 async def test_an_agent_with_its_own_model_has_no_fallbacks(converse: Converse) -> None:

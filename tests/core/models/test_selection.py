@@ -76,7 +76,7 @@ async def test_a_removed_model_is_replaced_by_the_default_with_a_warning(
     talk = await converse(app=create_app(AgentConfig(), model=make_adapter(provider)))
     with caplog.at_level(logging.WARNING, "core.models.selection"):
         assert (await talk.events("hi", model="b/gone"))[-1].text == "From the default."
-    assert caplog.messages[-1] == "b/gone is no longer among MODELS; a/default answers"
+    assert caplog.messages[-1] == "the model b/gone is no longer in MODELS; a/default answers"
 
 
 async def test_the_selection_does_not_replace_an_agents_own_model(converse: Converse) -> None:

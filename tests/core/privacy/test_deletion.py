@@ -209,7 +209,7 @@ async def test_a_session_is_deleted_from_every_table_and_from_the_file(
     assert len(await office.holds(*WORDS)) > 15
     deletion = DeletionService(database, PRICES)
     survey = await deletion.preview(DeletionRequest(session_id=ALONE))
-    assert (survey.whole, survey.parts, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
+    assert (survey.sessions, survey.partial_sessions, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
     assert len(await office.holds(*WORDS)) > 15  # it was only looked at
     assert await deletion.delete(DeletionRequest(session_id=ALONE)) == DeletionResult(
         conversations=1, messages=5, files=2
@@ -236,7 +236,7 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     around = build_quote(
-        "What others said here before",
+        "Earlier messages of other people",
         [quote_message("Zofia", "my vermilion umbrella\nis wet"), quote_message("Lin", "ok")],
     )
     await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
@@ -251,7 +251,7 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
         await connection.execute(sa.insert(metadata.tables["spending"]), rows)
     deletion = DeletionService(database, PRICES)
     survey = await deletion.preview(DeletionRequest(user_id="U0ZOFIA"))
-    assert (survey.whole, survey.parts, survey.records) == ((ALONE,), (SHARED,), 7)
+    assert (survey.sessions, survey.partial_sessions, survey.records) == ((ALONE,), (SHARED,), 7)
     deleted = await deletion.delete(DeletionRequest(user_id="U0ZOFIA"))
     assert deleted == DeletionResult(conversations=1, changed=1, messages=5, redacted=5, files=4, records=7)
     assert await office.holds(*WORDS) == []
@@ -385,7 +385,7 @@ async def test_more_conversations_can_be_old_than_a_statement_takes_values(
     await RetentionService(database, PRICES, days=30).delete_expired()
     assert len(gone) == 33_000
     survey = await DeletionService(database, PRICES).preview(DeletionRequest(before=time.time() - DAY))
-    assert len(survey.whole) == 33_000
+    assert len(survey.sessions) == 33_000
 
 
 async def test_messages_after_the_retention_limit_are_not_deleted_with_the_old_ones(

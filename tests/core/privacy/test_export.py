@@ -91,7 +91,7 @@ async def test_the_markdown_export_has_authors_tools_files_costs_and_summaries(
         "> Ada looks.\n> At a cat.",
     ):
         assert f"\n{line}\n" in text, line
-    assert "## Summary of what was said before, made by a model, " in text
+    assert "## Summary of the earlier messages, written by a model, " in text
 
 
 async def test_programs_read_the_same_and_get_the_files(
@@ -201,7 +201,9 @@ def test_the_name_of_a_file_leads_nowhere_else(title: str, name: str) -> None:
 async def test_what_is_too_long_is_broken_off_and_says_so_in_both_forms(
     conversation: str, database: FailingDatabase
 ) -> None:
-    assert (await whole(database, "md", max_bytes=100)).endswith("*What follows is left out here.*\n")
+    assert (await whole(database, "md", max_bytes=100)).endswith(
+        "*The rest is left out: the export reached its size limit.*\n"
+    )
     assert json.loads(await whole(database, "json", max_bytes=100))["is_whole"] is False
 
 

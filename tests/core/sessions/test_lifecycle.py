@@ -63,7 +63,9 @@ async def test_the_next_agent_goes_on_and_reads_the_words_of_the_one_before_as_a
     provider = ScriptedProvider("It was noon.", "Still.")
     with caplog.at_level(logging.WARNING, "core.sessions.lifecycle"):
         talk = await succeeded(talk, provider)
-    assert caplog.messages[-1:] == ["after goes on with the conversations of before, which does not run any more"]
+    assert caplog.messages[-1:] == [
+        "agent after takes over the conversations of before, which is not configured anymore"
+    ]
     assert await talk.reply("And before that?") == "It was noon."
     read = [(message.role, message.text) for message in provider.requests[0].messages[1:]]
     assert {role for role, _ in read} == {"user"}
@@ -96,6 +98,7 @@ async def test_a_missing_chosen_agent_is_logged_and_stays_chosen(
         await connection.execute(sa.update(sessions).values(agent="weather"))
     with caplog.at_level(logging.WARNING, "core.sessions.lifecycle"):
         await reassign_sessions(talk.database, AgentRouter("first", {"third": AgentProfile("third", ("one",))}))
-    assert caplog.messages[-1:] == ["weather was chosen for 1 conversations, and is gone: their places' agents answer"]
+    gone = "agent weather, chosen in 1 conversations, is not configured anymore: their places' agents answer"
+    assert caplog.messages[-1:] == [gone]
     async with talk.database.read() as connection:
         assert (await connection.execute(sa.select(sessions.c.app, sessions.c.agent))).one() == ("first", "weather")

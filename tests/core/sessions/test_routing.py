@@ -14,8 +14,8 @@ ALL = AgentRouter("desk", {one.name: one for one in (DESK, LAW, OPEN)}, {"C1": "
     ("spots", "name"),
     [(("C1", "T1"), "law"), (("C2", "T1"), "open"), (("C2", "T2"), "desk"), (("D1", "dm", "T2"), "open"), ((), "desk")],
 )
-def test_the_narrowest_rule_selects_the_agent_and_the_default_is_last(spots: tuple[str, ...], name: str) -> None:
-    assert ALL.get_agent_at(spots) == ALL.resolve_agent(None, spots) == name
+def test_the_narrowest_rule_selects_the_agent_and_the_default_is_last(places: tuple[str, ...], name: str) -> None:
+    assert ALL.get_agent_at(places) == ALL.resolve_agent(None, places) == name
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ def test_the_narrowest_rule_selects_the_agent_and_the_default_is_last(spots: tup
     ],
 )
 def test_what_was_chosen_answers_as_long_as_it_may_be_chosen_there(
-    chosen: str, spots: tuple[str, ...], name: str
+    chosen: str, places: tuple[str, ...], name: str
 ) -> None:
-    assert ALL.resolve_agent(chosen, spots) == name
+    assert ALL.resolve_agent(chosen, places) == name
 
 
 def test_a_place_lists_its_agent_first_then_the_selectable_ones() -> None:

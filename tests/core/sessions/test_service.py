@@ -408,7 +408,9 @@ async def test_reads_of_one_session_do_not_scan_the_others(service: SessionServi
     with statements(database) as run:
         assert len((await service.list_sessions(app_name="app")).sessions) == 1
         assert len(await service.search_messages(session, ["user"], limit=3)) == 3
-        assert len(await database.run(compaction.SINCE, session="s", generation=1)) == compaction.MAX_MESSAGES_READ
+        assert (
+            len(await database.run(compaction.UNSUMMARIZED, session="s", generation=1)) == compaction.MAX_MESSAGES_READ
+        )
     assert len([sql for sql, _ in run if "FROM messages" in sql]) == 3
     for sql, parameters in run:
         steps = await plan(database, sql, parameters)

@@ -167,7 +167,7 @@ async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
     ("pragma", "said"),
     [
         ("query_only=ON", "SQLITE_READONLY): it can only be read, so see that the bot may write the file"),
-        ("max_page_count=1", "SQLITE_FULL): the disk that it is on is full, so make room there"),
+        ("max_page_count=1", "SQLITE_FULL): the disk is full: make room on it"),
     ],
 )
 async def test_what_sqlite_does_not_take_is_told_with_what_to_do_and_counted(

@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 
 from core.errors import SchemaError, StoreError
 from core.store.database import Database
-from core.store.migrate import list_pending, migrate, verify
+from core.store.migrate import list_pending, migrate, verify_schema
 from core.store.schema import metadata
 
 
@@ -65,13 +65,13 @@ async def test_what_is_pending_is_applied_once(database: Database) -> None:
 
 async def test_a_database_that_lacks_something_is_told_what_and_left_alone(database: Database, path: Path) -> None:
     await migrate(database)
-    await verify(database)
+    await verify_schema(database)
     connection = sqlite3.connect(path)
     connection.executescript("DROP TABLE blobs; ALTER TABLE turns DROP COLUMN usage")
     connection.close()
     before = content(path)
     with pytest.raises(StoreError, match=r"lacks the table blobs, the column turns\.usage; go back"):
-        await verify(database)
+        await verify_schema(database)
     assert content(path) == before
 
 

@@ -141,7 +141,7 @@ def test_who_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
         session_id="s",
         tool="pay",
         arguments={},
-        askers=frozenset({"ada"}),
+        author_ids=frozenset({"ada"}),
         deciders=approvers,
         expires_at=0.0,
         message_ids=(),

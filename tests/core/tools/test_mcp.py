@@ -175,7 +175,7 @@ async def test_a_server_that_does_not_begin_is_named_in_the_log_and_told_to_the_
     assert "tries_add" in [spec.name for spec in second.tools]
     said = [message for name, _, message in caplog.record_tuples if name == "core.tools.mcp"]
     assert said[0].startswith("the MCP server tries does not answer")
-    assert said[-1] == "the MCP server tries is there again"
+    assert said[-1] == "the MCP server tries is available again"
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ class CompactedConversation:
                 user_id=PLACE,
                 session_id=SESSION,
                 text=turn.newest_message.text,
-                spoken=AttributedPrompt(
+                attributed_prompt=AttributedPrompt(
                     ((turn.newest_message.author, turn.newest_message.text),), {turn.newest_message.author: "Ada"}
                 ),
                 run_id=turn.origin,
@@ -174,7 +174,9 @@ async def conversation(
         caps = SpendingLimiter(
             database, prices, SpendingStore(database, prices), SpendingLimits(person=UNITS_PER_DOLLAR)
         )
-        compaction = HistoryCompactor(database, turns, Summarizer(choose_model, counter), caps, budget=4_000, rest=0.0)
+        compaction = HistoryCompactor(
+            database, turns, Summarizer(choose_model, counter), caps, budget=4_000, delay_seconds=0.0
+        )
         one = CompactedConversation(database, inbox, turns, runtime, service, compaction, model)
         yield one
         await compaction.aclose()
@@ -256,7 +258,7 @@ async def test_a_summary_that_fails_costs_a_line_and_the_cut_that_there_was(
     with caplog.at_level(logging.WARNING):
         for number in range(60):
             await conversation.append_exchange(f"q{number}")
-    assert "session place:1 is not summed up: ProviderRequestError" in caplog.text
+    assert "session place:1 cannot be summarized: ProviderRequestError" in caplog.text
     assert await conversation.list_summaries() == []
     assert (await conversation.list_texts())[0] == "q20"
 
@@ -305,7 +307,7 @@ async def test_of_several_workers_one_stores_a_summary(conversation: CompactedCo
     lease = Lease(conversation.database, seconds=30)
     turns = TurnStore(conversation.database, lease, AgentRouter("app"))
     other = HistoryCompactor(
-        conversation.database, turns, own._summarizer, own._spending_limiter, budget=4_000, rest=0.0
+        conversation.database, turns, own._summarizer, own._spending_limiter, budget=4_000, delay_seconds=0.0
     )
     for one in (own, other):
         one.schedule(conversation.last_turn)

@@ -14,7 +14,7 @@ from tests.core.conftest import FailingDatabase, complete_turn
 from tests.fixtures.inbox_messages import inbound
 
 #: Complete message whose channel has a damaged name.
-NOWHERE = {**inbound("left", session="p:left").to_json(), "spot": {"channel": ["C1"]}}
+NOWHERE = {**inbound("left", session="p:left").to_json(), "location": {"channel": ["C1"]}}
 
 #: Damage that both databases can store; SQLite stores values of any type in each column.
 TURNS = ["chunks = '7'", "usage = '[1]'"]

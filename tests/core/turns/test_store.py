@@ -322,7 +322,7 @@ async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
         await connection.execute(sa.update(inbox_table).where(broken).values(message=sa.text(f"'{damage}'")))
     claimed = await turns.claim(10)
     assert [(turn.session_id, len(turn.messages)) for turn in claimed] == [("p:a", 1), ("p:b", 1)]
-    assert f"what is stored of {begun.id} cannot be read" in caplog.text
+    assert f"the stored rows of {begun.id} cannot be read" in caplog.text
     assert "the messages [" in caplog.text
     await inbox.accept(inbound(session="p:left"))
     (turn,) = await turns.claim(10, running=[turn.id for turn in claimed])

@@ -30,7 +30,9 @@ class WorkerBench:
     ) -> None:
         self.database = database
         self.turns = turns
-        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._record_rest, rest=rest)
+        self.worker = Worker(
+            self.turns, self._answer, limit=limit, poll=poll, on_idle=self._record_rest, idle_delay_seconds=rest
+        )
         self.inbox = InboxStore(database, turns, self.worker)
         self.begun_turns: list[Turn] = []
         self.start_times: list[float] = []
@@ -236,7 +238,7 @@ async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
         await bench.database.recovered.wait()
         await bench.inbox.accept(inbound(session="p:2"))
         await bench.wait_until(lambda: len(bench.begun_turns) == 2)
-    assert "trying again" in caplog.text
+    assert "turns cannot be claimed" in caplog.text
 
 
 @pytest.mark.parametrize("is_away", [True, False])

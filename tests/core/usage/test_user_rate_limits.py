@@ -16,9 +16,9 @@ from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import (
     CommandLimiter,
-    DenialNotices,
+    DenialNoticeStore,
     RateLimit,
-    RateLimited,
+    RateLimitDenial,
     UserRateLimiter,
 )
 from core.workers.lease import Lease
@@ -48,9 +48,9 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     two = [workers(UserRateLimiter(person=RateLimit(5, 3600))) for _ in range(2)]
     said = [inbound(session=f"place:{n}", author="ada") for n in range(12)]
     came = await asyncio.gather(*(two[n % 2].accept(message) for n, message in enumerate(said)))
-    accepted = [n for n, became in enumerate(came) if not isinstance(became, RateLimited)]
+    accepted = [n for n, became in enumerate(came) if not isinstance(became, RateLimitDenial)]
     assert len(accepted) == 5
-    (until,) = {round(became.until, -1) for became in came if isinstance(became, RateLimited)}
+    (until,) = {round(became.until, -1) for became in came if isinstance(became, RateLimitDenial)}
     assert until == pytest.approx(time.time() + 3600, abs=20)
     # what comes again counts once, whether it was accepted or not
     assert {await two[0].accept(message) for message in said} == {AcceptResult.DUPLICATE}
@@ -66,7 +66,7 @@ async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(worke
     assert await inbox.record_command(inbound(session="place:1"), "status")
     assert await inbox.accept(inbound(session="place:1", author="ada")) is AcceptResult.NEXT
     assert await inbox.accept(inbound(session="place:2", author="grace")) is AcceptResult.NEXT
-    assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), RateLimited)
+    assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), RateLimitDenial)
     assert await inbox.accept(inbound(session="elsewhere:1", author="linus")) is AcceptResult.NEXT
     assert await inbox.request_rerun("unknown", author="ada", kind="retry") is RerunDenied.EXPIRED
 
@@ -74,7 +74,7 @@ async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(worke
 async def test_a_limit_ends_with_its_time(workers: Workers, database: Database) -> None:
     inbox = workers(UserRateLimiter(person=RateLimit(1, 60), place=RateLimit(9, 60)))
     await inbox.accept(inbound())
-    assert isinstance(await inbox.accept(inbound()), RateLimited)
+    assert isinstance(await inbox.accept(inbound()), RateLimitDenial)
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(accepted_at=time.time() - 61))
     assert await inbox.accept(inbound()) is AcceptResult.WAITING
@@ -104,7 +104,7 @@ async def test_counting_a_places_messages_uses_an_index(database: Database) -> N
 
 
 async def test_one_worker_notifies_a_person_once_per_period(database: Database) -> None:
-    workers = [DenialNotices(database) for _ in range(3)]
+    workers = [DenialNoticeStore(database) for _ in range(3)]
     told = await asyncio.gather(*(worker.claim_notice("slack:U1", "access") for worker in workers for _ in range(3)))
     assert sorted(told) == [False] * 8 + [True]
     assert await workers[0].claim_notice("slack:U2", "access")
@@ -117,9 +117,9 @@ def test_each_person_has_a_window_of_commands(monkeypatch: pytest.MonkeyPatch) -
     now = 1_020.0
     monkeypatch.setattr(time, "time", lambda: now)
     limiter = CommandLimiter(RateLimit(2, 60))
-    assert [limiter.count("slack:U1") for _ in range(3)] == [None, None, RateLimited(1_080.0)]
+    assert [limiter.count("slack:U1") for _ in range(3)] == [None, None, RateLimitDenial(1_080.0)]
     assert limiter.count("slack:U2") is None
     now = 1_079.0
-    assert limiter.count("slack:U1") == RateLimited(1_080.0)
+    assert limiter.count("slack:U1") == RateLimitDenial(1_080.0)
     now = 1_080.0
     assert limiter.count("slack:U1") is None

@@ -54,7 +54,7 @@ async def test_a_page_that_is_not_discord_is_reported() -> None:
     app.router.add_route("*", "/{path:.*}", page)
     async with TestServer(app) as somewhere:
         with pytest.raises(
-            SettingsError, match=r"DISCORD_API_URL: no Discord answers at http://127\.0\.0\.1:\d+/api\.$"
+            SettingsError, match=r"DISCORD_API_URL: there is no Discord API at http://127\.0\.0\.1:\d+/api\.$"
         ):
             await verify_token(DiscordSettings(TOKEN, str(somewhere.make_url("/api"))))
 

@@ -11,7 +11,7 @@ from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
-from core.usage.user_rate_limits import RateLimited
+from core.usage.user_rate_limits import RateLimitDenial
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, echo, has_ignored_messages, run_bot, wait_until
@@ -75,7 +75,7 @@ async def test_an_edit_or_deletion_during_the_intake_is_applied(
 ) -> None:
     take_in, accept = asyncio.Event(), InboxStore.accept
 
-    async def accept_slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimited:
+    async def accept_slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
         await take_in.wait()
         return await accept(self, inbound)
 

@@ -84,8 +84,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
         assert list_answered_texts(bot, talk) == ["Grace Hopper: you"]
         assert list_answered_texts(bot, direct) == [
             "hello",
-            "back?\n[Ada Lovelace sent a file that you cannot open: "
-            "plan.pdf (4 bytes): I cannot make out what is in it]",
+            "back?\n[Ada Lovelace sent a file that you cannot open: plan.pdf (4 bytes): I do not recognize its type]",
             "what",
         ]
         assert len(await bot.list_inbox_messages()) == 11

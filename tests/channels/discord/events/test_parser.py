@@ -217,10 +217,10 @@ async def test_files_and_bare_mentions_reach_the_model(server: DiscordSandbox, t
         await bot.wait_for_replies(
             file,
             "heard: look\n[Ada Lovelace sent a file that you cannot open: "
-            "plan.pdf (4 bytes): I cannot make out what is in it]",
+            "plan.pdf (4 bytes): I do not recognize its type]",
         )
         bare = await server.post_message("ada", "general", bot.mention)
-        await bot.wait_for_replies(bare, "heard: Ada Lovelace: [Ada Lovelace called you without saying anything]")
+        await bot.wait_for_replies(bare, "heard: Ada Lovelace: [Ada Lovelace mentioned you without a text]")
 
 
 async def test_the_prompt_has_the_name_of_the_bot_in_discord(server: DiscordSandbox, tmp_path: Path) -> None:

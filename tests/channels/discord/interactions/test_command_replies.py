@@ -167,7 +167,7 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
         (shown,) = await server.run_message_command("ada", said, words.ASK_ABOUT)
         await bot.wait_for_replies(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
         (read,) = bot.list_model_messages()
-        assert "What the next message is about" in read
+        assert "The message that the next message is about" in read
         assert f"> Grace Hopper: the sky\n>     is green\n{QUOTE_END}" in read
         server.set_locale("grace", "ko")
         (again,) = await server.run_message_command("grace", said, words.ASK_ABOUT)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.client.auth import make_session, make_web_client, verify
+from channels.slack.client.auth import make_session, make_web_client, verify_tokens
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 from sandbox.slack import SlackSandbox
@@ -14,13 +14,13 @@ from tests.channels.wiring import wait_until
 
 
 async def test_valid_tokens_name_their_bot_and_workspace(web: AsyncWebClient, slack: SlackSandbox) -> None:
-    assert await verify(web, slack.app_token) == "parley in Sandbox"
+    assert await verify_tokens(web, slack.app_token) == "parley in Sandbox"
 
 
 async def test_a_wrong_token_says_where_to_get_the_right_one(slack: SlackSandbox) -> None:
     wrong = make_web_client(SlackSettings("xoxb-wrong", "xapp-wrong", slack.api_url))
     with pytest.raises(SettingsError) as raised:
-        await verify(wrong, "xapp-wrong")
+        await verify_tokens(wrong, "xapp-wrong")
     bot, app = raised.value.faults
     assert bot.startswith("SLACK_BOT_TOKEN: Slack says invalid_auth. It begins with xoxb-")
     assert app.startswith("SLACK_APP_TOKEN: Slack says invalid_auth. It begins with xapp-")
@@ -29,19 +29,19 @@ async def test_a_wrong_token_says_where_to_get_the_right_one(slack: SlackSandbox
 
 async def test_swapped_tokens_are_reported(web: AsyncWebClient, slack: SlackSandbox) -> None:
     with pytest.raises(SettingsError, match="SLACK_APP_TOKEN: Slack says not_allowed_token_type"):
-        await verify(web, slack.bot_token)
+        await verify_tokens(web, slack.bot_token)
 
 
 async def test_missing_scopes_are_reported(web: AsyncWebClient, slack: SlackSandbox) -> None:
     slack.scopes.difference_update({"chat:write", "users:read"})
     with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: the app lacks the scopes chat:write, users:read"):
-        await verify(web, slack.app_token)
+        await verify_tokens(web, slack.app_token)
 
 
 async def test_an_unreachable_address_is_reported(slack: SlackSandbox) -> None:
     nowhere = make_web_client(SlackSettings(slack.bot_token, slack.app_token, "http://127.0.0.1:9/api/"))
     with pytest.raises(SettingsError, match=r"SLACK_API_URL: http://127\.0\.0\.1:9/api/ cannot be reached"):
-        await verify(nowhere, slack.app_token)
+        await verify_tokens(nowhere, slack.app_token)
 
 
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
@@ -51,13 +51,13 @@ async def test_an_outage_of_slack_is_not_a_wrong_token(
 ) -> None:
     slack.faults.fail(method, **fault)
     with pytest.raises(SettingsError, match=r"SLACK_API_URL: .* cannot answer right now \(.+\); try again"):
-        await verify(web, slack.app_token)
+        await verify_tokens(web, slack.app_token)
 
 
 async def test_a_server_that_is_not_slack_is_reported(web: AsyncWebClient, slack: SlackSandbox) -> None:
     slack.faults.fail("auth.test", status=404)
     with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: Slack says HTTP 404"):
-        await verify(web, slack.app_token)
+        await verify_tokens(web, slack.app_token)
 
 
 async def test_calls_share_connections_and_replace_closed_ones(slack: SlackSandbox, web: AsyncWebClient) -> None:

@@ -82,7 +82,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
         assert list_answered_texts(slack, called) == ["grace: anybody?", "grace: and?"]
         assert list_bot_texts(slack, in_thread) == ["heard: grace: you"]
         assert list_bot_texts(slack, again) == [
-            "heard: back?\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
+            "heard: back?\n[ada sent a file that you cannot open: plan.pdf: I do not recognize its type]"
         ]
         assert list_bot_texts(slack, direct) == ["heard: hello", "heard: more"]
         assert list_bot_texts(slack, edited) == ["heard: linus: what"]
@@ -198,7 +198,7 @@ async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
         await bot.wait_for_messages(1 + len(answered))
         assert [m.content.text for m in said if list_bot_texts(slack, m)] == answered
         assert len(await bot.list_inbox_messages()) == 1 + len(answered)
-        assert ("2 messages more than a backfill stores" in caplog.text) == (bounds.messages == 2)
+        assert ("2 missed messages exceed the limit" in caplog.text) == (bounds.messages == 2)
 
 
 async def test_the_backfill_reads_several_pages(

@@ -215,5 +215,5 @@ def test_authors_of_other_organizations_are_external(
 ) -> None:
     found = parse_message(create_payload(_SAID | MENTION | event, **envelope))
     assert found is not None
-    assert found.inbound.who.is_external != is_ours
+    assert found.inbound.actor_or_author.is_external != is_ours
     assert found.inbound.session_id == "slack:T1:C1:100.000200"

@@ -84,7 +84,7 @@ async def test_without_the_agent_scope_the_bot_answers_and_pauses_status_calls(
         for text in ("one", "two"):
             question = await slack.post_message("ada", slack.open_dm("ada"), text)
             await bot.wait_for_texts(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
-            await bot.channel._assistant.settle(5)
+            await bot.channel._assistant.drain(5)
         told = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
         assert set(told) <= {"processing", "active"}
         assert len(told) <= 2
@@ -114,7 +114,7 @@ async def test_with_scarce_calls_each_started_status_is_ended(slack: SlackSandbo
         for question in questions:
             address = {"team": slack.team_id, "channel": direct.id, "thread_ts": question.ts}
             at_work.enter_context(told.processing(address, lambda: False))
-    await told.settle(10)
+    await told.drain(10)
     shown = [session for question in questions if (session := slack.find_session(question))]
     assert 15 < len(shown) < 30
     assert {tuple(session.statuses) for session in shown} == {("processing", "active")}
