@@ -147,7 +147,7 @@ def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
         "session_id": row.session,
         "tool": row.tool,
         "arguments": row.arguments,
-        "askers": frozenset(row.authors),
+        "author_ids": frozenset(row.authors),
         "deciders": tuple(row.deciders),
         "expires_at": row.expires_at,
         "message_ids": tuple(row.chunks),

@@ -80,7 +80,7 @@ async def test_a_long_session_is_summarized_exported_and_deleted(
         assert [run["kind"] for run in exported["runs"]].count("run") == 7
         assert SECRET in next(run["text"] for run in exported["runs"] if run["kind"] == "summary")
         survey = json.loads(await run_beside(bot.program, fork_server, f"forget --session {session} --dry-run --json"))
-        assert (survey["whole"], survey["is_deleted"]) == ([session], False)
+        assert (survey["sessions"], survey["is_deleted"]) == ([session], False)
         assert "deleted" in await run_beside(bot.program, fork_server, f"forget --session {session} --yes")
         await bot.ask(platform, thread, "which name was it?", "?")
 
