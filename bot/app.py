@@ -59,7 +59,7 @@ START_TIMEOUT_SECONDS = 7.0
 SHUTDOWN_GRACE_SECONDS = 8.0
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
+async def run_bot(settings: Settings, stop: asyncio.Event) -> None:
     """Run the bot until `stop` is set, then finish the running turns.
 
     It serves every platform whose tokens are set.
@@ -92,7 +92,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
     """Run the bot until cancelled, then finish the running turns.
 
-    A channel that stays disconnected ends it too.
+    A channel that stays disconnected also ends the bot.
 
     Args:
         ending: is set when the shutdown begins.
@@ -321,9 +321,9 @@ async def _start_channel(channel: Channel) -> None:
 
 
 async def _wait_for_first(*awaitables: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
-    """Wait for the first to end, and raise its exception.
+    """Wait for the first of several awaitables to end, and raise its exception.
 
-    Tasks go on, also after a cancellation; coroutines are cancelled.
+    The other tasks continue, also after a cancellation; the other coroutines are cancelled.
     """
     tasks = [work if isinstance(work, asyncio.Task) else asyncio.create_task(work) for work in awaitables]
     try:

@@ -67,7 +67,7 @@ class AccessRules:
         return {id_ for kind, _, id_ in named if kind in kinds}
 
     def is_workspace_allowed(self, workspace: str) -> bool:
-        """Return whether the rules leave room for any user in a workspace or server.
+        """Return whether the rules may allow any user of a workspace or server.
 
         Args:
             workspace: the platform's id of the workspace or server.

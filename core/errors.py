@@ -1,35 +1,34 @@
 """Every error that Parley raises on purpose.
 
     ParleyError
-    ├── SettingsError            the start cannot go on: one fault a line, each naming its setting
-    ├── StoreError               the database cannot be reached, or is not what it should be
-    │   ├── SchemaError          its schema is damaged, or newer than this version: nothing is touched
-    │   ├── SessionResetError    the session was reset while something still wrote to it
+    ├── SettingsError            the settings prevent the start: one line per fault
+    ├── StoreError               the database cannot be used, or its content is wrong
+    │   ├── SchemaError          the schema is damaged, or newer than this version
+    │   ├── SessionResetError    the session was reset before the write
     │   ├── DamagedSessionError  a stored session cannot be read; the others can
     │   │   └── DamagedTurnError a stored turn cannot be read; the history before it can
     │   ├── DatabaseClosedError  the database was closed: the process ends
-    │   └── TurnLostError        another worker has taken the turn
-    ├── ToolError                a tool is not what the agent needs it to be
+    │   └── TurnLostError        another worker has claimed the turn
+    ├── ToolError                a tool is declared or configured wrongly
     ├── ChatError                a tool cannot react or post in the conversation
-    ├── QuestionSchemaError      ADK refuses the schema of an agent's question
-    ├── StepLimitError           the agent took as many steps as one run may have
+    ├── StepLimitError           the run reached its limit of model calls
     ├── SpendingLimitError       a spending limit of today is reached
     │   ├── PersonSpendingLimitError
     │   ├── PlaceSpendingLimitError
     │   ├── ModelSpendingLimitError
     │   └── DailySpendingLimitError
-    ├── SurfaceError             the platform will not show a reply, whatever is tried
-    ├── ConnectionLostError      a platform connection is silent: the process has to restart
+    ├── SurfaceError             a reply cannot be shown, even after retries
+    ├── ConnectionLostError      a platform connection sends nothing: the process restarts
     ├── ShutdownTimeoutError     a shutdown takes longer than it may: the process exits
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
         ├── ModelNotFoundError       no such model; names it
         ├── ProviderRateLimitError   too many requests, or the quota is used up
-        ├── ProviderUnavailableError the provider cannot be reached, is overloaded or broke off
-        ├── ProviderStreamError      the stream ended without saying that it was done
-        │   └── ProviderTimeoutError     it says nothing for longer than it may
-        ├── ProviderRequestError     the provider refused the request as it is
-        │   └── ContextLengthError       it is more than the model can read at once
+        ├── ProviderUnavailableError the provider is unreachable, overloaded or broke off
+        ├── ProviderStreamError      the stream ended before the answer was complete
+        │   └── ProviderTimeoutError     the stream sent nothing until the time limit
+        ├── ProviderRequestError     the provider refused the request
+        │   └── ContextLengthError       the request exceeds the model's context
         └── ContentBlockedError      the provider's safety rules withheld the answer
 
 `str(error)` is for operators and is free of secrets; the text of a foreign exception is kept in
@@ -111,7 +110,7 @@ class DatabaseClosedError(StoreError):
 class TurnLostError(StoreError):
     """Another worker has claimed the turn.
 
-    This one must not store or show any more of it.
+    This worker must not store or show any more of the turn.
     """
 
     retryable = False
@@ -120,8 +119,7 @@ class TurnLostError(StoreError):
 def is_permanent_store_error(error: Exception) -> bool:
     """Return whether the same operation, by any worker, will fail in the same way.
 
-    Only a database that is unavailable or closed, and a lost turn, are not permanent. An error that is no `StoreError`
-    counts as permanent.
+    Every error is permanent except three: an unavailable database, a closed database, and a lost turn.
     """
     return not (
         isinstance(error, StoreError) and (error.retryable or isinstance(error, DatabaseClosedError | TurnLostError))
@@ -177,9 +175,9 @@ class DailySpendingLimitError(SpendingLimitError):
 
 
 class SurfaceError(ParleyError):
-    """A reply cannot be shown, whatever is tried.
+    """A reply cannot be shown, even after retries.
 
-    Its place is gone, closed or forbidden, or the platform stayed out of reach.
+    The channel is gone, closed or forbidden, or the platform cannot be reached.
     """
 
 

@@ -29,9 +29,9 @@ FALLBACK_AUTHOR = "lango_agent"
 
 
 def current_author(author: str) -> str:
-    """Return the present name of the author of a stored message.
+    """Return the author of a stored message, with the current name of the built-in agent.
 
-    The built-in agent had another name once; any other author stays.
+    Other authors are returned unchanged.
     """
     return DEFAULT_AGENT_NAME if author == FALLBACK_AUTHOR else author
 
@@ -149,7 +149,7 @@ ANONYMOUS = User("", "")
 class UserState(dict[str, Any]):
     """User as a JSON value in ADK's state; `str` returns the name.
 
-    An instruction with `{temp:speaker}` shows the name so.
+    So `{temp:speaker}` in an instruction becomes the name.
     """
 
     def __str__(self) -> str:

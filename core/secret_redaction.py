@@ -109,7 +109,7 @@ def redact_secrets(text: str) -> str:
 
 
 def replace_known(text: str, mask: Callable[[int], str]) -> str:
-    """Return a text without the secrets of `add_secret`, whatever else looks like one.
+    """Return a text with only the secrets of `add_secret` replaced.
 
     Args:
         mask: returns the text that replaces a secret of so many characters.

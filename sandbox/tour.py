@@ -101,7 +101,7 @@ class TourStep:
 def respond_to_tour(request: ReceivedRequest) -> Turn:
     """Return the turn of the step that the newest message starts, by default of the first step.
 
-    For the second agent it is that agent's letter.
+    The second agent always gets the turn with its letter.
     """
     if _WRITER_NAME in request.system:
         return _say(LETTER, STEPS[0])

@@ -59,7 +59,7 @@ def run() -> None:
         garbage.disable_gc()
         from bot import app
 
-        process.run(app.run, settings)
+        process.run_until_stopped(app.run_bot, settings)
     elif "DYNO" in os.environ:
         raise SettingsError(f"{NO_TOKENS}: README.md explains how to get them")
     else:
@@ -137,7 +137,7 @@ def run_migrations() -> None:
             await database.aclose()
         process.print_line(f"applied {', '.join(applied)}" if applied else "nothing to do")
 
-    process.run(work, load_settings())
+    process.run_until_stopped(work, load_settings())
 
 
 @cli.command(name="manifest")
@@ -168,7 +168,7 @@ def usage(
         with tables.show_progress("counting"):
             await usages.print_usage(settings, by, since=since, until=until, as_json=as_json)
 
-    process.run(work, load_settings())
+    process.run_until_stopped(work, load_settings())
 
 
 @cli.command()
@@ -248,7 +248,7 @@ def turns(
     """List the newest turns."""
     from bot.cli import operations
 
-    operations.list_turns(state=state, session=session, person=person, since=since, limit=limit, as_json=as_json)
+    operations.print_turns(state=state, session=session, person=person, since=since, limit=limit, as_json=as_json)
 
 
 @cli.command()
@@ -263,7 +263,7 @@ def sessions(
     """List the sessions with the newest messages."""
     from bot.cli import operations
 
-    operations.list_sessions(beginning=beginning, person=person, limit=limit, as_json=as_json)
+    operations.print_sessions(beginning=beginning, person=person, limit=limit, as_json=as_json)
 
 
 @cli.command()

@@ -60,8 +60,8 @@ class RequestResult:
     Attributes:
         turn: id of the turn.
         newest: id of the newest rerun of the turn, or of the turn itself.
-        is_done: whether a worker has done it.
-        has_worker: whether a worker is alive that will do it.
+        is_done: whether a worker has carried out the request.
+        has_worker: whether a worker is alive that will carry it out.
     """
 
     turn: str
@@ -133,7 +133,7 @@ def status(*, as_json: bool) -> None:
     _run_command(work, "reading")
 
 
-def list_turns(
+def print_turns(
     *,
     state: State | None,
     session: str | None,
@@ -165,7 +165,7 @@ def list_turns(
     _run_command(work, "reading turns")
 
 
-def list_sessions(
+def print_sessions(
     *,
     beginning: str,
     person: str | None,
@@ -226,7 +226,7 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
 
     Args:
         turn: id of the turn, or its first characters.
-        wait: seconds to wait for a worker to begin it.
+        wait: seconds to wait for a worker to begin the retry.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -250,7 +250,7 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
 
     Args:
         turn: id of the turn, or its first characters.
-        wait: seconds to wait for a worker to do it.
+        wait: seconds to wait for a worker to cancel the turn.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -320,12 +320,12 @@ async def _wait_for_result(
     *,
     is_done: Callable[[TurnReport], bool],
 ) -> RequestResult:
-    """Wait at most `seconds` until a worker has done a request.
+    """Wait at most `seconds` until a worker has carried out a request.
 
-    Without a live worker, it returns at once.
+    Without a live worker, the function returns at once.
 
     Args:
-        is_done: returns whether a report of the turn shows that it is done.
+        is_done: returns whether a report of the turn shows that the request is carried out.
     """
     until = time.monotonic() + seconds
     seen = await get_overview(database, reports.prices)

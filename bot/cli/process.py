@@ -28,8 +28,8 @@ Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = False, port: int) -> None:
     """Run the sandbox on a web page, or in the terminal.
 
-    It is in the terminal if `terminal` is set or standard input is a pipe or file. The folder of an agent is watched
-    for changes.
+    The terminal is used if `terminal` is set or standard input is a pipe or file. The folder of an agent is watched for
+    changes.
 
     Args:
         is_tour: whether the tour's agent answers from the start.
@@ -49,10 +49,10 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.has_piped_input()
     work = partial(sandbox.run_sandbox, terminal=in_terminal, agent=agent, is_tour=is_tour, port=port, say=print_line)
-    run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
+    run_until_stopped(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
 
 
-def run(work: Work, settings: Settings, log_file: Path | None = None) -> None:
+def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = None) -> None:
     """Run `work` until it ends or is stopped by a signal.
 
     SIGTERM and the first Ctrl-C set its stop event, a second Ctrl-C ends the process.

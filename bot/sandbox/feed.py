@@ -72,7 +72,7 @@ async def connect_feed(address: str, database: Database, prices: Prices) -> Asyn
 class InspectorFeed(BasePlugin):
     """ADK plugin that sends turns, model calls and tool calls to the sandbox's page.
 
-    It also delays the model as the page asks.
+    The plugin also delays model calls by the seconds that the user of the page has set.
 
     Args:
         address: URL of the page's WebSocket.
@@ -169,7 +169,7 @@ class InspectorFeed(BasePlugin):
         return any(report.state in ACTIVE_STATES for report in reports)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Send the prompt of a model call to the page, and delay the call as it asks."""
+        """Send the prompt of a model call to the page, and delay the call as set there."""
         context = callback_context._invocation_context
         turn = self._active_turns.get(context.session.id)
         if not turn:

@@ -29,8 +29,10 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
             from channels.slack import manifest as slack  # noqa: PLC0415 - imports one platform only
 
             address = EXAMPLE_URL if settings.slack_mode == "http" else ""
-            back = EXAMPLE_URL if settings.slack_client_id else ""
-            return json.dumps(slack.manifest(prompts=settings.prompts, address=address, back=back), indent=2)
+            oauth_address = EXAMPLE_URL if settings.slack_client_id else ""
+            return json.dumps(
+                slack.manifest(prompts=settings.prompts, address=address, oauth_address=oauth_address), indent=2
+            )
         case SetupPlatform.DISCORD:
             from channels.discord import invite  # noqa: PLC0415 - imports one platform only
 

@@ -114,15 +114,15 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
     return make_success(f"database: {where}" + (f"; {remedy}" if missing else ""))
 
 
-async def check_model(name: str, provider: Provider, known_as: str) -> list[CheckResult]:
+async def check_model(name: str, provider: Provider, provider_model: str) -> list[CheckResult]:
     """Check a model by one short request.
 
     Args:
         name: full name of the model, as in `MODEL`.
-        known_as: the model's name at the provider.
+        provider_model: the model's name at the provider.
 
     Raises:
         ProviderError: the model cannot answer.
     """
-    await probe_model(provider, known_as)
+    await probe_model(provider, provider_model)
     return make_success(f"model: {name} answers")

@@ -156,9 +156,9 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
         own = _agent_settings().openai_base_url is not None
 
     async def tries(key: str) -> list[CheckResult]:
-        provider, known_as = make_provider(model, _agent_settings(model=model, **{name.lower(): key}).endpoints)
+        provider, provider_model = make_provider(model, _agent_settings(model=model, **{name.lower(): key}).endpoints)
         try:
-            return await trials.check_model(model, provider, known_as)
+            return await trials.check_model(model, provider, provider_model)
         except ModelNotFoundError as error:
             raise SettingsError(f"MODEL={model}: {error}") from error
         except ProviderError as error:

@@ -33,7 +33,7 @@ class FormResult:
 
 
 async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -> None:
-    """Make sure that the ids of a request's messages are stored before it is decided.
+    """Store the ids of a request's messages if they are missing, before a decision.
 
     They are missing if the worker that posted the message died. The reply after the decision refers to that message,
     and without its buttons it is not found again.

@@ -199,13 +199,13 @@ def _time(report: TurnReport, record: RunRecord, say: MessageCatalog) -> str:
     return say(words.WHY_TIME, first=f"{record.first_text_seconds:.1f}", all=took)
 
 
-def _code(text: str, most: int = MAX_ARGUMENTS) -> str:
+def _code(text: str, max_characters: int = MAX_ARGUMENTS) -> str:
     """Return a text for use within backticks: on one line, truncated.
 
     It cannot end the code, mention anybody or contain a link.
     """
     line = " ".join(text.replace("`", "'").split())
-    return _inert(line if len(line) <= most else f"{line[: most - 1].rstrip()}…")
+    return _inert(line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…")
 
 
 def _inert(text: str) -> str:

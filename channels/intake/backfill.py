@@ -298,7 +298,7 @@ class Backfill:
         return max(since, time.time() - self._limits.hours * 3600)
 
     async def _fetch_all(self) -> None:
-        """Fetch and store what all places miss, then close the gap.
+        """Fetch and store the missing messages of all places, then close the gap.
 
         A gap that was opened meanwhile stays open.
 

@@ -257,12 +257,12 @@ def missing_indent(fence: CodeFence, line: str) -> int:
 
 
 def _parse_fence(rest: str, quote: str, indent: int, item_indents: tuple[int, ...]) -> CodeFence | None:
-    """Return the opening fence that a line is; None for any other line.
+    """Parse a line as the opening fence of a code block; None for any other line.
 
     Args:
         rest: the line without markers and indent.
-        quote: its block quote markers.
-        indent: its indent in columns.
+        quote: the block quote markers of the line.
+        indent: the indent of the line in columns.
         item_indents: see `BlockContext`.
     """
     content_indent = item_indents[-1] if item_indents else 0

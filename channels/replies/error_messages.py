@@ -37,7 +37,7 @@ class ErrorMessages:
     async def describe(self, error: Exception, turn: Turn, say: MessageCatalog) -> str:
         """Return a sentence on why a turn failed, for its author, in their language.
 
-        Of an error that is not Parley's own, the sentence tells nothing.
+        For an error that is not Parley's own, the sentence is general.
         """
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)

@@ -43,16 +43,16 @@ EVENTS = frozenset(
 )
 
 
-def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> dict[str, Any]:
+def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = "") -> dict[str, Any]:
     """Return the app manifest, to be serialized as JSON.
 
     Args:
         prompts: the suggested prompts in direct messages.
         address: the public URL of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
-        back: the same URL for OAuth in several workspaces; empty for one workspace.
+        oauth_address: the same URL for OAuth in several workspaces; empty for one workspace.
     """
     url = f"{address}{PATH}" if address else ""
-    redirect = {"redirect_urls": [f"{back}{REDIRECT_PATH}"]} if back else {}
+    redirect = {"redirect_urls": [f"{oauth_address}{REDIRECT_PATH}"]} if oauth_address else {}
     suggested_prompts = [{"title": prompt, "message": prompt} for prompt in prompts]
     return {
         "display_information": {"name": NAME, "description": ABOUT_APP},

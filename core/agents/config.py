@@ -53,7 +53,7 @@ def find_env_file(agent_path: str) -> Path | None:
 
 
 def find_agent_folder(agent_path: str) -> Path | None:
-    """Return the folder of an agent; None for no folder and no file of an agent.
+    """Return the folder of a user's agent; None if the path is no agent folder or file.
 
     Args:
         agent_path: a folder, or its `agent.py`, `__init__.py` or `root_agent.yaml`; `~` and relative paths are

@@ -190,7 +190,7 @@ def _visible_text(event: Event) -> str:
 def _join_parts(parts: Sequence[types.Part]) -> Iterator[str]:
     """Yield the texts of an event's parts as the reply shows them.
 
-    Of files there is the address; of bytes the name, if text follows them.
+    A file is shown by its address. Bytes are shown by their file name, if text follows them.
     """
     has_text = False
     pieces = list[str]()
@@ -214,7 +214,7 @@ def _format_address(file: types.FileData) -> str:
 
 
 def _result_text(response: types.FunctionResponse) -> str:
-    """Return the text of a tool result that is the answer; empty for an error."""
+    """Return the text of a tool result that serves as the answer; empty for an error."""
     result = response.response or {}
     if not result or "error" in result:
         return ""

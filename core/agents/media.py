@@ -39,7 +39,7 @@ _Blob = types.Blob | types.FunctionResponseBlob
 class MediaPlugin(BasePlugin):
     """ADK plugin that saves the files in an event as artifacts.
 
-    It does so before the event is stored.
+    Each file is saved before the event is stored.
 
     The name of a file depends on its position in the run alone. So an attempt after a crash saves the next version of
     the same artifact, and the reply shows the newest version of each name.

@@ -301,7 +301,7 @@ def _get_speaker(run: RunConfig | None) -> User | None:
 def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
     """Return an error with the valid names for a transfer to an unknown agent.
 
-    Any other call gets None.
+    Return None for any other call.
     """
     if not isinstance(tool, TransferToAgentTool):
         return None

@@ -27,7 +27,7 @@ ToolOutcome = Literal["done", "failed", "waiting", "open"]
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """Counts of the other people's messages around a conversation that the model got.
+    """Counts of other people's messages in the prompt, which the bot did not answer.
 
     Attributes:
         messages: number of messages that were sent to the model.

@@ -114,9 +114,9 @@ class ResumableRunner(Runner):
     async def continue_runs(
         self, answers: Sequence[MessageAnswer], message: types.Content, *, is_decided: bool
     ) -> list[Event] | None:
-        """Show ADK the run and those that it continues as one run.
+        """Present a run and the runs that it continues to ADK as one run.
 
-        The message becomes the answer to a question, and is stored unless an earlier attempt has done so.
+        The message becomes the answer to a question. It is stored unless an earlier attempt stored it.
 
         Args:
             answers: the messages by which the run continues others, oldest first.
@@ -166,7 +166,7 @@ class ResumableRunner(Runner):
     def _restore_branch_from_history(
         self, invocation_context: InvocationContext, node: Any, *, root: Any, invocation_id: str | None = None
     ) -> None:
-        """Restore the branch of the agent that goes on.
+        """Restore the branch of the agent that continues the run.
 
         ADK 2.13 takes it from the newest event with the agent's node path. The agents that a `ParallelAgent` runs have
         that agent's path and branches of their own, so an agent that runs others is found by its name.

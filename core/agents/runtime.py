@@ -137,7 +137,7 @@ class RunRequest:
 
 
 class AgentRuntime:
-    """Runs of an ADK app in stored sessions.
+    """Runner of an ADK app in stored sessions, whose runs are stream events.
 
     Several sessions may run at once; the caller has to run each session one turn at a time.
 
@@ -178,7 +178,7 @@ class AgentRuntime:
     def get_media_support(self, model: str | None = None) -> SupportedFiles:
         """Return the kinds of files that the agent can read with a model.
 
-        Of an external model, a subset that most models read.
+        For an external model, it returns a subset that most models can read.
 
         Args:
             model: the full name of the chosen model; None for the default.
@@ -427,7 +427,7 @@ class _SilentModel(BaseLlm):
 async def warm_up() -> None:
     """Run an agent once with a fake model, so that the first user need not wait.
 
-    ADK imports a second's worth of code at the first run of a process.
+    ADK imports code for a second at the first run of a process.
     """
     sessions = InMemorySessionService()
     runtime = AgentRuntime(

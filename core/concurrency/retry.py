@@ -32,8 +32,7 @@ RETRY_WAIT = backoff(max_seconds=5.0)
 async def retry_store(work: Callable[[], Awaitable[T]], *, what: str, patience: float | None = None) -> T:
     """Return the result of `work`, which is retried while the database is unavailable.
 
-    The answer to a commit may be lost with the connection: `work` must do no harm when it is done once more than it
-    seems.
+    `work` must be safe to repeat after a success: the answer to its commit may be lost with the connection.
 
     Args:
         what: the operation, for the log.
@@ -65,7 +64,7 @@ async def retry_forever(
 ) -> None:
     """Call `work` each time `wake` is set, and retry it until it succeeds.
 
-    This goes on until it is cancelled.
+    Only a cancellation ends the loop.
 
     Args:
         work: its exceptions are logged and lead to a retry.

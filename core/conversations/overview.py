@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOverview:
-    """A worker process.
+    """State of a worker process.
 
     Attributes:
         lease_seconds: seconds until its lease ends, negative after that; None where leases do not end (SQLite).
@@ -30,7 +30,7 @@ class WorkerOverview:
 
 @dataclass(frozen=True, slots=True)
 class SessionOverview:
-    """A session, for a line of a table.
+    """State of a session, for a row of a table.
 
     Attributes:
         last_message_at: when its newest message was sent, in seconds since the epoch.
@@ -55,13 +55,14 @@ class SessionOverview:
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """The messages that wait for a turn.
+    """Counts and ages of the messages that wait for a turn.
 
     Attributes:
-        messages: their number.
+        messages: the number of waiting messages.
         sessions: the number of sessions in which they wait.
-        oldest_seconds: seconds for which the oldest one waits; 0 if none waits.
-        claimable_seconds: the same of sessions without an active turn, where a worker could begin.
+        oldest_seconds: age of the oldest waiting message; 0 if none waits.
+        claimable_seconds: age of the oldest one in a session without an active turn, which a worker could claim; 0 if
+            there is none.
     """
 
     messages: int = 0
@@ -72,11 +73,11 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOverview:
-    """Adapter of a platform, or one of its gateway shards.
+    """State of a platform's adapter, or of one of its gateway shards.
 
     Attributes:
-        leader: the id of the worker that is connected, where only one may be; else None.
-        watermark_age_seconds: age of its watermark in seconds: all older messages are stored. None if there is none.
+        leader: the id of the worker that is connected; None if none is, or if several may be.
+        watermark_age_seconds: age of the watermark: all older messages are stored. None without a watermark.
     """
 
     name: str
@@ -98,7 +99,7 @@ class Overview:
     """Workers, turns, queue, channels and failures at one moment.
 
     Attributes:
-        at: seconds since the epoch, by the database's clock.
+        at: the time of the overview in seconds since the epoch, by the database's clock.
         running: the active turns, the newest first.
         undecided: the number of approvals and questions that wait for people.
         failures: the failed turns of the last hour, the most frequent cause first.

@@ -64,7 +64,7 @@ class RecentSession:
 
 @dataclass(frozen=True, slots=True)
 class LatestTurn:
-    """The newest turn of a reply, with all that is needed to render the reply again.
+    """Newest turn of a reply, with the data for rendering the reply again.
 
     Attributes:
         origin: the id by which the reply's messages are found.
@@ -88,7 +88,7 @@ class ConversationService:
     """Service for queries and settings of sessions; resets are in `InboxStore`.
 
     Args:
-        worker: is woken when a session's turn may begin.
+        worker: woken when a session's turn may begin.
         budget: the most tokens of history that are sent to the model.
 
     Attributes:
@@ -336,12 +336,14 @@ class ConversationService:
     ) -> bool:
         """Return whether a message without a mention of the bot is for it.
 
-        In a stored session that is not muted, `everyone` means all such messages, and `author` those of the last
-        author unless another person wrote in between. A message of another person is stored once, without its text.
+        In a session that is not stored or is muted, no such message is. A message of another person that is not for
+        the bot is recorded without its text.
 
         Args:
-            is_on_answer: whether the message is in a thread that was opened on an answer of the bot. Then the first
-                one is for the bot.
+            follow: `everyone`: every message is for the bot. `author`: only messages of the author who wrote the last
+                message are. `never`: none is.
+            is_on_answer: whether the message is in a thread that was opened on an answer of the bot; then the first
+                message of the thread is for the bot.
 
         Raises:
             StoreError: the database cannot be used.

@@ -317,7 +317,7 @@ def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
 
 
 async def _count_omitted_messages(connection: AsyncConnection, report: TurnReport) -> int:
-    """Return how many older messages with text the model did not get."""
+    """Count the older messages with text that the model did not get."""
     history = report.run_record.history if report.run_record is not None else None
     if history is None or not history.limit:
         return 0

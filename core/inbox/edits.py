@@ -76,7 +76,7 @@ async def edit_message(
         event_key: the key of the message, not of the edit.
         text: as `InboxMessage.text`.
         is_mention: whether the new text mentions the bot. A message that was stored as one to other people is then
-            forgotten, so that it can be accepted.
+            deleted, so that it can be accepted.
     """
     if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED
@@ -106,8 +106,8 @@ async def delete_message(
 ) -> DeleteResult | ClaimedMessage:
     """Delete the text of a message, in the caller's transaction.
 
-    A message that waits is not answered. A turn that answers this message only is cancelled, and what it asks people
-    for is deleted. A second call returns the same.
+    A message that waits is not answered. A turn that answers this message only is cancelled, and its requests to
+    people are deleted. A second call returns the same.
 
     Args:
         event_key: the key of the message, not of the deletion.

@@ -75,7 +75,7 @@ class InboxStore:
     async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
         """Store a message once, and wake the worker.
 
-        Of one that exceeds a user rate limit, the key is stored without the text.
+        If the message exceeds a user rate limit, only its key is stored.
 
         Raises:
             StoreError: it is not stored: the platform must not get its acknowledgement.
@@ -166,7 +166,7 @@ class InboxStore:
         return accepted
 
     async def _limited_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
-        """Return when a person's rate limit at a turn's place ends; None without one."""
+        """Return when a person may write again at a turn's place; None if they may now."""
         place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         where = (await connection.execute(place)).scalar_one_or_none() or ""
         return await self._rates.limited_until(connection, author=author, place=where)

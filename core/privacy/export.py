@@ -87,7 +87,7 @@ async def stream_export(
     Args:
         format_: `md` for people, `json` for programs.
         prices: what models cost, for the turns that are not counted yet.
-        max_bytes: bytes of UTF-8 after which it is broken off, and says so; None for no limit.
+        max_bytes: the most bytes of UTF-8; a longer text is cut and ends with a note. None for no limit.
         viewer: the person who gets the text; None if everything is shown, as to operators.
 
     Raises:

@@ -47,7 +47,7 @@ MIN_QUOTE_LENGTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """User to remove from one session, and what it stores of them.
+    """Removal of one user from a session: the names, texts and runs to redact.
 
     Attributes:
         user_id: the platform's id of the user.
@@ -324,7 +324,7 @@ def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> 
 
 
 def _empty_arguments(args: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return no arguments but the name and id in `originalFunctionCall`.
+    """Return arguments emptied of all but name and id of `originalFunctionCall`.
 
     ADK resumes a confirmed call by these.
     """

@@ -71,7 +71,7 @@ class Vault:
             await insert_or_update(connection, vault, {"name": name, "ciphertext": self._encrypt(name, value)})
 
     async def add(self, name: str, *, seconds: float) -> bool:
-        """Store a name without a value for some seconds, and return whether it was new.
+        """Store a name without a value for some seconds; return whether it was not stored.
 
         Of concurrent callers, one gets True.
 

@@ -167,9 +167,7 @@ class EventWriter:
 def _select_session(
     session: Any, generation: Any, created_at: Any, is_own: sa.ColumnElement[bool] | None
 ) -> sa.Select[Any]:
-    """Return the query of a session whose generation and turn are unchanged.
-
-    So is its creation time.
+    """Return the query of a session with unchanged generation, creation time and turn.
 
     PostgreSQL: the row stays locked until the transaction ends. So a reset comes before or after, and the ids of a
     session's messages are in the order of their commits.

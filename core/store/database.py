@@ -83,7 +83,7 @@ class Database:
         """Return the expression of `now` for a dialect.
 
         Args:
-            own: the time of this process, which SQLite takes.
+            own: the time of this process, which is the clock of SQLite.
         """
         return own if dialect == "sqlite" else sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
 
@@ -136,15 +136,14 @@ class Database:
         """Write a row, to find out whether the database takes writes.
 
         Raises:
-            StoreError: it does not, for the reason in the text.
+            StoreError: the database takes no writes; the text has the reason.
         """
         await self.run(_PULSE, now=time.time())
 
     async def aclose(self) -> None:
         """Close all connections. Later calls raise `DatabaseClosedError`.
 
-        Another process may use the file by then. A server that hangs does not answer to the closing of its
-        connections: that is waited for `CLOSE_SECONDS`.
+        Another process may then use the file of SQLite. A server that hangs delays this by `CLOSE_SECONDS` at most.
         """
         self._is_closed = True
         try:

@@ -18,7 +18,7 @@ BuiltStatement = sa.Select[Any] | sa.CompoundSelect[Any] | sa.UpdateBase
 
 @dataclass(frozen=True, slots=True)
 class DriverStatement:
-    """SQL text for one driver, with the order of its parameters."""
+    """SQL text of one statement for one driver, with the order of its parameters."""
 
     sql: str
     _defaults: Mapping[str, Any]
@@ -39,7 +39,7 @@ class PreparedStatement:
 
     Attributes:
         writes: whether it changes the database.
-        steps: one, or for SQLite several.
+        steps: the statements to run: one, or for SQLite several.
     """
 
     writes: bool
@@ -49,7 +49,7 @@ class PreparedStatement:
         """Run all steps as one transaction, and return the rows of the first.
 
         Args:
-            connection: outside of a transaction. It is closed by an error, since its state is unknown then.
+            connection: a connection without a transaction; an error closes it, since its state is unknown then.
             values: the bind parameters by name.
         """
         driver: Any = (await connection.get_raw_connection()).driver_connection

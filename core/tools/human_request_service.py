@@ -63,11 +63,11 @@ class DecisionResult:
 
 @dataclass(frozen=True, slots=True)
 class MessageAnswerResult:
-    """Result of a message in a session in which a question may be open.
+    """Result of `answer_with_message`: the question that a message answers, if any.
 
     Attributes:
-        answers: the chain of messages that answer questions, up to this one, oldest first: each one's run continues
-            the run that asked. Empty if the run of this message continues none.
+        answers: the messages by which the run of this message continues earlier runs, oldest first, this one last;
+            empty if it continues none.
         question: the question that the message answers, or would answer; None without one.
         error: why the message does not fit the question; None if it does.
     """
@@ -323,11 +323,11 @@ class HumanRequestService:
         return decided
 
     async def answer_with_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageAnswerResult:
-        """Take the message of a turn as the answer to a question, if one is open.
+        """Answer the oldest open question with the message of a turn, if it may.
 
-        It is the oldest open question of the session that all its authors may answer. A question that is the only
-        request of its turn is answered by the message itself, whose run continues the run that asks. With others, the
-        answer is stored as if it had been entered in the form.
+        That is the oldest open question of the session that all authors of the message may answer. If it is the only
+        request of its turn, the run of the message continues the run that asks. Otherwise the answer is stored like
+        one that was entered in the form.
 
         Args:
             authors: the authors of the turn's messages; the last one counts as the person who answers.

@@ -110,7 +110,7 @@ class Question(HumanRequest):
     def takes_messages(self) -> bool:
         """True if a message in the session may be the answer.
 
-        It may if the call has no other purpose than to ask; other tools get an answer by a form.
+        This holds for calls that only ask; other tools get their answer from a form.
         """
         return self.tool in (INPUT_CALL, CHOICE_TOOL)
 

@@ -74,9 +74,8 @@ def is_public(address: Address) -> bool:
 class _PublicResolver(AbstractResolver):
     """Resolver of host names that refuses addresses that are not public.
 
-    It raises `UrlRefusedError` for them.
-
-    aiohttp connects to the addresses that it returns, so that a name cannot change between check and connection.
+    It raises `UrlRefusedError` for them. aiohttp connects to the addresses that this resolver returns, so that a name
+    cannot change between check and connection.
     """
 
     def __init__(self, is_allowed: Callable[[Address], bool]) -> None:

@@ -346,9 +346,9 @@ async def _next_turn(
 
 
 async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
-    """Return `turn` with what it takes from the turn that it repeats or continues.
+    """Return a turn completed from the turn that it repeats or continues.
 
-    The stored history is prepared for it.
+    The stored history is prepared for the new turn.
 
     Args:
         turn: the new turn.

@@ -101,7 +101,7 @@ def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:
 def parse_inbox_message(data: object) -> InboxMessage | None:
     """Return the message in the JSON of an `inbox` column; None if there is none.
 
-    Damaged JSON counts as none.
+    Damaged JSON counts as no message.
     """
     try:
         return InboxMessage.from_json(data)

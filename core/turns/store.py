@@ -1,9 +1,9 @@
 """Turns in the database: claims, writes of their owner, cancellation, end.
 
-`core.store.turn_states` has the states of a turn and their order. A turn that has ended stays so. To answer its
-messages once more is a turn of its own, in the same reply. A `retry` goes on with what the failed turn has stored. A
-`regenerate` has the same question answered anew, and a `revise` the question as it was edited. A turn of the kind
-`decision` continues a run that asked people for approvals or answers, in a reply of its own.
+`core.store.turn_states` has the states of a turn and their order. A turn that has ended is never run again: a rerun of
+its messages is a new turn in the same reply. A `retry` continues from what the failed turn has stored, a `regenerate`
+answers the same question anew, and a `revise` answers the edited question. A turn of the kind `decision` continues a
+run that asked people for approvals or answers, in a reply of its own.
 
 A session has at most one turn that is `queued`, `running` or `answered`: an index of the database ensures it.
 

@@ -33,7 +33,7 @@ NOTICE_INTERVAL_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """The most messages or commands within a time."""
+    """Limit of messages or commands: at most `max_count` within `seconds`."""
 
     max_count: int
     seconds: float
@@ -152,7 +152,7 @@ def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 class DenialNoticeStore:
-    """Record of the notices about denials, in the table `denial_notices`.
+    """Store of the notices about denials, in the table `denial_notices`.
 
     All workers share it, so that a person gets one notice.
     """

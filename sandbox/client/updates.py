@@ -1,4 +1,4 @@
-"""Functions that the clients of both platforms share."""
+"""Updates of client messages: events, rendered text and thread names of both platforms."""
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping

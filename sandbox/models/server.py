@@ -94,7 +94,7 @@ class ScriptedServer(ABC):
         """Wait until the server has received `count` requests in all.
 
         Raises:
-            TimeoutError: it has not within `seconds`.
+            TimeoutError: fewer requests came within `seconds`.
         """
         await self._wait_until(lambda: len(self.requests) >= count, seconds)
 
@@ -102,7 +102,7 @@ class ScriptedServer(ABC):
         """Wait until the client has aborted `count` responses in all.
 
         Raises:
-            TimeoutError: it has not within `seconds`.
+            TimeoutError: fewer were aborted within `seconds`.
         """
         await self._wait_until(lambda: self.disconnects >= count, seconds)
 

@@ -31,7 +31,7 @@ AUDIO_TYPES = {
 
 
 class PlatformPane(Protocol):
-    """Differences of a platform in the view and in the actions.
+    """Part of the page for one platform: its view and its actions.
 
     Messages are given by id, and belong to the open place of the session.
     """

@@ -31,7 +31,7 @@ async def rehearse(database: str = "") -> None:
         own = {"DATABASE_URL": database, "METRICS": "off", "PORT": "0"}
         with _elsewhere(), _silently(), patch.dict(os.environ, settings(platforms, scripted.base_url) | own):
             stop = asyncio.Event()
-            running = asyncio.create_task(app.run(load_settings(), stop))
+            running = asyncio.create_task(app.run_bot(load_settings(), stop))
             try:
                 await asyncio.gather(*(_talk(platform, platform.start_conversation(), model) for platform in platforms))
             finally:

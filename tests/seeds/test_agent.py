@@ -60,7 +60,7 @@ async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
         environment.setenv("MODEL", KNOWN)
         environment.setenv("TOOLS", "core.tools:current_time")
         stop = asyncio.Event()
-        running = asyncio.create_task(app.run(settings.load_settings(), stop))
+        running = asyncio.create_task(app.run_bot(settings.load_settings(), stop))
         try:
             await slack.wait_until_connected(timeout=30)
             await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
@@ -101,7 +101,7 @@ async def test_missing_api_credentials(
     for name, value in given.items():
         environment.setenv(name, value)
     with pytest.raises(SettingsError) as raised:
-        await app.run(settings.load_settings(), asyncio.Event())
+        await app.run_bot(settings.load_settings(), asyncio.Event())
     assert [fault.split()[0] for fault in raised.value.faults] == missing
     assert all("https://" in fault for fault in raised.value.faults)
 

@@ -252,7 +252,7 @@ class DiscordApi:
         return await self.call("edit", send, self.edit_limiter(channel), priority=priority, has_slot=has_slot)
 
     async def set_files(self, channel: int, message: int, files: Sequence[File]) -> None:
-        """Make these the attachments of a message; all others are removed."""
+        """Replace the attachments of a message."""
 
         async def send() -> None:
             target = self._get_partial_message(channel, message)
@@ -423,7 +423,7 @@ class DiscordApi:
         Args:
             name: the name of the call, for metrics and log.
             send: makes the call with discord.py.
-            find_posted: see `find_effect` there.
+            find_posted: see `find_effect` of `Caller.call`.
 
         Returns:
             The result of `send`; None if the rate limits dropped a stream update.

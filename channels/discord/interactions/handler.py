@@ -209,7 +209,7 @@ class DiscordInteractionHandler(InteractionHandler):
             typed: the names contain this text; those that start with it come first.
 
         Returns:
-            None of them if the user has no access, or the database does not answer in time.
+            The names; none if the user has no access, or the database does not answer in time.
         """
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
@@ -269,7 +269,8 @@ class DiscordInteractionHandler(InteractionHandler):
     async def _identify(self, interaction: discord.Interaction, parsed: Interaction) -> Interaction | str:
         """Return the interaction with its author's roles and its location.
 
-        If it is refused, this is the message to show.
+        Returns:
+            The interaction; if it is refused, the message to show instead.
         """
         say, channel = words.messages_for(interaction.locale.value), interaction.channel
         try:

@@ -89,7 +89,7 @@ class InteractionToken:
         return message.id
 
     async def set_files(self, message: str, files: Sequence[File]) -> None:
-        """Make these the attachments of a message; all others are removed.
+        """Replace the attachments of a message.
 
         Args:
             message: the id of the message; `ORIGINAL` for the response.

@@ -64,7 +64,7 @@ class DiscordMessageSurface(MessageSurface):
 
     @abstractmethod
     async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
-        """Make these the attachments of a message; all others are removed."""
+        """Replace the attachments of a message."""
 
     async def _file_limit(self, size: int) -> int:
         """Return the most bytes that a file may have here.
@@ -279,7 +279,7 @@ class DiscordSurface(DiscordMessageSurface):
     async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
         """Return the ids of the reply's messages that are not `shown`.
 
-        There are none of a message beside a reply: it is found by its buttons.
+        The list is empty for a message beside a reply, which is found by its buttons.
         """
         if self._side_name:
             return ()

@@ -223,7 +223,8 @@ class SlackInteractionHandler(InteractionHandler):
     async def _identify(self, parsed: Interaction) -> Interaction | str:
         """Return the interaction with its author's user groups, locale and name.
 
-        If it is refused, this is the message to show; empty for none.
+        Returns:
+            The interaction; if it is refused, the message to show instead, or an empty text for none.
         """
         target = ResponseTarget(**parsed.surface)
         with suppress(StoreError):  # a command that needs the database fails with a message

@@ -65,7 +65,7 @@ class DiscordRestApi:
     def _patterns(self) -> list[tuple[re.Pattern[str], str]]:
         """The patterns of all routes, the more literal ones first.
 
-        Those of Discord that are not modelled are among them: no id of another route matches their words.
+        Discord's routes that are not modelled are included, so that their words do not match ids of other routes.
         """
         routes = [*self.routes, *list_unmodelled_routes(self.routes)]
         routes.sort(key=lambda route: [part.startswith("{") for part in route.split("/")])
@@ -92,7 +92,8 @@ class DiscordRestApi:
         """Return the channel in the path, if the bot may post there.
 
         Raises:
-            DiscordError: 10003, 50001, 50008, 50013 or 160005.
+            DiscordError: 10003 (unknown), 50001 (not visible), 50008 (not a text channel), 50013 (lacks a permission)
+                or 160005 (locked thread).
         """
         channel = self.get_channel(request)
         if channel.kind == "forum":
@@ -139,7 +140,7 @@ class DiscordRestApi:
         """Check that the ids in the path are numbers.
 
         Raises:
-            DiscordError: 50035.
+            DiscordError: 50035, an id is no number.
         """
         for name, value in request.path_ids.items():
             if name in _SNOWFLAKES and not value.isdecimal() and (name, value) != ("message", "@original"):

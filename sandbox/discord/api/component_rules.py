@@ -61,7 +61,7 @@ def check_legacy_fields(fields: Mapping[str, Any]) -> None:
     """Check that a message with `IS_COMPONENTS_V2` has no text, embeds, poll or stickers.
 
     Raises:
-        DiscordError: 50035.
+        DiscordError: 50035, the message has one of them.
     """
     for name in ("content", "embeds", "poll", "sticker_ids"):
         if fields.get(name):
@@ -76,7 +76,7 @@ def check_embed(path: str, embed: Mapping[str, Any]) -> None:
         path: the field of the embed, for the error.
 
     Raises:
-        DiscordError: 50035.
+        DiscordError: 50035 with the first error.
     """
     if not any(embed.get(name) for name in embed if name not in ("type", "color", "timestamp", "url")):
         raise create_form_error(f"{path}.description", "BASE_TYPE_REQUIRED", "This field is required")

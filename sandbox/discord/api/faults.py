@@ -29,7 +29,7 @@ class DiscordFault:
 class DiscordFaults:
     """Faults that tests inject; each call takes the first one that is pending for its route.
 
-    An unknown route raises `ValueError`.
+    A method raises `ValueError` for an unknown route.
 
     Attributes:
         routes: the known routes, as Discord documents them: `POST /channels/{channel}/messages`.

@@ -40,7 +40,7 @@ def parse_content(
     """Return the content in a request.
 
     Args:
-        form: the object with the message's fields, which may be a part of the body.
+        form: the object with the message's fields, the whole body or a part of it.
         current: the content that an edit changes: the fields that it omits stay.
         flags: the flags that the message has already.
 
@@ -178,10 +178,10 @@ def _parse_attachments(
 
 
 def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
-    """Return a valid `allowed_mentions`; None if the request has none.
+    """Return the `allowed_mentions` of a request; None if it has none.
 
     Raises:
-        DiscordError: 50035.
+        DiscordError: 50035, they are malformed or contradict each other.
     """
     if value is None:
         return None

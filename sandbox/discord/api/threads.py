@@ -227,7 +227,7 @@ def _parse_thread(form: Mapping[str, Any]) -> tuple[str, int]:
     """Return the name of a thread and its auto-archive time in minutes.
 
     Raises:
-        DiscordError: 50035.
+        DiscordError: 50035, one of them is invalid.
     """
     name, auto_archive = form.get("name"), form.get("auto_archive_duration") or 1440
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:

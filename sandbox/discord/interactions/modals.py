@@ -119,7 +119,7 @@ def create_selection(
 
 
 def _parse_value(part: Mapping[str, Any], value: ModalValue | None, guild: Guild) -> Any:
-    """Return the value of an input as in payloads; None stands for the preset value.
+    """Return the value of an input as in payloads; None means the preset value.
 
     Raises:
         ValueError: the input does not accept the value.
@@ -152,10 +152,10 @@ def _parse_text(part: Mapping[str, Any], value: ModalValue) -> str:
 
 
 def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
-    """Return the selected values if their number and each of them are allowed.
+    """Return the selected values, checked against the limits and options of an input.
 
     Raises:
-        ValueError: they are not.
+        ValueError: there are too few or too many values, or one is not an option.
     """
     name = part.get("label") or part["custom_id"]
     if not isinstance(value, list | tuple):

@@ -296,7 +296,7 @@ class Guild:
             self.emit(GuildEvent("MESSAGE_DELETE_BULK", messages[0].channel, messages=messages))
 
     def publish_update(self, message: DiscordMessage) -> None:
-        """Publish a change of a message that is not one of its content."""
+        """Publish a change of a message other than of its content, such as a new thread on it."""
         self._on_change(GuildChange("updated", message))
 
     def pin_message(self, message: DiscordMessage, user: DiscordUser) -> DiscordMessage:

@@ -32,7 +32,7 @@ class MessageMentions:
 
     @property
     def pings(self) -> frozenset[str]:
-        """All of them as one set."""
+        """The mentioned users, roles, `everyone` and `here` as one set."""
         return frozenset(self.users) | frozenset(self.roles) | self.everyone
 
 

@@ -8,7 +8,7 @@ EPOCH_MILLISECONDS = 1_420_070_400_000
 
 
 def to_snowflake(time: datetime) -> int:
-    """Return the smallest id of this time."""
+    """Return the smallest snowflake with this creation time."""
     return int(time.timestamp() * 1000) - EPOCH_MILLISECONDS << 22
 
 

@@ -179,7 +179,7 @@ async def test_the_program_exits_when_it_stays_disconnected(tmp_path: Path, monk
             openai_base_url="http://127.0.0.1:9/v1",
             port=0,
         )
-        running = asyncio.create_task(app.run(settings, asyncio.Event()))
+        running = asyncio.create_task(app.run_bot(settings, asyncio.Event()))
         await sandbox.wait_until_connected(30)
         sandbox.faults.fail("auth.test", 100_000, error="token_revoked")
         with pytest.raises(ConnectionLostError):

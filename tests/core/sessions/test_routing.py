@@ -11,7 +11,7 @@ ALL = AgentRouter("desk", {one.name: one for one in (DESK, LAW, OPEN)}, {"C1": "
 
 
 @pytest.mark.parametrize(
-    ("spots", "name"),
+    ("places", "name"),
     [(("C1", "T1"), "law"), (("C2", "T1"), "open"), (("C2", "T2"), "desk"), (("D1", "dm", "T2"), "open"), ((), "desk")],
 )
 def test_the_narrowest_rule_selects_the_agent_and_the_default_is_last(places: tuple[str, ...], name: str) -> None:
@@ -19,7 +19,7 @@ def test_the_narrowest_rule_selects_the_agent_and_the_default_is_last(places: tu
 
 
 @pytest.mark.parametrize(
-    ("chosen", "spots", "name"),
+    ("chosen", "places", "name"),
     [
         ("open", ("C1", "T1"), "open"),
         ("law", ("D1", "dm"), "law"),
