@@ -262,7 +262,7 @@ class Answerer:
         """
         if turn.attempt > self._settings.max_attempts:
             await post_as_file(reply, turn.id, text, (), words.TOO_MANY_ATTEMPTS)
-            cause = f"{self._settings.max_attempts} workers did not live to show it"
+            cause = f"{self._settings.max_attempts} workers died before they showed it"
             return await self._turns.end(turn, "failed", error=cause)
         if not text:  # the agent declined to answer
             return await self._end_without_answer(turn, reply)
@@ -284,12 +284,12 @@ class Answerer:
                 operators.
         """
         if turn.kind == "decision" and turn.run is None:
-            return words.ANSWER_NOT_STORED, "cancelled", "nothing waits for it any more"
+            return words.ANSWER_NOT_STORED, "cancelled", "the run that it continues is not stored any more"
         if turn.kind == "decision" and self._other_runtimes and turn.agent not in self._other_runtimes:
-            return words.AGENT_REMOVED, "cancelled", f"the agent {turn.agent} is gone"
+            return words.AGENT_REMOVED, "cancelled", f"the agent {turn.agent} is not configured any more"
         if turn.attempt > self._settings.max_attempts:
-            return words.TOO_MANY_ATTEMPTS, "failed", f"{self._settings.max_attempts} workers did not live to its end"
-        denied: tuple[str, EndState, str] = (words.ACCESS_REVOKED, "cancelled", "nobody who asked may speak any more")
+            return words.TOO_MANY_ATTEMPTS, "failed", f"{self._settings.max_attempts} workers died while they ran it"
+        denied: tuple[str, EndState, str] = (words.ACCESS_REVOKED, "cancelled", "all authors have lost access")
         return self._prompt_builder.remove_denied_messages(turn) or denied
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:

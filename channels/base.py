@@ -168,7 +168,7 @@ class MessageText:
         Args:
             attachments: the files of the message; with files, no note is needed.
         """
-        text = text or ("" if attachments else f"[{speaker} called you without saying anything]")
+        text = text or ("" if attachments else f"[{speaker} mentioned you without a text]")
         return cls(text, speaker, is_one_to_one, bot_name)
 
 

@@ -14,7 +14,7 @@ from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_OPEN
 from sandbox.models import ReceivedRequest, Say, Turn
 
 #: Context around a question: messages that may still become questions.
-_CONTEXT = re.compile(rf"{QUOTE_OPEN}.*?{QUOTE_OPEN}End of that{QUOTE_CLOSE}", re.DOTALL)
+_CONTEXT = re.compile(rf"{QUOTE_OPEN}.*?{QUOTE_OPEN}End of the quote{QUOTE_CLOSE}", re.DOTALL)
 
 _ID = re.compile(r"s\d+-\d+")
 _BEGINNING = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»")

@@ -26,7 +26,7 @@ cli = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int, typer.Option(min=1, help="Most rows to print, newest first.")]
-Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for a worker to do it.")]
+Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for a worker.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of a turn, or its first characters.")]
 
 #: Default port of the sandbox page.

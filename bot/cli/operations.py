@@ -347,7 +347,11 @@ def _print_result(result: RequestResult, outcome: str, *, as_json: bool) -> int:
     elif result.is_done:
         tables.print_lines(f"turn {result.turn} {outcome}: `parley why {result.newest}`")
     else:
-        when = "a worker will do it soon" if result.has_worker else "no worker is alive: the next one will do it"
+        when = (
+            "a worker will carry it out soon"
+            if result.has_worker
+            else "no worker is alive: the next one will carry it out"
+        )
         tables.print_lines(f"turn {result.turn}: requested; {when}")
     return 0
 

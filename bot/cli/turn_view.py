@@ -107,9 +107,9 @@ def _describe_run(report: TurnReport) -> dict[str, object]:
 def _format_history(report: TurnReport, record: RunRecord) -> str:
     if (history := record.history) is None:
         return ""
-    bounds = {"tokens": "there is no room in the budget", "turns": f"only the newest {history.turns} turns are sent"}
+    bounds = {"tokens": "the token budget is full", "turns": f"only the newest {history.turns} turns are sent"}
     cut = f"; {report.omitted_messages:,} older messages left out: {bounds[history.limit]}" if history.limit else ""
-    cut += "; what came before stood in a summary" if history.summarized_id else ""
+    cut += "; earlier messages are summarized" if history.summarized_id else ""
     return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"
 
 

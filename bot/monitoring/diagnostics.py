@@ -102,8 +102,8 @@ def find_problems(
     for turn in overview.running:
         yield from _check_turn(turn, overview.at - turn.created_at, alive, time_limit)
     if overview.queue.claimable_seconds > UNCLAIMED_SECONDS:
-        since = f"one of them for {overview.queue.claimable_seconds:.0f} s with none before it"
-        line = f"messages that wait: {overview.queue.messages}, {since}"
+        age = f"{overview.queue.claimable_seconds:.0f} s"
+        line = f"{overview.queue.messages} messages wait; the oldest that a worker could claim waits for {age}"
         yield Diagnosis(
             "waiting", "inbox", line, "all workers are busy or hang: raise MAX_CONCURRENT_TURNS, or add a worker"
         )

@@ -297,7 +297,7 @@ class DiscordChannel:
             return gateway["shards"], gateway["session_start_limit"]["max_concurrency"]
 
         recommended, max_concurrency = await self._api.fetch("gateway", ask, "gateway")
-        agreed = await retry_store(self._assignment.get_shard_count, what="how many shards there are")
+        agreed = await retry_store(self._assignment.get_shard_count, what="the number of shards")
         return self._settings.shards or agreed or recommended, max_concurrency
 
     async def _make_client(

@@ -80,7 +80,7 @@ def _check_kind(supported: SupportedFiles, kind: str, size: int) -> None:
     if media.is_text_type(kind):
         return
     if kind not in supported.max_bytes:
-        raise UnreadableFileError("I cannot read files of its kind")
+        raise UnreadableFileError("I cannot read files of this type")
     if not supported.supports(kind, size):
         raise too_large(supported.max_bytes[kind])
 
@@ -159,9 +159,9 @@ class AttachmentReader:
         intro = f"{speaker} sent a file"
         try:
             if task is None:
-                raise UnreadableFileError(f"I read no more than {self._limits.max_files} files of a message")
+                raise UnreadableFileError(f"I read at most {self._limits.max_files} files of a message")
             if task.cancelled():
-                raise UnreadableFileError("it did not come in time")
+                raise UnreadableFileError("it did not download in time")
             return budget.add(task.result(), intro)
         except UnreadableFileError as error:
             failure = str(error)
@@ -194,12 +194,12 @@ class _AttachmentBudget:
         file, data = fetched.file, fetched.data
         kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
         if kind is None:
-            raise UnreadableFileError("I cannot make out what is in it")
+            raise UnreadableFileError("I do not recognize its type")
         _check_kind(self._supported, kind, len(data))
         if media.is_text_type(kind):
             return AttachmentContent(self._text(file, data, intro))
         if len(data) > self._bytes:
-            raise UnreadableFileError("it is too much together with the other files")
+            raise UnreadableFileError("the files are too large together")
         self._bytes -= len(data)
         return AttachmentContent(f"[{intro}, which you are shown: {_clean_name(file)}]", media.make_part(kind, data))
 
@@ -207,10 +207,10 @@ class _AttachmentBudget:
         text = storable_text(media.decode_text(data) or "")
         excerpt = media.truncate_text(text, self._tokens)
         if excerpt != text and self._tokens < _MIN_TOKENS:
-            raise UnreadableFileError("it is too much together with the other files")
+            raise UnreadableFileError("the files are too large together")
         self._tokens -= media.count_tokens(excerpt)
         note = "" if excerpt == text else f"\n[it is cut here: this is {len(excerpt)} of its {len(text)} characters]"
-        return f"[{intro}: {_clean_name(file)}. This is what it says:]\n{media.format_file(excerpt, file.name)}{note}"
+        return f"[{intro}: {_clean_name(file)}. Its text:]\n{media.format_file(excerpt, file.name)}{note}"
 
 
 def _clean_name(file: Attachment) -> str:

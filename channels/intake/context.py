@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 FETCH_TIMEOUT = 4.0
 
 _TITLES: Mapping[ContextKind, str] = {
-    "before": "What others said here before",
-    "quoted": "What the next message replies to",
-    "forwarded": "What the next message passes on",
-    "about": "What the next message is about",
+    "before": "Earlier messages of other people",
+    "quoted": "The message that the next message replies to",
+    "forwarded": "The message that the next message forwards",
+    "about": "The message that the next message is about",
 }
 _CUT_NOTE = f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}"
 

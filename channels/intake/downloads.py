@@ -90,7 +90,7 @@ class FileClient:
                         log.warning(
                             "a file address outside the platform's hosts is ignored: %s", urlsplit(url).hostname
                         )
-                        raise UnreadableFileError("it is not where the platform keeps its files")
+                        raise UnreadableFileError("it is not on a file server of the platform")
                     async with session.get(url, headers=headers, allow_redirects=False) as answer:
                         if answer.status in _REDIRECTS:
                             url = urljoin(url, answer.headers.get("Location", ""))
@@ -127,7 +127,7 @@ async def _read_body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 def too_large(max_bytes: int) -> UnreadableFileError:
     """Return the error for a file of more than `max_bytes`."""
-    return UnreadableFileError(f"it is larger than the {media.format_size(max_bytes)} that I read")
+    return UnreadableFileError(f"it is larger than my limit of {media.format_size(max_bytes)}")
 
 
 def _is_html(data: bytes) -> bool:

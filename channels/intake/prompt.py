@@ -96,7 +96,7 @@ class PromptBuilder:
             SpendingLimitError: a spending limit is reached.
         """
         if turn.is_damaged:
-            raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
+            raise DamagedTurnError(f"turn {turn.id}: its stored messages cannot be read")
         texts: Sequence[MessageText] = [await channel.read_message(message) for message in turn.messages]
         files: Sequence[Part] = ()
         context = texts[-1].agent_context

@@ -211,7 +211,7 @@ class Caller:
                 if find_effect is not None and (effect := await find_effect()) is not None:
                     return effect
                 if (pause := next(pauses, inf)) == inf:
-                    raise SurfaceError(f"{name}: out of reach ({failure})")
+                    raise SurfaceError(f"{name}: the platform cannot be reached ({failure})")
             await _acquire(limiter, priority, after=pause)
 
 

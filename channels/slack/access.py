@@ -107,7 +107,7 @@ async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> lis
                 is_known = kind not in _LOOKUPS or id_ == "dm" or id_.startswith("B") or await _is_known(web, kind, id_)
         except SlackApiError as error:
             if error.response.get("error") != "missing_scope":
-                raise SettingsError(f"SLACK_API_URL: Slack does not say whether it knows {rule}; try again.") from error
+                raise SettingsError(f"SLACK_API_URL: Slack could not look up {rule}; try again.") from error
             lines.append(f"to know who is in {rule}, add the scope usergroups:read to the app, and install it again")
             break
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

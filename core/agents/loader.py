@@ -154,7 +154,7 @@ def _describe_error(error: BaseException, agent: str) -> str:
         if folder is not None and folder in Path(frame.filename).parents:
             return f"{Path(frame.filename).relative_to(folder)}, line {frame.lineno}, raises {type(cause).__name__}"
     if isinstance(cause, ValueError):
-        return f"ADK does not take it ({type(cause).__name__}): {_LAYOUT_HINT}"
+        return f"ADK rejects it ({type(cause).__name__}): {_LAYOUT_HINT}"
     return f"it cannot be loaded ({type(cause).__name__}): {_LAYOUT_HINT}"
 
 

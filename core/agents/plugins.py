@@ -239,8 +239,8 @@ def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
     ADK cannot resume the session of such an agent.
     """
     return {
-        "error": f"{tool.name} was not called: a person would have to be asked first, and cannot be, since this agent "
-        "is run as a tool of another one. Say that it was not done, and why."
+        "error": f"{tool.name} was not called: it needs an approval, which an agent that runs as a tool cannot request. "
+        "Say that it was not done, and why."
     }
 
 
@@ -250,8 +250,8 @@ def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
     A shared conversation cannot offer one.
     """
     return {
-        "error": f"{tool.name} was not called: somebody would have to sign in for it, and cannot do so here. Say that "
-        "it was not done, and why."
+        "error": f"{tool.name} was not called: it needs a sign-in, which is not possible in this conversation. "
+        "Say that it was not done, and why."
     }
 
 
@@ -287,7 +287,7 @@ def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] 
     """Return an error for the model if the user may not use the tool, else None."""
     if is_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS):
         return None
-    return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
+    return {"error": f"{tool.name} may not be used by this user: tell them so"}
 
 
 def _get_speaker(run: RunConfig | None) -> User | None:

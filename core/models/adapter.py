@@ -196,12 +196,12 @@ class ModelAdapter(BaseLlm):
             async with asyncio.timeout(self.idle_seconds) as idle:
                 return await anext(events)
         except StopAsyncIteration:
-            message = f"{provider} ended its stream without saying that it was done"
+            message = f"{provider} ended its stream before the answer was complete"
             raise ProviderStreamError(message) from None
         except TimeoutError:
             if not idle.expired():
                 raise
-            message = f"{provider} said nothing for {self.idle_seconds:g} seconds"
+            message = f"{provider} sent nothing for {self.idle_seconds:g} seconds"
             raise ProviderTimeoutError(message) from None
 
 

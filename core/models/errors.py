@@ -64,7 +64,7 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
     if status == 404:
         return unknown_model(provider, model)
     if status == 429:
-        message = f"{provider} takes no more requests for now (HTTP 429)"
+        message = f"{provider} refuses requests over its rate limit (HTTP 429)"
         return ProviderRateLimitError(message, retry_after=retry_after)
     if status == 408 or status >= 500:
         message = f"{provider} could not answer (HTTP {status})"
@@ -74,7 +74,7 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
 
 def unknown_model(provider: str, model: str) -> ModelNotFoundError:
     """Return the error for a model that the vendor does not have."""
-    return ModelNotFoundError(f"{provider} knows no model {model!r} at this address and for this key")
+    return ModelNotFoundError(f"{provider} has no model {model!r} at this address and for this key")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -58,8 +58,8 @@ async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> 
         async with asyncio.timeout(seconds), aclosing(events):
             event = await anext(events, None)
     except TimeoutError:
-        raise ProviderTimeoutError(f"{provider.name} said nothing for {seconds:g} seconds") from None
+        raise ProviderTimeoutError(f"{provider.name} sent nothing for {seconds:g} seconds") from None
     if isinstance(event, Failed):
         raise event.error
     if event is None:
-        raise ProviderStreamError(f"{provider.name} ended its stream without saying that it was done")
+        raise ProviderStreamError(f"{provider.name} ended its stream before the answer was complete")

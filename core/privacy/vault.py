@@ -151,10 +151,10 @@ class Vault:
         """
         if not (text := self._cipher.decrypt(sealed)):
             raise SettingsError(
-                "SECRET_KEY: it is not the one that the tokens in the database were kept with; set that one again"
+                "SECRET_KEY: the tokens in the database were encrypted with another key; set that key again"
             )
         of, value = json.loads(text)
         if of != name:
-            raise SettingsError(f"DATABASE_URL: what is kept there under {name} was kept under another name")
+            raise SettingsError(f"DATABASE_URL: the value of {name} in the vault was stored under another name")
         found: Mapping[str, Any] = value
         return found

@@ -83,7 +83,7 @@ class ArtifactService(BaseArtifactService):
             async with self.database.read() as connection:
                 return (await connection.execute(query)).all()
 
-        rows = await retry_store(read, what=f"what turn {origin} has made")
+        rows = await retry_store(read, what=f"the files of turn {origin}")
         newest = {row.name: row for row in rows}
         current = [row for row in rows if row is newest[row.name] and row.data is not None]
         contents = {hashlib.sha256(row.data).digest(): row for row in reversed(current)}  # a tool saves and returns it

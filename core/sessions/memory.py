@@ -153,7 +153,7 @@ class MemoryService(BaseMemoryService):
                 await self._lock_session(connection)
                 await insert_new(connection, memories, *rows)
 
-        await retry_store(write, what=f"what is to be remembered of session {session}")
+        await retry_store(write, what=f"the memories of session {session}")
 
     async def _lock_session(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:

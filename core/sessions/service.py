@@ -284,7 +284,7 @@ class SessionService(BaseSessionService):
         except SessionNotFoundError:  # which is a ValueError too
             raise
         except (ValueError, TypeError, AttributeError) as error:  # a column holds a value of a wrong type
-            raise DamagedSessionError(f"session {session_id}: what is stored of it cannot be read") from error
+            raise DamagedSessionError(f"session {session_id}: its stored rows cannot be read") from error
 
 
 def _apply_config(events: list[Event], config: GetSessionConfig | None) -> list[Event]:

@@ -32,18 +32,18 @@ _PERMANENT_SQLSTATE_CLASSES = ("0A", "22", "23", "28", "3D", "3F", "42")
 
 #: Advice by the beginning of the error's name.
 _ADVICE = {
-    "SQLITE_FULL": "the disk that it is on is full, so make room there",
-    "SQLITE_READONLY": "it can only be read, so see that the bot may write the file, its folder and its disk",
-    "SQLITE_CANTOPEN": "see that the bot may read and write the file and its folder",
-    "SQLITE_BUSY": "another program writes to the file for long, so see that it ends",
-    "SQLITE_CORRUPT": "the file is damaged, so go back to a copy that is whole",
-    "SQLITE_IOERR": "the disk that it is on is full or fails, so see to it",
-    "SQLITE_NOTADB": "the file is something else, so give the bot another DATABASE_URL",
-    "DiskFullError": "the server's disk is full, so make room there",
-    "ReadOnlySQLTransactionError": "it can only be read, so give the bot a DATABASE_URL of a server that is written to",
-    "InsufficientPrivilegeError": "have this allowed to the user of DATABASE_URL, see if the plan's rows are used up",
-    "TimeoutError": "it does not answer in time, so see that it is well and can be reached from here",
-    "ConnectionRefusedError": "nobody listens there, so see that it is up, and at the address of DATABASE_URL",
+    "SQLITE_FULL": "the disk is full: make room on it",
+    "SQLITE_READONLY": "the file is read-only: let the bot write to the file and its folder",
+    "SQLITE_CANTOPEN": "let the bot read and write the file and its folder",
+    "SQLITE_BUSY": "another program holds a lock on the file: stop that program",
+    "SQLITE_CORRUPT": "the file is damaged: restore a backup",
+    "SQLITE_IOERR": "the disk is full or fails: check the disk",
+    "SQLITE_NOTADB": "the file is not a SQLite database: set another DATABASE_URL",
+    "DiskFullError": "the server's disk is full: make room on it",
+    "ReadOnlySQLTransactionError": "the server is read-only: set DATABASE_URL to the primary server",
+    "InsufficientPrivilegeError": "grant the rights to the user of DATABASE_URL, and check the row limit of the plan",
+    "TimeoutError": "the server does not answer in time: check that it runs and can be reached",
+    "ConnectionRefusedError": "nothing listens at that address: check that the server runs, and DATABASE_URL",
     "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_POOL_SIZE",
 }
 

@@ -79,5 +79,5 @@ def _name_file_in_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(
-            f"{path} cannot be written ({error.strerror}): see that the bot may write there, and that there is room"
+            f"{path} cannot be written ({error.strerror}): let the bot write there, and check the free space"
         ) from error

@@ -44,7 +44,7 @@ async def verify_schema(database: Database) -> None:
     if lacking:
         raise StoreError("DATABASE_URL: the database lacks migrations: run `parley migrate`")
     if missing:
-        raise SchemaError(f"the database is damaged: it lacks {', '.join(missing)}; go back to a copy that is whole")
+        raise SchemaError(f"the database is damaged: it lacks {', '.join(missing)}; restore a backup")
 
 
 def _missing(connection: sa.Connection) -> list[str]:

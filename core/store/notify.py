@@ -62,7 +62,7 @@ class NotificationBus:
             await run_every(
                 RECONNECT_SECONDS,
                 partial(self._listen_once, on_notification),
-                what="no notices from the other processes",
+                what="notifications of the other processes cannot be received",
             )
 
     async def _listen_once(self, on_notification: Callable[[str], None]) -> None:

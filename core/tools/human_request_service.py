@@ -284,7 +284,7 @@ class HumanRequestService:
                 order = human_requests.c.requested_at, human_requests.c.id
                 return (await connection.execute(query.order_by(*order))).all()
 
-        rows = await retry_store(work, what=f"what was decided for turn {origin}")
+        rows = await retry_store(work, what=f"the decisions for turn {origin}")
         return [_to_decision(row) for row in rows]
 
     async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:

@@ -143,7 +143,7 @@ def _check_url(url: URL, is_allowed: Callable[[Address], bool]) -> None:
         UrlRefusedError: the URL is not allowed.
     """
     if url.scheme not in ("http", "https") or not url.host or url.user is not None:
-        raise UrlRefusedError("the url must begin with http:// or https:// and a host, with no user before it")
+        raise UrlRefusedError("the url must begin with http:// or https:// and a host, without a user name")
     host = url.host.partition("%")[0]
     if ":" not in host and not host.replace(".", "").isdigit():
         return

@@ -157,7 +157,7 @@ def limit_tool(tool: BaseTool, seconds: float) -> None:
         except TimeoutError as error:
             if not time.expired():
                 raise
-            raise ToolError(f"it has not ended within {limit:g} seconds, and may have taken effect") from error
+            raise ToolError(f"it did not end within {limit:g} seconds, and may have taken effect") from error
         except (Exception, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:

@@ -52,7 +52,7 @@ class FencingToken:
     @property
     def lost_error(self) -> TurnLostError:
         """The error to raise when a write with this token changes no row."""
-        return TurnLostError(f"turn {self.turn} is another worker's")
+        return TurnLostError(f"turn {self.turn} belongs to another worker")
 
     async def check(self, connection: AsyncConnection) -> None:
         """Check that the turn has no newer claim.

@@ -69,7 +69,7 @@ async def test_provider_error_propagates_correctly(stream: bool) -> None:
 @both_modes
 async def test_provider_emits_no_done_event(stream: bool) -> None:
     """Provider emits no done event."""
-    with pytest.raises(ProviderStreamError, match="scripted ended its stream without saying that it was done"):
+    with pytest.raises(ProviderStreamError, match="scripted ended its stream before the answer was complete"):
         await respond([Text("Hel")], stream=stream)
 
 

@@ -64,7 +64,7 @@ async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginRepo
             await client.login(settings.bot_token)
             guilds = {guild.id: guild.name async for guild in client.fetch_guilds(limit=None)}
     except discord.LoginFailure as error:
-        raise SettingsError(f"DISCORD_BOT_TOKEN: Discord does not take it. Copy it {_PORTAL}, Reset Token.") from error
+        raise SettingsError(f"DISCORD_BOT_TOKEN: Discord rejects it. Copy it {_PORTAL}, Reset Token.") from error
     except discord.HTTPException as error:
         reason = f"cannot answer right now (HTTP {error.status}); try again"
         raise SettingsError(f"DISCORD_API_URL: {settings.api_url} {reason}.") from error
@@ -73,7 +73,7 @@ async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginRepo
             f"DISCORD_API_URL: {settings.api_url} cannot be reached ({type(error).__name__})."
         ) from error
     except (KeyError, TypeError, ValueError) as error:  # discord.py cannot parse the answer
-        raise SettingsError(f"DISCORD_API_URL: no Discord answers at {settings.api_url}.") from error
+        raise SettingsError(f"DISCORD_API_URL: there is no Discord API at {settings.api_url}.") from error
     return _make_report(client, settings, guilds)
 
 

@@ -55,10 +55,10 @@ class DiscordDownloads(FileClient):
         try:
             message = await self._api.fetch_message(int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:
-            raise UnreadableFileError("it is not there any more") from error
+            raise UnreadableFileError("it is deleted") from error
         url = next((one.url for one in message.attachments if str(one.id) == str(file.source.get("id", ""))), None)
         if url is None:
-            raise UnreadableFileError("it is not there any more")
+            raise UnreadableFileError("it is deleted")
         return replace(file, source={**file.source, "url": url})
 
 

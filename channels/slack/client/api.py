@@ -189,7 +189,7 @@ class SlackApi:
 
         limiter = self.limiter(("files.getUploadURLExternal", team), TIER_4)
         file_id = await self._caller.call("upload", send, limiter, priority=Priority.FINAL)
-        assert file_id is not None, "only a tick may be dropped"
+        assert file_id is not None, "only a stream update may be dropped"
         return file_id
 
     async def _post(self, url: str, **body: Any) -> None:

@@ -120,7 +120,7 @@ async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: st
             raise SettingsError(
                 f"SLACK_API_URL: {web.base_url} cannot answer right now ({reason}); try again."
             ) from error
-        reason = code or f"HTTP {status}, and nothing that Slack would say"
+        reason = code or f"HTTP {status}, without an answer of Slack"
         faults.append(f"{setting}: Slack says {reason}. {hint}")
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot be reached ({type(error).__name__}).") from error

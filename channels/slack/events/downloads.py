@@ -51,14 +51,14 @@ class SlackDownloads(FileClient):
             token = await self._api.at(team).token()
         except RefusedError as refusal:
             if refusal.code != "missing_scope":
-                raise UnreadableFileError("it is not there any more, or not for me") from refusal
+                raise UnreadableFileError("it is deleted, or I may not read it") from refusal
             log.error("%s%s", _NOT_ALLOWED, _WHERE)
             raise UnreadableFileError("I am not allowed to read it") from refusal
         except SurfaceError as error:
             raise UnreadableFileError("it cannot be fetched right now") from error
         url = str(file.source.get("url_private_download") or "")
         if not url:
-            raise UnreadableFileError("it is kept elsewhere")
+            raise UnreadableFileError("it is stored outside of Slack")
         try:
             return await self.download(url, file, check, token=token)
         except UnreadableFileError as error:

@@ -127,7 +127,7 @@ def _earlier_message(message: Mapping[str, Any], names: Mapping[str, str]) -> Co
     user = str(message.get("user") or "")
     parts = [
         message_text(message),
-        *(f"[passed on] {part['name']}: {part['text']}" for part in forwarded_messages(message)),
+        *(f"[forwarded] {part['name']}: {part['text']}" for part in forwarded_messages(message)),
     ]
     return ContextMessage(
         author=f"{BOT_PREFIX}{bot}" if bot else user,

@@ -197,7 +197,7 @@ class PrivateResponder:
             limiter = api.limiter(("chat.postMessage", target.team, target.user), POST_WINDOW)
             message = {"channel": target.user, **_NO_UNFURLING, **message_content(text)}
             posted = await api.call("chat.postMessage", message, limiter)
-            assert posted is not None, "only a tick may be dropped"
+            assert posted is not None, "only a stream update may be dropped"
             channel, thread_ts = str(posted["channel"]), str(posted["ts"])
         address = {"team": target.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
         await self._surface(address).show_file(file)

@@ -146,7 +146,7 @@ class AnthropicProvider:
             while not answer.is_complete:
                 chunk = await anext(chunks, None)
                 if chunk is None:
-                    raise ProviderStreamError("anthropic ended its stream without saying that it was done")
+                    raise ProviderStreamError("anthropic ended its stream before the answer was complete")
                 if (event := answer.add_chunk(chunk)) is not None:
                     yield event
                 else:  # only these chunks change the token counts

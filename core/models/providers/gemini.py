@@ -128,7 +128,7 @@ class GeminiProvider:
                     if (grounding := _parse_grounding(candidate)) is not None:
                         yield grounding
             if finish is None:
-                raise ProviderStreamError("gemini ended its stream without saying that it was done")
+                raise ProviderStreamError("gemini ended its stream before the answer was complete")
             yield Done(finish, usage)
         finally:
             for response in responses:

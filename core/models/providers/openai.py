@@ -156,7 +156,7 @@ class OpenAIProvider:
                     for event in _parse_delta(choice.delta, calls, sound):
                         yield event
         if finish is None:
-            raise ProviderStreamError(f"{self.name} ended its stream without saying that it was done")
+            raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
         if sound:
             yield to_playable(Media(_SOUND_TYPE, bytes(sound)))
         for call in calls.build(is_truncated=finish == "length"):

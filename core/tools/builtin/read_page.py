@@ -46,7 +46,7 @@ class PageReader:
         except UrlRefusedError as error:
             return {"error": str(error)}
         except TimeoutError:
-            return {"error": f"the page has not come within {self.timeout_seconds:g} seconds"}
+            return {"error": f"the page did not load within {self.timeout_seconds:g} seconds"}
         except ImportError:
             return {"error": "web pages cannot be read here: the operator has to install the extra `web`"}
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -62,7 +62,7 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
     if response.status != 200:
         return {"error": f"the page answers with status {response.status}", "url": url}
     if not response.content_type.startswith(_TEXT_TYPES):
-        return {"error": f"it is no page but {response.content_type}", "url": url}
+        return {"error": f"the address is no web page but {response.content_type}", "url": url}
     body = await read_body(response, MAX_BYTES)
     is_html = response.content_type.startswith(_HTML_TYPES)
     text = await _convert(body, response.charset or "utf-8", is_html=is_html)

@@ -25,7 +25,7 @@ async def search_history(query: str, tool_context: ToolContext) -> dict[str, Any
     context = tool_context._invocation_context
     session, service = context.session, context.session_service  # ADK has no public way to either's own
     if not isinstance(session, StoredSession) or not isinstance(service, SessionService):
-        return {"error": "this conversation is not kept"}
+        return {"error": "this conversation is not stored"}
     messages = await service.search_messages(session, query.split(), limit=MAX_RESULTS)
     return {
         "found": [

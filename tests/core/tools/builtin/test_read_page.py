@@ -187,7 +187,7 @@ async def test_what_is_too_long_too_slow_no_text_or_goes_round_is_an_error_or_cu
     assert told["round_"]["error"].startswith("the address redirects more than")
     assert told["odd"]["text"] == "caf\ufffd"
     assert told["gone"]["error"] == "the page answers with status 404"
-    assert told["slow"]["error"] == "the page has not come within 3 seconds"
+    assert told["slow"]["error"] == "the page did not load within 3 seconds"
 
 
 def _punycode() -> bytes:
@@ -255,7 +255,7 @@ async def test_the_process_that_converts_a_page_ends_with_the_call(
         reading = asyncio.create_task(read({"url": f"{origin}/page"}))
         process = await processes.get()
         if ends == "time limit":
-            assert await reading == {"error": "the page has not come within 2 seconds"}
+            assert await reading == {"error": "the page did not load within 2 seconds"}
         else:
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
