@@ -239,8 +239,8 @@ def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
     ADK cannot resume the session of such an agent.
     """
     return {
-        "error": f"{tool.name} was not called: it needs an approval, which an agent that runs as a tool cannot request. "
-        "Say that it was not done, and why."
+        "error": f"{tool.name} was not called: it needs an approval, and an agent that runs as a tool cannot ask for "
+        "one. Say that it was not done, and why."
     }
 
 

@@ -134,7 +134,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await seat.answers("goes on without: ", "openai/invented")
         await seat.answers("OPENAI_BASE_URL: ", model.base_url)
         await seat.answers("OPENAI_API_KEY: ", "")
-        await seat.sees("FAIL MODEL=openai/invented: openai knows no model 'invented'")
+        await seat.sees("FAIL MODEL=openai/invented: openai has no model 'invented'")
         await seat.answers("MODEL [openai/invented]: ", "openai/real")
         await seat.answers(f"OPENAI_BASE_URL [{model.base_url}]: ", "")
         await seat.answers("OPENAI_API_KEY: ", "sk-or-what-the-server-takes")

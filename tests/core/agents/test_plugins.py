@@ -302,7 +302,7 @@ async def test_a_tool_that_requests_a_sign_in_gets_an_error(converse: Converse) 
     conversation = await converse(provider, tools=[calendar])
     events = await conversation.events("What is on?", run_id="run-1")
     assert (events[-1].type, events[-1].text) == ("done", "I cannot read it.")
-    assert "somebody would have to sign in" in str(provider.requests[-1].messages[-1])
+    assert "it needs a sign-in" in str(provider.requests[-1].messages[-1])
     assert not any("s3cret" in str(row) for row in [*await conversation.rows(), *await list_logged_calls(conversation)])
 
 
