@@ -13,7 +13,7 @@ ACTIVE_STATES: tuple[State, ...] = tuple(state for state in get_args(State) if s
 #: Allowed transitions from one state to another, each with its cause.
 TRANSITIONS: Mapping[tuple[State, State], str] = {
     ("running", "answered"): "the final text is stored",
-    ("answered", "done"): "the platform has confirmed the reply",
+    ("answered", "done"): "the reply is confirmed",
     ("answered", "failed"): "the reply cannot be shown",
     ("answered", "cancelled"): "a reset, a stop, a deletion",
     ("running", "failed"): "an error message is shown",
