@@ -11,6 +11,7 @@
     │   └── TurnLostError        another worker has claimed the turn
     ├── ToolError                a tool is declared or configured wrongly
     ├── ChatError                a tool cannot react or post in the conversation
+    ├── QuestionSchemaError      ADK refuses the schema of an agent's question
     ├── StepLimitError           the run reached its limit of model calls
     ├── SpendingLimitError       a spending limit of today is reached
     │   ├── PersonSpendingLimitError
