@@ -22,8 +22,10 @@ _SECTION = re.compile(r"(?P<begin><!-- coverage: (?P<platform>[a-z]+) -->\n).*?(
 
 def describe_slack() -> str:
     """Return tables of the methods and events of Slack."""
-    methods = _create_table("Methods", SlackSandbox().methods, catalog.METHODS, lambda name: name.partition(".")[0])
-    events = _create_table("Events", EVENTS, catalog.EVENT_SCOPES, lambda name: re.split("[_.]", name)[0])
+    methods = _create_table(
+        "Methods", SlackSandbox().methods, catalog.METHODS, lambda name: f"`{name.partition('.')[0]}.*`"
+    )
+    events = _create_table("Events", EVENTS, catalog.EVENT_SCOPES, lambda name: f"`{re.split('[_.]', name)[0]}*`")
     return f"{methods}\n{events}"
 
 
@@ -38,7 +40,10 @@ def describe_discord() -> str:
     tables = [
         _create_table("Routes", modelled, routes, group),
         _create_table(
-            "Gateway events", discord_catalog.MODELLED_EVENTS, discord_catalog.EVENTS, lambda name: name.split("_")[0]
+            "Gateway events",
+            discord_catalog.MODELLED_EVENTS,
+            discord_catalog.EVENTS,
+            lambda name: f"`{name.split('_')[0]}*`",
         ),
     ]
     return "\n".join(tables)
@@ -54,14 +59,19 @@ def update_page(page: str) -> str:
 
 
 def _create_table(title: str, modelled: Iterable[str], known: Iterable[str], group: Callable[[str], str]) -> str:
-    """Return a table with a row for each group of names."""
+    """Return a table with a row per group of names, and a line of the groups without a modelled name."""
     modelled, rows = set(modelled), defaultdict(list)
     for name in sorted(modelled | set(known)):
         rows[group(name)].append(name)
-    lines = [f"| {title} | Modelled | Not modelled |", "| --- | --- | --- |"]
+    lines, missing = [f"| {title} | Modelled | Not modelled |", "| --- | --- | --- |"], []
     for label, names in sorted(rows.items()):
+        if modelled.isdisjoint(names):
+            missing.append(f"{label} ({len(names)})")
+            continue
         columns = [[f"`{name}`" for name in names if (name in modelled) is wanted] for wanted in (True, False)]
         lines.append(f"| {label} | {' | '.join(', '.join(column) for column in columns)} |")
+    if missing:
+        lines += ["", f"{title} that are not modelled, by group with their number: {', '.join(missing)}."]
     return "\n".join(lines) + "\n"
 
 

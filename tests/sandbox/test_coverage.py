@@ -14,6 +14,8 @@ def test_a_section_lists_modelled_and_other_names_by_group() -> None:
     page = update_page("before\n<!-- coverage: slack -->\nold\n<!-- end of coverage -->\nafter\n")
     assert page.startswith("before\n<!-- coverage: slack -->\n\n| Methods | Modelled | Not modelled |\n")
     assert page.endswith("\n<!-- end of coverage -->\nafter\n")
-    assert "\n| team | `team.info` | `team.accessLogs`, " in page
-    assert "\n| app | `app_context_changed`, `app_home_opened`, `app_mention`, `app_uninstalled` | " in page
+    assert "\n| `team.*` | `team.info` | `team.accessLogs`, " in page
+    assert "\n| `app*` | `app_context_changed`, `app_home_opened`, `app_mention`, `app_uninstalled` | " in page
+    assert "\nMethods that are not modelled, by group with their number: " in page
+    assert ", `bookmarks.*` (4), " in page
     assert "old" not in page
