@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-from core.models.finish_reasons import CUT_OFF, FILE_TOO_LARGE, WITHHELD
+from core.models.finish_reasons import CUT_OFF, FILE_EMPTY, FILE_TOO_LARGE, WITHHELD
 
 #: The text of a reply without text; the same in each language.
 PLACEHOLDER = "…"
@@ -268,9 +268,9 @@ class MessageCatalog:
     def translate_ending(self, text: str) -> str:
         """Return an answer with the notes of the core in it translated.
 
-        They say that the answer was cut off or withheld, or that a file was too large.
+        They say that the answer was cut off or withheld, or that a file is left out.
         """
-        for sentence in (CUT_OFF, WITHHELD, FILE_TOO_LARGE):
+        for sentence in (CUT_OFF, WITHHELD, FILE_TOO_LARGE, FILE_EMPTY):
             text = text.replace(sentence, self(sentence))
         return text
 

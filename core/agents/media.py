@@ -11,8 +11,8 @@ from google.adk.events.event import Event
 from google.adk.plugins import BasePlugin
 from google.genai import types
 
-from core.models.finish_reasons import FILE_TOO_LARGE
-from core.models.media import UNKNOWN_TYPE, format_size, guess_suffix, to_playable
+from core.models.finish_reasons import FILE_EMPTY, FILE_TOO_LARGE
+from core.models.media import UNKNOWN_TYPE, detect_mime_type, format_size, guess_suffix, to_playable
 from core.models.provider import Media
 from core.models.selection import AgentRunConfig
 from core.secret_redaction import format_error
@@ -53,14 +53,17 @@ class MediaPlugin(BasePlugin):
         self._is_allowed = is_allowed
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Save the files of an agent's event; a sentence replaces large ones."""
+        """Save the files of an agent's event; a sentence replaces large and empty ones."""
         service = invocation_context.artifact_service
         if event.partial or event.author == "user" or event.content is None or service is None:
             return
         await self._fetch_files(event)
-        _replace_large_files(event)
+        _replace_unusable_files(event)
         for blob in _list_blobs(event):
-            sound = to_playable(Media(blob.mime_type or UNKNOWN_TYPE, blob.data))
+            kind = blob.mime_type or UNKNOWN_TYPE
+            if kind == UNKNOWN_TYPE:
+                kind = detect_mime_type(blob.data or b"", kind) or kind
+            sound = to_playable(Media(kind, blob.data))
             blob.mime_type, blob.data = sound.mime_type, sound.data
             name = _choose_name(blob, invocation_context)
             session = invocation_context.session
@@ -153,23 +156,26 @@ def _list_blobs(event: Event) -> Iterator[_Blob]:
                 yield item.inline_data
 
 
-def _replace_large_files(event: Event) -> None:
-    """Replace the files over `MAX_FILE_BYTES` in an event by a note."""
+def _replace_unusable_files(event: Event) -> None:
+    """Replace the files in an event that are empty or over `MAX_FILE_BYTES` by a note."""
     assert event.content is not None
     for part in event.content.parts or ():
-        if (blob := part.inline_data) is not None and len(blob.data or b"") > MAX_FILE_BYTES:
-            log.warning("a model sent a file of %s, which is left out", format_size(len(blob.data or b"")))
+        if note := _find_fault(part.inline_data):
             part.inline_data, part.thought_signature = None, None
-            part.text = f"\n\n{FILE_TOO_LARGE}\n\n"
+            part.text = f"\n\n{note}\n\n"
         if (response := part.function_response) is not None and response.parts:
-            small = [item for item in response.parts if _size(item) <= MAX_FILE_BYTES]
-            if len(small) < len(response.parts):
-                response.parts = small
-                response.response = {**(response.response or {}), "left_out": FILE_TOO_LARGE}
+            faults = [(item, _find_fault(item.inline_data)) for item in response.parts]
+            if notes := sorted({note for _, note in faults if note}):
+                response.parts = [item for item, note in faults if not note]
+                response.response = {**(response.response or {}), "left_out": " ".join(notes)}
 
 
-def _size(item: types.FunctionResponsePart) -> int:
-    return len((item.inline_data and item.inline_data.data) or b"")
+def _find_fault(blob: _Blob | None) -> str:
+    """Return the note on a file that is left out; empty for a good one."""
+    if blob is None or 0 < len(blob.data or b"") <= MAX_FILE_BYTES:
+        return ""
+    log.warning("a file of an agent is left out: it has %s", format_size(len(blob.data or b"")))
+    return FILE_TOO_LARGE if blob.data else FILE_EMPTY
 
 
 def _choose_name(blob: _Blob, context: InvocationContext) -> str:

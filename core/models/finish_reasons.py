@@ -26,8 +26,9 @@ BLOCKED_REASONS = frozenset(
 CUT_OFF = "⚠️ The answer stops here: it reached the model's length limit."
 WITHHELD = "⚠️ The answer stops here: the model's safety filter blocked the rest."
 
-#: Sentence in the place of a file of a model or a tool.
+#: Sentences in the place of a file of a model or a tool.
 FILE_TOO_LARGE = "⚠️ A file is left out here: it has more than 20 MB."
+FILE_EMPTY = "⚠️ A file is left out here: it came without content."
 
 #: CommonMark: the marker of a list item.
 _MARKER = r"(?:[-*+]|\d{1,9}[.)])[ \t]+"

@@ -1,5 +1,6 @@
 """Files and sources of models, on both platforms."""
 
+from base64 import b64encode
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,12 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from channels.replies.sources import MAX_LINKS, add_sources
-from core.errors import StoreError, TurnLostError
-from core.models.finish_reasons import FILE_TOO_LARGE
+from core.errors import ProviderRateLimitError, ProviderUnavailableError, StoreError, TurnLostError
+from core.models.finish_reasons import FILE_EMPTY, FILE_TOO_LARGE
 from core.models.grounding import Source
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
-from sandbox.models import CallTool, Cite, DropConnection, Say, SendFile
+from sandbox.models import CallTool, Cite, DropConnection, Fail, RawChunk, Say, SendFile
 from tests.channels.platforms import (
     run_conversation,
     texts,
@@ -84,14 +85,37 @@ async def test_an_image_is_posted_once_despite_a_crash(
         assert await count_artifacts(chat) == len(chat.files())
 
 
-async def test_a_provider_that_fails_amid_an_image_loses_nothing(sandbox: Any, tmp_path: Path) -> None:
-    broken = [Say("Here"), SendFile("image/png", PNG), DropConnection()]
-    async with run_conversation(
-        sandbox, tmp_path, broken, [Say("Here:"), SendFile("image/png", PNG)], **GEMINI
-    ) as chat:
+def image_chunk(vendor: str, kind: str, data: str, text: str) -> RawChunk:
+    """Return a vendor's chunk with a text and an image, from the image's base64 text."""
+    if vendor == "gemini":
+        parts = [{"text": text}, {"inlineData": {"mimeType": kind, "data": data}}]
+        return RawChunk({"candidates": [{"index": 0, "content": {"role": "model", "parts": parts}}]})
+    delta = {"content": text, "images": [{"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}]}
+    return RawChunk({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+
+FAULTS: dict[str, tuple[Any, str]] = {
+    "dropped connection": (DropConnection(), ProviderUnavailableError.public),
+    "500": (Fail(500), ProviderUnavailableError.public),
+    "429": (Fail(429), ProviderRateLimitError.public),
+    "truncated base64": (None, ProviderUnavailableError.public),  # each vendor's own
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+@pytest.mark.parametrize("vendor", ["gemini", "openai"])
+async def test_a_provider_that_fails_amid_an_image_loses_nothing(
+    sandbox: Any, tmp_path: Path, vendor: str, fault: str
+) -> None:
+    step, sentence = FAULTS[fault]
+    begun = [Say("Here"), SendFile("image/png", PNG)]
+    broken = [*begun, step] if step else [image_chunk(vendor, "image/png", b64encode(PNG).decode()[:-3], "Here")]
+    drawing = [Say("Here:"), SendFile("image/png", PNG)]
+    async with run_conversation(sandbox, tmp_path, broken, drawing, core={"vendor": vendor}) as chat:
         await chat.say("draw")
-        await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
+        await wait_for_texts(chat, lambda found: found and sentence in found[-1])
         await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.replies()))
+        assert [text.startswith("Here") for text in texts(chat)] == [step is not None]
         assert not chat.files()
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "Here:")
@@ -99,12 +123,38 @@ async def test_a_provider_that_fails_amid_an_image_loses_nothing(sandbox: Any, t
         assert chat.files() == [("image-1.png", PNG)]
 
 
-async def test_a_file_of_30_mb_ends_in_a_sentence(sandbox: Any, tmp_path: Path) -> None:
-    huge = [Say("Here:"), SendFile("image/png", PNG + bytes(30 * 2**20))]
-    async with run_conversation(sandbox, tmp_path, huge, **GEMINI) as chat:
+@pytest.mark.parametrize("vendor", ["gemini", "openai"])
+async def test_an_image_of_an_unknown_type_is_a_file(sandbox: Any, tmp_path: Path, vendor: str) -> None:
+    data = b64encode(PNG).decode()
+    unheard = image_chunk(vendor, "image/x-unheard-of", data, "Here:")
+    untyped = image_chunk(vendor, "", data, "Again:")
+    async with run_conversation(sandbox, tmp_path, [unheard], [untyped], core={"vendor": vendor}) as chat:
         await chat.say("draw")
-        await wait_for_answer(chat, f"Here:\n\n{FILE_TOO_LARGE}")
+        await wait_for_answer(chat, "Here:")
         await wait_for_turns(chat)
+        assert chat.files() == [("image-1.bin", PNG)]
+        await chat.say("once more")
+        await wait_for_texts(chat, lambda found: found[-1] == "Again:")
+        await wait_for_turns(chat, 2)
+        assert chat.files()[1:] == [("image-1.png", PNG)]
+
+
+@pytest.mark.parametrize(("size", "sentence"), [(0, FILE_EMPTY), (30 * 2**20, FILE_TOO_LARGE)], ids=["empty", "30 MB"])
+@pytest.mark.parametrize("vendor", ["gemini", "openai"])
+async def test_an_empty_or_large_image_ends_in_a_sentence(
+    sandbox: Any, tmp_path: Path, vendor: str, size: int, sentence: str
+) -> None:
+    image = SendFile("image/png", bytes(size))
+    async with run_conversation(
+        sandbox, tmp_path, [Say("Here:"), image], image, "Sorry.", core={"vendor": vendor}
+    ) as chat:
+        await chat.say("draw")
+        await wait_for_answer(chat, f"Here:\n\n{sentence}")
+        await chat.say("without words")
+        await wait_for_texts(chat, lambda found: found[-1] == sentence)
+        await chat.say("and now?")
+        await wait_for_texts(chat, lambda found: found[-1] == "Sorry.")
+        await wait_for_turns(chat, 3)
         assert not chat.files()
 
 

@@ -1,6 +1,7 @@
 """Faults of each vendor's API, as callers of the adapter see them."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
@@ -32,6 +33,7 @@ from sandbox.models import (
     Finish,
     RawChunk,
     Say,
+    SendFile,
     Stall,
     Step,
     Think,
@@ -68,6 +70,8 @@ WILL_NOT_PASS: list[tuple[Fail, type[ProviderError]]] = [
 BEGUN: list[Step] = [Think("Hm."), Say("Good mor", pieces=2), CallTool("add", {"a": 1}, "c1")]
 BLOCKED = {"anthropic": "refusal", "gemini": "SAFETY", "openai": "content_filter"}
 CUT_OFF = {"anthropic": "max_tokens", "gemini": "MAX_TOKENS", "openai": "length"}
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(2_000)
 
 both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streaming"])
 
@@ -128,6 +132,35 @@ async def test_a_transient_error_is_retried_and_the_text_appears_once(
                 assert text(partials[taken[0] :] if taken else partials) == "Good day"
             first, second = wire.server.requests
             assert first == second
+        wire.server.requests.clear()
+
+
+def image_chunk(vendor: str, data: str, *, text: str = "") -> RawChunk:
+    """Return a vendor's chunk with a text and a PNG image, from the image's base64 text."""
+    if vendor == "gemini":
+        parts = [*([{"text": text}] if text else []), {"inlineData": {"mimeType": "image/png", "data": data}}]
+        return RawChunk({"candidates": [{"index": 0, "content": {"role": "model", "parts": parts}}]})
+    delta = {"content": text, "images": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}]}
+    return RawChunk({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+
+@both_modes
+@pytest.mark.parametrize("chunks", ["several chunks", "one chunk"])
+@pytest.mark.parametrize("vendor", ["gemini", "openai"])
+async def test_an_answer_that_breaks_off_amid_an_image_has_it_once(
+    wire: ConnectedProvider, vendor: str, chunks: str, stream: bool, subtests: pytest.Subtests
+) -> None:
+    png = b64encode(PNG).decode()
+    pieces: list[Step] = [Say("Here"), SendFile("image/png", PNG)]
+    begun = pieces if chunks == "several chunks" else [image_chunk(vendor, png, text="Here")]
+    faults = {**MAY_PASS, "truncated base64": image_chunk(vendor, png[:-3])}
+    for what, fault in faults.items():
+        with subtests.test(what):
+            wire.server.add_turns([*begun, fault or NONSENSE[vendor]], [Say("Here:"), SendFile("image/png", PNG)])
+            *partials, final = await collect_responses(wire, stream=stream, idle_seconds=1)
+            parts = (final.content and final.content.parts) or []
+            assert [part.text or (part.inline_data and part.inline_data.data) for part in parts] == ["Here:", PNG]
+            assert sum(map(is_retraction, partials)) == stream
         wire.server.requests.clear()
 
 
