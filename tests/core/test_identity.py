@@ -93,7 +93,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
         tool_context.state["temp:speaker"] = {"id": "U0", "name": "Root", "roles": ["S1"], "is_admin": True}
         return "done"
 
-    class Listening(BasePlugin):
+    class AgentRecorder(BasePlugin):
         async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
             heard.append(agent.name)
 
@@ -110,7 +110,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
     foreman = LlmAgent(name="foreman", model=adapter(outer), tools=[AgentTool(hand, include_plugins=takes_plugins)])
     script = [calls("foreman"), "So it is.", calls("foreman"), "So it is."]
     root = LlmAgent(name="lango_agent", model=adapter(ScriptedProvider(*script)), tools=[AgentTool(foreman)])
-    app = App(name="lango_agent", root_agent=root, plugins=[*create_plugins(), Listening("listening")])
+    app = App(name="lango_agent", root_agent=root, plugins=[*create_plugins(), AgentRecorder("listening")])
     conversation = await converse(app=app)
     for speaker in (GRACE, ADA):
         assert (await conversation.events("Erase!", speaker=speaker))[-1].text == "So it is."

@@ -19,7 +19,7 @@ from core.secret_redaction import add_secret, format_error, redact_secrets
     ],
 )
 @pytest.mark.parametrize("around", ["{}", "token={}", '"{}"', "key {}, and", "({})"])
-def test_what_looks_like_a_secret_is_redacted(secret: str, around: str) -> None:
+def test_values_that_look_like_secrets_are_redacted(secret: str, around: str) -> None:
     redacted = redact_secrets(around.format(secret))
     assert secret.rpartition("-")[2] not in redacted
     assert "[redacted]" in redacted
@@ -120,20 +120,20 @@ def test_a_value_too_short_to_be_a_secret_is_not_remembered() -> None:
     assert redact_secrets("abcd") == "abcd"
 
 
-def raised(error: Exception, cause: Exception | None = None) -> Exception:
+def raise_and_catch(error: Exception, cause: Exception | None = None) -> Exception:
     try:
         raise error from cause
     except Exception as caught:
         return caught
 
 
-def test_our_own_errors_are_told_with_their_text_and_the_kind_of_their_cause() -> None:
-    error = raised(StoreError("the database is away"), ValueError("password=hunter2"))
+def test_our_own_errors_are_described_with_their_text_and_cause() -> None:
+    error = raise_and_catch(StoreError("the database is away"), ValueError("password=hunter2"))
     assert format_error(error) == "StoreError: the database is away (from ValueError)"
 
 
-def test_a_foreign_error_is_told_by_its_kind_and_place_alone() -> None:
-    told = format_error(raised(ValueError("password=hunter2")))
+def test_a_foreign_error_is_described_by_its_class_and_place_alone() -> None:
+    told = format_error(raise_and_catch(ValueError("password=hunter2")))
     assert told.startswith("ValueError, raised at\n")
     assert Path(__file__).name in told
     assert "hunter2" not in told
@@ -156,13 +156,13 @@ def test_a_foreign_error_is_told_by_its_kind_and_place_alone() -> None:
         "cookie: a=",
     ],
 )
-def test_whatever_is_said_over_and_over_is_looked_through_in_a_time_like_its_length(word: str) -> None:
-    def looked(size: int) -> float:
+def test_redaction_takes_linear_time_on_repeated_text(word: str) -> None:
+    def measure_seconds(size: int) -> float:
         began = time.thread_time()
         redact_secrets(word * (size // len(word)))
         return time.thread_time() - began
 
-    assert looked(200_000) < 40 * max(looked(20_000), 0.005)
+    assert measure_seconds(200_000) < 40 * max(measure_seconds(20_000), 0.005)
 
 
 def test_a_known_secret_inside_a_longer_one_leaves_none_of_it_visible() -> None:

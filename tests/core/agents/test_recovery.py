@@ -40,7 +40,7 @@ LATE = 0.02
 
 
 class CountedTool:
-    """A tool that counts its calls and ends none that comes after the first `free`."""
+    """Tool that counts its calls; only the first `free` ones end."""
 
     def __init__(self, name: str, free: int = 100) -> None:
         self.calls = 0

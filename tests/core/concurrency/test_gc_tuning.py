@@ -1,4 +1,4 @@
-"""What is there at the start is never looked at again, and a cycle that came later is found at rest."""
+"""Garbage collection: start-up objects are frozen, and later cycles are collected when idle."""
 
 import gc
 import weakref
@@ -10,40 +10,40 @@ from core.concurrency import gc_tuning as garbage
 from tests.conftest import THRESHOLDS
 
 
-class Cycle:
+class ReferenceCycle:
     def __init__(self) -> None:
-        self.itself = self
+        self.reference = self
 
 
 @pytest.fixture
-def _as_before() -> Iterator[None]:
+def _restored_gc() -> Iterator[None]:
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)
     gc.enable()
 
 
-@pytest.mark.usefixtures("_as_before")
-def test_what_stands_stays_and_what_a_turn_left_behind_goes() -> None:
-    standing = Cycle()
+@pytest.mark.usefixtures("_restored_gc")
+def test_frozen_objects_stay_and_later_cycles_are_collected() -> None:
+    standing = ReferenceCycle()
     garbage.freeze_gc()
     assert not any(held is standing for held in gc.get_objects())
-    left = weakref.ref(Cycle())
+    left = weakref.ref(ReferenceCycle())
     garbage.collect_garbage()
     assert left() is None
-    assert standing.itself is standing
+    assert standing.reference is standing
 
 
-@pytest.mark.usefixtures("_as_before")
-def test_nothing_is_looked_through_while_a_process_starts() -> None:
+@pytest.mark.usefixtures("_restored_gc")
+def test_no_collection_runs_while_a_process_starts() -> None:
     garbage.disable_gc()
     assert not gc.isenabled()
     garbage.freeze_gc()
     assert gc.isenabled()
 
 
-@pytest.mark.usefixtures("_as_before")
-def test_full_collections_are_rare_while_there_is_no_rest() -> None:
+@pytest.mark.usefixtures("_restored_gc")
+def test_full_collections_are_rare_without_idle_time() -> None:
     before = THRESHOLDS
     garbage.freeze_gc()
     young, middle, full = gc.get_threshold()

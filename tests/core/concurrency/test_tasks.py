@@ -8,7 +8,7 @@ import pytest
 from core.concurrency.tasks import run_concurrently, run_every, run_in_background
 
 
-async def test_so_many_are_under_way_at_once_begun_in_their_order() -> None:
+async def test_tasks_start_in_order_up_to_the_limit() -> None:
     begun, most, now = list[int](), 0, 0
 
     async def work(item: int) -> None:
@@ -23,7 +23,7 @@ async def test_so_many_are_under_way_at_once_begun_in_their_order() -> None:
     await run_concurrently(work, (), 3)
 
 
-async def test_one_that_fails_ends_the_others_and_is_told_as_it_is() -> None:
+async def test_a_failed_task_cancels_the_others_and_raises_its_own_error() -> None:
     ended, waits = list[int](), asyncio.Event()
 
     async def work(item: int) -> None:
@@ -39,7 +39,7 @@ async def test_one_that_fails_ends_the_others_and_is_told_as_it_is() -> None:
     assert sorted(ended) == [0, 2]
 
 
-async def test_periodic_work_goes_on_after_a_failure_that_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_periodic_work_continues_after_a_logged_failure(caplog: pytest.LogCaptureFixture) -> None:
     calls, repeated = 0, asyncio.Event()
 
     async def work() -> None:
@@ -57,7 +57,7 @@ async def test_periodic_work_goes_on_after_a_failure_that_is_logged(caplog: pyte
     assert record.getMessage().startswith("the work cannot be done: ValueError")
 
 
-async def test_periodic_work_is_retried_after_another_pause_if_it_says_so() -> None:
+async def test_periodic_work_has_its_own_pause_before_a_retry() -> None:
     calls, repeated = 0, asyncio.Event()
 
     async def work() -> None:

@@ -15,14 +15,14 @@ from tests.core.conftest import complete_turn, refuse_turn
 from tests.fixtures.inbox_messages import inbound
 
 
-async def asked(database: Database, turn: Turn) -> None:
-    """The run of a turn stores its question."""
+async def store_prompt(database: Database, turn: Turn) -> None:
+    """Store the prompt of a turn, as its run does."""
     row = {"session": turn.session_id, "generation": turn.generation, "invocation_id": turn.origin, "role": "user"}
     async with database.write() as connection:
         await connection.execute(sa.insert(messages).values(**row, tool_calls=[], tokens=1, created_at=time.time()))
 
 
-async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others(
+async def test_the_history_state_has_the_unstored_messages_before_a_turn(
     database: Database, inbox: InboxStore, turns: TurnStore
 ) -> None:
     first = inbound("one", author="grace", sent_at=10.0)
@@ -31,7 +31,7 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
     behind = await get_history_state(database, turn)
     assert behind is not None
     assert (behind.since, behind.others) == (0.0, ())
-    await asked(database, turn)
+    await store_prompt(database, turn)
     assert await get_history_state(database, turn) is None  # what it was asked is stored: nothing is to be added
     await complete_turn(turns, turn)
 
@@ -44,7 +44,7 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
     behind = await get_history_state(database, turn)
     assert behind is not None
     assert (behind.since, behind.others) == (10.0, (first,))
-    await asked(database, turn)
+    await store_prompt(database, turn)
     await complete_turn(turns, turn)
 
     await inbox.reset_session(replace(inbound("reset"), sent_at=40.0))
@@ -55,7 +55,7 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
     assert (behind.since, behind.others) == (40.0, ())
 
 
-async def test_a_conversation_is_quiet_as_long_as_nobody_was_heard_to_speak_to_others(
+async def test_a_conversation_is_quiet_until_people_speak_to_each_other(
     database: Database, inbox: InboxStore, turns: TurnStore
 ) -> None:
     conversations = ConversationService(database, turns, Worker(turns, refuse_turn), budget=1)

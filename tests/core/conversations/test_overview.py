@@ -1,4 +1,4 @@
-"""What operators see of workers, turns, sessions and channels, and what they are told to do about it."""
+"""The operators' overview of workers, turns, sessions and channels, with remedies."""
 
 import time
 from typing import Any
@@ -22,12 +22,12 @@ from tests.core.conftest import FailingDatabase, complete_turn
 from tests.fixtures.inbox_messages import inbound
 
 
-async def change(database: FailingDatabase, statement: Any) -> None:
+async def run(database: FailingDatabase, statement: Any) -> None:
     async with database.write() as connection:
         await connection.execute(statement)
 
 
-async def found(database: FailingDatabase, *, holder: str | None = "7") -> list[Diagnosis]:
+async def list_problems(database: FailingDatabase, *, holder: str | None = "7") -> list[Diagnosis]:
     seen = await get_overview(database, Prices())
     return list(find_problems(seen, holder=holder, time_limit=600, platforms=["slack"]))
 
@@ -58,45 +58,43 @@ async def test_turns_are_listed_newest_first_by_what_is_asked_for(
     assert [one.id for one in await list_sessions(database, limit=9, person="grace")] == ["place:1"]
 
 
-async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
+async def test_each_problem_is_listed_with_a_remedy(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    assert await found(database) == []
+    assert await list_problems(database) == []
     await inbox.accept(inbound(session="place:1"))
     (turn,) = await turns.claim(1)
-    assert await found(database) == []
+    assert await list_problems(database) == []
     row = turns_table.c.id == turn.id
     for age, kind in ((120, "slow"), (700, "stuck")):
-        await change(database, sa.update(turns_table).where(row).values(created_at=time.time() - age))
-        (finding,) = await found(database)
+        await run(database, sa.update(turns_table).where(row).values(created_at=time.time() - age))
+        (finding,) = await list_problems(database)
         assert (finding.kind, finding.subject) == (kind, turn.id)
         assert f"parley cancel {turn.id}" in finding.remedy
-    await change(database, sa.update(turns_table).where(row).values(owner="nobody"))
-    assert [finding.kind for finding in await found(database)] == ["stuck"]
-    await change(database, sa.update(turns_table).where(row).values(created_at=time.time(), owner=turns.worker_id))
+    await run(database, sa.update(turns_table).where(row).values(owner="nobody"))
+    assert [finding.kind for finding in await list_problems(database)] == ["stuck"]
+    await run(database, sa.update(turns_table).where(row).values(created_at=time.time(), owner=turns.worker_id))
 
-    await change(
-        database, sa.insert(channels).values(name="slack", watermark=time.time() - SILENT_CHANNEL_SECONDS - 60)
-    )
-    await change(database, sa.insert(channels).values(name="console", watermark=1.0))
-    assert [(finding.kind, finding.subject) for finding in await found(database)] == [("disconnected", "slack")]
-    await change(database, sa.delete(channels))
+    await run(database, sa.insert(channels).values(name="slack", watermark=time.time() - SILENT_CHANNEL_SECONDS - 60))
+    await run(database, sa.insert(channels).values(name="console", watermark=1.0))
+    assert [(finding.kind, finding.subject) for finding in await list_problems(database)] == [("disconnected", "slack")]
+    await run(database, sa.delete(channels))
 
     await turns.end(turn, "failed", error="ProviderAuthError: openai says 401")
-    (finding,) = await found(database)
+    (finding,) = await list_problems(database)
     assert (finding.kind, finding.subject) == ("failing", turn.id)
     assert "parley check" in finding.remedy
 
     await inbox.accept(inbound(session="place:2", sent_at=1.0))
     async with database.write() as connection:
         await connection.execute(sa.text("UPDATE inbox SET accepted_at = accepted_at - 60 WHERE turn IS NULL"))
-    assert [finding.kind for finding in await found(database)] == ["waiting", "failing"]
+    assert [finding.kind for finding in await list_problems(database)] == ["waiting", "failing"]
 
     await turns._lease.release()
-    assert next(finding.kind for finding in await found(database, holder=None)) == "dead"
+    assert next(finding.kind for finding in await list_problems(database, holder=None)) == "dead"
 
 
-async def test_an_account_has_what_all_rows_know_of_a_turn(
+async def test_a_report_combines_all_rows_of_a_turn(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     first, second = inbound(author="ada"), inbound(author="grace")
@@ -113,7 +111,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
             "tokens": 1,
             "tool_calls": [],
         }
-        await change(database, sa.insert(messages).values(**said, created_at=1.0))
+        await run(database, sa.insert(messages).values(**said, created_at=1.0))
     reports = TurnReports(database, Prices())
     running = await reports.get(turn.id)
     assert running is not None
@@ -128,7 +126,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
         "secret_paths": [], "requested_at": 1.0, "expires_at": 2.0, "chunks": [],
         "decision": "approved", "decided_by_name": "Ada", "decided_at": 3.0,
     }  # fmt: skip
-    await change(database, sa.insert(human_requests).values(**asked))
+    await run(database, sa.insert(human_requests).values(**asked))
     await turns.save_message_ids(turn, ["m1", "m2"])
     await turns.end(turn, "done")
     account = await reports.get(turn.id)
@@ -159,7 +157,7 @@ async def test_a_rerun_has_waited_since_it_was_requested(
     (first,) = await turns.claim(1)
     await turns.save_answer(first, "the answer", {})
     await complete_turn(turns, first)
-    await change(database, sa.update(inbox_table).values(accepted_at=time.time() - 600))
+    await run(database, sa.update(inbox_table).values(accepted_at=time.time() - 600))
     await inbox.request_rerun(first.id, author=first.newest_message.author, kind="regenerate")
     (rerun,) = await turns.claim(1)
     reports = TurnReports(database, Prices())

@@ -1,4 +1,4 @@
-"""Conversations as those who have them see them."""
+"""Commands and buttons of users: stop, status, models, muting, ratings."""
 
 import asyncio
 import time
@@ -34,13 +34,13 @@ from tests.core.sessions.events import call_event, model_event, response_event, 
 from tests.fixtures.inbox_messages import inbound
 
 
-def talks(database: FailingDatabase, turns: TurnStore) -> ConversationService:
+def make_conversations(database: FailingDatabase, turns: TurnStore) -> ConversationService:
     return ConversationService(database, turns, Worker(turns, refuse_turn), budget=1000)
 
 
 @pytest.fixture
 def conversations(database: FailingDatabase, turns: TurnStore) -> ConversationService:
-    return talks(database, turns)
+    return make_conversations(database, turns)
 
 
 @pytest.fixture
@@ -48,17 +48,17 @@ def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
     return SessionService(database, TokenCounter(tmp_path))
 
 
-async def claimed(turns: TurnStore) -> Turn:
+async def claim_turn(turns: TurnStore) -> Turn:
     (turn,) = await turns.claim(10)
     return turn
 
 
-async def begun(inbox: InboxStore, turns: TurnStore, text: str = "hello", **more: Any) -> Turn:
+async def accept_and_claim(inbox: InboxStore, turns: TurnStore, text: str = "hello", **more: Any) -> Turn:
     await inbox.accept(inbound(text, **more))
-    return await claimed(turns)
+    return await claim_turn(turns)
 
 
-async def store(service: SessionService, turn: Turn, events: Sequence[Event]) -> None:
+async def append_events(service: SessionService, turn: Turn, events: Sequence[Event]) -> None:
     place = turn.newest_message.place
     session = await service.get_session(app_name="app", user_id=place, session_id=turn.session_id)
     assert session is not None
@@ -70,14 +70,14 @@ async def store(service: SessionService, turn: Turn, events: Sequence[Event]) ->
 # --- what ends in them ---------------------------------------------------------------------------------------------
 
 
-async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answered(
+async def test_a_stop_ends_the_running_turn_on_any_worker_and_drops_waiting_messages(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: FailingDatabase
 ) -> None:
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     waiting, elsewhere = inbound("later"), inbound(session="place:2")
     for message in (waiting, elsewhere):
         await inbox.accept(message)
-    other = talks(database, await create_turn_store(database))
+    other = make_conversations(database, await create_turn_store(database))
     assert await other.stop_session("place:1", author=None) == StopResult(turn.id, (waiting,))
     assert await other.stop_session("place:1", author=None) == StopResult(turn.id)
     if not database.is_sqlite:  # there, it is one process, whose leases end with it
@@ -91,7 +91,7 @@ async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answe
 async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turn = await begun(inbox, turns, "newer", sent_at=2.0)
+    turn = await accept_and_claim(inbox, turns, "newer", sent_at=2.0)
     await inbox.accept(older := inbound("older", sent_at=1.0))
     is_claiming, go_on, reopen = asyncio.Event(), asyncio.Event(), resume.resume_run
 
@@ -112,10 +112,10 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
     assert await turns.list_owned() == {turn.id: CancelReason.STOP}
 
 
-async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
+async def test_a_stop_by_one_person_ends_only_their_own_turns(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     theirs = inbound("theirs", author="grace")
     await inbox.accept(theirs)
     assert await conversations.stop_session("place:1", author="linus") == StopResult()
@@ -128,22 +128,22 @@ async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
     )
 
 
-async def test_a_turn_that_answers_something_said_after_the_stop_as_well_goes_on(
+async def test_a_turn_with_a_message_after_the_stop_continues(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     before, after = inbound("before"), inbound("after")
     for message in (before, after):
         await inbox.accept(message)
-    turn = await claimed(turns)
+    turn = await claim_turn(turns)
     assert turn.messages == (before, after)
     assert await conversations.stop_session("place:1", author="ada", until=before.sent_at) == StopResult()
     assert await conversations.stop_session("place:1", author="ada", until=after.sent_at) == StopResult(turn.id)
 
 
-async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_for_again(
+async def test_a_stopped_retry_can_be_requested_again(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     await turns.end(turn, "failed")
     await inbox.request_rerun(turn.id, author="ada", kind="retry")
     halt = await conversations.stop_session("place:1", author="ada")
@@ -151,13 +151,13 @@ async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_fo
     assert len(halt.dropped_messages) == 1
     assert await turns.claim(10) == []
     await inbox.request_rerun(turn.id, author="ada", kind="retry")
-    assert (await claimed(turns)).origin == turn.id
+    assert (await claim_turn(turns)).origin == turn.id
 
 
-async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
+async def test_only_its_author_stops_a_turn_and_only_while_it_runs(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: FailingDatabase
 ) -> None:
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     assert await conversations.stop_turn(turn.id, "grace") is StopTurnResult.NOT_OWNER
     assert await conversations.stop_turn("nothing", "ada") is StopTurnResult.NOT_RUNNING
     database.failures = 2
@@ -169,19 +169,19 @@ async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
     assert await conversations.stop_session("place:1", author=None) == StopResult()
 
 
-async def test_a_turn_that_nobody_runs_is_stopped_by_whoever_takes_it_up(
+async def test_the_next_worker_of_a_stopped_turn_gets_the_cancellation(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     await turns.hand_back(turn)
     assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.STOPPED
-    assert (await claimed(turns)).cancel == CancelReason.STOP
+    assert (await claim_turn(turns)).cancel == CancelReason.STOP
 
 
-async def test_what_a_reset_ends_is_not_stopped_besides(
+async def test_a_turn_that_a_reset_cancels_cannot_be_stopped(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     await inbox.reset_session(inbound("reset"))
     assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.NOT_RUNNING
     assert await turns.list_owned() == {turn.id: CancelReason.RESET}
@@ -190,17 +190,17 @@ async def test_what_a_reset_ends_is_not_stopped_besides(
 # --- what they are -------------------------------------------------------------------------------------------------
 
 
-async def test_the_status_tells_of_what_was_said_since_it_was_last_started_over(
+async def test_the_status_covers_messages_since_the_last_reset(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService, service: SessionService
 ) -> None:
     assert (await conversations.get_status("place:1")).model == MODELS[0]
-    turn = await begun(inbox, turns)
-    await store(
+    turn = await accept_and_claim(inbox, turns)
+    await append_events(
         service, turn, [user_event("hello", timestamp=5.0), call_event("c"), response_event("c"), model_event("hi")]
     )
     await turns.save_answer(turn, "hi", {"input": 100, "output": 20, "thinking": 3, "cached": 90})
     await turns.end(turn, "done")
-    second = await begun(inbox, turns)
+    second = await accept_and_claim(inbox, turns)
     await inbox.accept(inbound())
     status = await conversations.get_status("place:1")
     assert (status.since, status.messages, status.used_tokens, status.budget) == (5.0, 2, 123, 1000)
@@ -213,13 +213,13 @@ async def test_the_status_tells_of_what_was_said_since_it_was_last_started_over(
     assert (fresh.is_running, fresh.waiting) == (False, 0)
 
 
-async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over(
+async def test_a_chosen_model_stays_after_a_reset(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: FailingDatabase
 ) -> None:
     assert await conversations.choose_model("place:1", "openai/other", place="place")
     assert not await conversations.choose_model("place:1", "openai/none", place="place")
     assert await conversations.get_model("place:1") == "openai/other"
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     assert turn.model == "openai/other"
     await inbox.reset_session(inbound("reset"))
     assert (await conversations.get_status("place:1")).model == "openai/other"
@@ -230,7 +230,7 @@ async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over
     assert await conversations.get_model("place:1") == MODELS[0]
 
 
-async def test_many_first_choices_at_the_same_moment_begin_the_session_once(
+async def test_concurrent_first_choices_create_the_session_once(
     conversations: ConversationService, inbox: InboxStore
 ) -> None:
     choices = (conversations.choose_model("place:1", "openai/other", place="place") for _ in range(5))
@@ -238,7 +238,7 @@ async def test_many_first_choices_at_the_same_moment_begin_the_session_once(
     assert await conversations.get_model("place:1") == "openai/other"
 
 
-async def test_somebodys_recent_sessions_are_told_by_their_first_words(
+async def test_recent_sessions_are_listed_with_their_first_words(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     for session, text, author in (
@@ -262,17 +262,17 @@ async def test_somebodys_recent_sessions_are_told_by_their_first_words(
 # --- what is for the bot -------------------------------------------------------------------------------------------
 
 
-class Room:
-    """A session in which people speak; what is for the bot, it is asked."""
+class SharedSession:
+    """Session of several people; messages for the bot are accepted."""
 
     def __init__(self, inbox: InboxStore, conversations: ConversationService) -> None:
         self._inbox = inbox
         self.conversations = conversations
 
-    async def hears(self, author: str, *, called: bool = False, follow: Any = "author", **more: Any) -> bool:
-        return await self.hears_again(inbound(author=author, **more), called=called, follow=follow)
+    async def receive(self, author: str, *, called: bool = False, follow: Any = "author", **more: Any) -> bool:
+        return await self.receive_message(inbound(author=author, **more), called=called, follow=follow)
 
-    async def hears_again(self, message: InboxMessage, *, called: bool = False, follow: Any = "author") -> bool:
+    async def receive_message(self, message: InboxMessage, *, called: bool = False, follow: Any = "author") -> bool:
         is_for_it = called or await self.conversations.is_for_bot(message, follow=follow)
         if is_for_it:
             await self._inbox.accept(message)
@@ -280,75 +280,83 @@ class Room:
 
 
 @pytest.fixture
-def room(inbox: InboxStore, conversations: ConversationService) -> Room:
-    return Room(inbox, conversations)
+def shared_session(inbox: InboxStore, conversations: ConversationService) -> SharedSession:
+    return SharedSession(inbox, conversations)
 
 
-async def test_who_spoke_with_it_last_goes_on_until_somebody_else_speaks(room: Room, database: FailingDatabase) -> None:
-    assert not await room.hears("ada")
-    assert await room.hears("ada", called=True)
-    assert await room.hears("ada")
-    assert not await room.hears("grace", text="a secret")
-    assert not await room.hears("grace")
-    assert not await room.hears("ada")
-    assert await room.hears("grace", called=True)
-    assert not await room.hears("ada")
-    assert not await room.hears("grace")
-    assert await room.hears("ada", called=True)
-    assert await room.hears("ada")
+async def test_the_last_author_needs_no_mention_until_another_person_speaks(
+    shared_session: SharedSession, database: FailingDatabase
+) -> None:
+    assert not await shared_session.receive("ada")
+    assert await shared_session.receive("ada", called=True)
+    assert await shared_session.receive("ada")
+    assert not await shared_session.receive("grace", text="a secret")
+    assert not await shared_session.receive("grace")
+    assert not await shared_session.receive("ada")
+    assert await shared_session.receive("grace", called=True)
+    assert not await shared_session.receive("ada")
+    assert not await shared_session.receive("grace")
+    assert await shared_session.receive("ada", called=True)
+    assert await shared_session.receive("ada")
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(inbox_table))).all()
     assert [row.message for row in kept if row.outcome == "unaddressed"] == [None, None]
     assert "secret" not in str(kept)
 
 
-async def test_what_is_told_twice_or_late_changes_nothing(room: Room, database: FailingDatabase) -> None:
+async def test_repeated_and_late_deliveries_change_nothing(
+    shared_session: SharedSession, database: FailingDatabase
+) -> None:
     first, follow_up, aside, late = inbound(), inbound(), inbound(author="grace"), inbound()
-    assert await room.hears_again(first, called=True)
-    assert await room.hears_again(follow_up)
+    assert await shared_session.receive_message(first, called=True)
+    assert await shared_session.receive_message(follow_up)
     for _ in range(2):
-        assert not await room.hears_again(aside)
-    assert await room.hears_again(follow_up)
-    assert not await room.hears_again(late)
+        assert not await shared_session.receive_message(aside)
+    assert await shared_session.receive_message(follow_up)
+    assert not await shared_session.receive_message(late)
     between = replace(inbound(), sent_at=aside.sent_at - 0.5)
-    assert await room.hears_again(between)
+    assert await shared_session.receive_message(between)
     async with database.read() as connection:
         assert len((await connection.execute(sa.select(inbox_table))).all()) == 4
 
 
-async def test_what_was_overheard_is_no_place_where_one_speaks_with_it(room: Room) -> None:
-    await room.hears("grace", called=True, session="place:2")
-    await room.hears("ada", called=True)
-    await room.hears("grace")
-    assert [one.session_id for one in await room.conversations.list_recent("place", "grace", 9)] == ["place:2"]
+async def test_a_session_with_only_unaddressed_messages_is_not_recent(shared_session: SharedSession) -> None:
+    await shared_session.receive("grace", called=True, session="place:2")
+    await shared_session.receive("ada", called=True)
+    await shared_session.receive("grace")
+    assert [one.session_id for one in await shared_session.conversations.list_recent("place", "grace", 9)] == [
+        "place:2"
+    ]
 
 
-async def test_a_mention_is_answered_always_and_the_rest_as_it_is_set(room: Room) -> None:
-    assert not await room.hears("ada", follow="everyone")
-    assert await room.hears("ada", follow="never", called=True)
-    assert not await room.hears("ada", follow="never")
-    assert await room.hears("grace", follow="everyone")
+async def test_mentions_are_always_answered_and_other_messages_as_configured(shared_session: SharedSession) -> None:
+    assert not await shared_session.receive("ada", follow="everyone")
+    assert await shared_session.receive("ada", follow="never", called=True)
+    assert not await shared_session.receive("ada", follow="never")
+    assert await shared_session.receive("grace", follow="everyone")
 
 
-async def test_where_it_is_muted_it_answers_when_it_is_called(room: Room, conversations: ConversationService) -> None:
+async def test_a_muted_bot_answers_mentions_only(
+    shared_session: SharedSession, conversations: ConversationService
+) -> None:
     assert not await conversations.set_muted("place:1", True)
-    await room.hears("ada", called=True)
+    await shared_session.receive("ada", called=True)
     assert await conversations.set_muted("place:1", True)
     for follow in ("author", "everyone"):
-        assert not await room.hears("ada", follow=follow)
-    assert await room.hears("ada", called=True)
+        assert not await shared_session.receive("ada", follow=follow)
+    assert await shared_session.receive("ada", called=True)
     assert (await conversations.get_status("place:1")).is_muted
     await conversations.set_muted("place:1", False)
-    assert await room.hears("ada")
+    assert await shared_session.receive("ada")
 
 
 # --- what is shown of them -----------------------------------------------------------------------------------------
 
 
-async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
+async def test_the_latest_turn_of_a_reply_includes_its_reruns(
     inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     await turns.save_message_ids(turn, ["m1"])
     expected = LatestTurn(
         turn_id=turn.id,
@@ -366,7 +374,7 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
     expected = replace(expected, state="done", text="the answer", is_revised=True)
     assert await conversations.get_latest_turn(turn.id) == expected
     await inbox.request_rerun(turn.id, author="ada", kind="revise")
-    again = await claimed(turns)
+    again = await claim_turn(turns)
     latest = await conversations.get_latest_turn(turn.id)
     assert latest is not None
     assert (latest.turn_id, latest.state, latest.inbound.text) == (again.id, "running", "edited")
@@ -381,7 +389,7 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
     assert await conversations.get_latest_turn("nothing") is None
 
 
-async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of_it(
+async def test_a_transcript_has_authors_times_tools_and_ratings(
     inbox: InboxStore,
     turns: TurnStore,
     conversations: ConversationService,
@@ -390,19 +398,21 @@ async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of
 ) -> None:
     assert await conversations.export_session("place:1", "md", Prices()) == ""
     opinions = FeedbackStore(database)
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     steps = [
         call_event("c", name="look", timestamp=61.0),
         response_event("c", name="look"),
         model_event("**No.**", timestamp=62.0),
     ]
     wrong = user_event("[System: no such agent]", invocation_id=correction_run_id(turn.id))
-    await store(service, turn, [user_event("Ada: Is it?", timestamp=60.0), wrong, *steps])
+    await append_events(service, turn, [user_event("Ada: Is it?", timestamp=60.0), wrong, *steps])
     await complete_turn(turns, turn)
     await opinions.save_feedback(turn.id, "ada", "bad")
     await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
-    again = await claimed(turns)
-    await store(service, again, [call_event("c", name="look", timestamp=63.0), model_event("Yes.", timestamp=64.0)])
+    again = await claim_turn(turns)
+    await append_events(
+        service, again, [call_event("c", name="look", timestamp=63.0), model_event("Yes.", timestamp=64.0)]
+    )
     await complete_turn(turns, again)
     for author in ("ada", "grace"):
         await opinions.save_feedback(again.id, author, "good")
@@ -417,35 +427,35 @@ async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of
     assert await conversations.export_session("place:1", "md", Prices()) == ""
 
 
-async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_it_is_about(
+async def test_the_newest_rating_counts_and_is_deleted_with_its_turn(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     opinions = FeedbackStore(database)
 
-    async def kept() -> set[tuple[str, str]]:
+    async def list_ratings() -> set[tuple[str, str]]:
         async with database.read() as connection:
             rows = await connection.execute(sa.select(feedback_table.c.author, feedback_table.c.rating))
             return {(row.author, row.rating) for row in rows}
 
     assert not await opinions.save_feedback("nothing", "ada", "good")
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     await complete_turn(turns, turn)
     for author, verdict in (("ada", "good"), ("grace", "good"), ("ada", "bad")):
         assert await opinions.save_feedback(turn.id, author, verdict)  # type: ignore[arg-type]  # it is one of the two
-    assert await kept() == {("ada", "bad"), ("grace", "good")}
+    assert await list_ratings() == {("ada", "bad"), ("grace", "good")}
     await inbox.reset_session(inbound("reset"))
-    assert await kept() == set()
+    assert await list_ratings() == set()
     assert not await opinions.save_feedback(turn.id, "ada", "good")
-    turn = await begun(inbox, turns)
+    turn = await accept_and_claim(inbox, turns)
     await complete_turn(turns, turn)
     await opinions.save_feedback(turn.id, "ada", "good")
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
     await CleanupService(database, days=30).delete_batch()
-    assert await kept() == set()
+    assert await list_ratings() == set()
 
 
-async def test_it_is_known_how_many_bots_have_spoken_since_a_person_did(
+async def test_bot_messages_since_the_last_person_are_counted(
     conversations: ConversationService, inbox: InboxStore
 ) -> None:
     assert await conversations.count_newest_bot_messages("place:1", 9) == 0

@@ -35,7 +35,7 @@ async def read_inbox(database: FailingDatabase) -> str:
         return str((await connection.execute(sa.select(inbox_table))).all())
 
 
-async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_message_edited_while_it_waits_is_answered_as_edited(inbox: InboxStore, turns: TurnStore) -> None:
     first, second = inbound("one"), inbound("two")
     for message in (first, second):
         await inbox.accept(message)
@@ -47,7 +47,7 @@ async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: InboxS
     assert await inbox.accept(first) is AcceptResult.DUPLICATE
 
 
-async def test_an_edit_during_the_claim_is_in_the_turn_or_stored_beside_it(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_an_edit_during_the_claim_is_in_the_turn_or_stored_with_it(inbox: InboxStore, turns: TurnStore) -> None:
     for number in range(10):
         message = inbound("old", session=f"place:{number}")
         await inbox.accept(message)
@@ -61,7 +61,7 @@ async def test_an_edit_during_the_claim_is_in_the_turn_or_stored_beside_it(inbox
         await complete_turn(turns, turn)
 
 
-async def test_an_edit_of_what_a_turn_has_is_kept_beside_it_until_it_is_taken_back(
+async def test_an_edit_during_a_turn_is_stored_until_it_is_reverted(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for text in ("one", "two"):
@@ -95,7 +95,7 @@ async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: Inb
     )
 
 
-async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted(
+async def test_unknown_reset_or_pruned_messages_cannot_be_edited_or_deleted(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     ended, running, waiting = inbound("one"), inbound("two"), inbound("three")
@@ -119,7 +119,7 @@ async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted
     assert "four" not in await read_inbox(database)
 
 
-async def test_what_is_deleted_while_it_waits_is_not_answered_however_often_it_is_told(
+async def test_a_message_deleted_while_it_waits_is_never_answered(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     first, second = inbound("a secret"), inbound("two")
@@ -153,7 +153,7 @@ async def test_a_turn_whose_messages_are_all_deleted_is_cancelled_on_any_worker(
         assert await inbox.request_rerun(turn.id, author="ada", kind=kind) is RerunDenied.EXPIRED
 
 
-async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_it(
+async def test_the_events_of_a_run_are_deleted_with_its_deleted_message(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, tmp_path: Path
 ) -> None:
     service = SessionService(database, TokenCounter(tmp_path))
@@ -187,7 +187,7 @@ async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_i
     assert kept == "about three"
 
 
-async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still_shows(
+async def test_bytes_of_a_deleted_message_stay_if_another_event_refers_to_them(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, tmp_path: Path
 ) -> None:
     service = SessionService(database, TokenCounter(tmp_path))
@@ -211,7 +211,7 @@ async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still
         assert (await connection.execute(sa.select(blobs.c.data))).scalars().all() == [both]
 
 
-async def test_of_several_messages_the_one_that_is_deleted_is_not_told_again(
+async def test_the_deleted_one_of_several_messages_is_not_in_the_next_attempt(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for text in ("one", "a secret"):
@@ -228,9 +228,7 @@ async def test_of_several_messages_the_one_that_is_deleted_is_not_told_again(
     assert "secret" not in await read_inbox(database)
 
 
-async def test_what_is_deleted_once_it_was_answered_is_answered_no_more(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
+async def test_a_deleted_message_has_no_rerun(inbox: InboxStore, turns: TurnStore, database: FailingDatabase) -> None:
     await inbox.accept(inbound("a secret"))
     turn = await claim_turn(turns)
     await complete_turn(turns, turn)
@@ -240,7 +238,7 @@ async def test_what_is_deleted_once_it_was_answered_is_answered_no_more(
     assert "secret" not in await read_inbox(database)
 
 
-async def test_a_reset_outdoes_every_other_reason_to_end_a_turn(
+async def test_a_reset_overrides_every_other_reason_to_end_a_turn(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("a secret"))

@@ -53,14 +53,14 @@ async def test_a_second_delivery_begins_no_session_that_was_deleted(inbox: Inbox
     assert not await inbox.has_session(message.session_id)
 
 
-async def test_a_message_that_cannot_be_kept_is_not_accepted(inbox: InboxStore, database: Database) -> None:
+async def test_a_message_that_cannot_be_stored_is_not_accepted(inbox: InboxStore, database: Database) -> None:
     async with database.write() as connection:
         await connection.execute(sa.text("DROP TABLE inbox"))
     with pytest.raises(StoreError):
         await inbox.accept(inbound())
 
 
-async def test_what_comes_while_a_turn_runs_waits(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_message_waits_while_a_turn_runs(inbox: InboxStore, turns: TurnStore) -> None:
     assert await inbox.accept(inbound()) is AcceptResult.NEXT
     (turn,) = await turns.claim(10)
     assert await inbox.accept(inbound()) is AcceptResult.WAITING
@@ -71,13 +71,13 @@ async def test_what_comes_while_a_turn_runs_waits(inbox: InboxStore, turns: Turn
     assert await inbox.accept(inbound(session="place:2")) is AcceptResult.NEXT
 
 
-async def test_a_session_is_known_once_something_was_accepted_in_it(inbox: InboxStore) -> None:
+async def test_a_session_is_known_after_its_first_message(inbox: InboxStore) -> None:
     assert not await inbox.has_session("place:1")
     await inbox.accept(inbound())
     assert await inbox.has_session("place:1")
 
 
-async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversation(
+async def test_a_command_is_stored_once_without_its_text_and_starts_no_session(
     inbox: InboxStore, turns: TurnStore, database: Database
 ) -> None:
     command = inbound("status")
@@ -106,7 +106,7 @@ async def test_a_reset_that_comes_twice_resets_once(inbox: InboxStore) -> None:
     assert await inbox.reset_session(reset) is None
 
 
-async def test_a_reset_forgets_what_was_said(inbox: InboxStore, turns: TurnStore, database: Database) -> None:
+async def test_a_reset_deletes_the_texts_of_messages(inbox: InboxStore, turns: TurnStore, database: Database) -> None:
     await inbox.accept(inbound("a secret"))
     (ended,) = await turns.claim(10)
     await turns.save_answer(ended, "the secret answer", {})
@@ -123,7 +123,7 @@ async def test_a_reset_forgets_what_was_said(inbox: InboxStore, turns: TurnStore
     assert "secret answer" not in kept
 
 
-async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_message_after_a_reset_belongs_to_the_new_generation(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (first,) = await turns.claim(10)
     await inbox.reset_session(inbound("reset"))
@@ -147,9 +147,7 @@ async def test_a_late_reset_drops_only_messages_before_it(inbox: InboxStore, tur
     assert (turn.messages, turn.generation) == ((after,), running.generation + 1)
 
 
-async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends_nothing(
-    inbox: InboxStore, turns: TurnStore
-) -> None:
+async def test_a_late_reset_does_not_end_a_turn_of_a_later_message(inbox: InboxStore, turns: TurnStore) -> None:
     reset, after, next_one = inbound("reset"), inbound("after"), inbound("next")
     await inbox.accept(after)
     (running,) = await turns.claim(10)
@@ -162,7 +160,7 @@ async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends
     assert (turn.messages, turn.generation) == ((next_one,), running.generation)
 
 
-async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_message_reaches_its_turn_unchanged(inbox: InboxStore, turns: TurnStore) -> None:
     file = Attachment("a.png", "image/png", 3, {"url": "https://a/b", "id": 1})
     message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=(file,))
     await inbox.accept(message)
@@ -178,7 +176,7 @@ async def create_failed_turn(inbox: InboxStore, turns: TurnStore, **more: Any) -
     return turn
 
 
-async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_retry_of_a_failed_turn_is_a_new_turn(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await create_failed_turn(inbox, turns, text="what is it?")
     accepted, message = await request_retry(inbox, failed)
     assert (accepted, message.text) == (AcceptResult.NEXT, "what is it?")
@@ -200,7 +198,7 @@ async def request_retry(inbox: InboxStore, turn: Turn) -> tuple[AcceptResult, In
     return tried
 
 
-async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_repeated_requests_retry_a_turn_once(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await create_failed_turn(inbox, turns)
     tried = await asyncio.gather(*(request_retry(inbox, failed) for _ in range(8)))
     assert sorted(accepted.name for accepted, _ in tried) == ["DUPLICATE"] * 7 + ["NEXT"]
@@ -210,7 +208,7 @@ async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: InboxStore,
     assert await inbox.request_rerun(failed.id, author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
-async def test_a_press_waits_for_the_database_and_a_message_does_not(
+async def test_a_button_press_waits_for_the_database_and_a_message_does_not(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     failed = await create_failed_turn(inbox, turns)
@@ -222,7 +220,7 @@ async def test_a_press_waits_for_the_database_and_a_message_does_not(
             await take(inbound())
 
 
-async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_retry_waits_for_older_messages(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await create_failed_turn(inbox, turns)
     second = inbound("second", sent_at=time.time() - 1)
     await inbox.accept(second)
@@ -234,13 +232,13 @@ async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbo
     assert last.kind == "retry"
 
 
-async def test_only_the_author_may_have_it_tried_again(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_only_the_author_may_request_a_retry(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await create_failed_turn(inbox, turns)
     assert await inbox.request_rerun(failed.id, author="grace", kind="retry") is RerunDenied.NOT_OWNER
     assert await turns.claim(10) == []
 
 
-async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_done_reset_and_unknown_turns_are_not_retried(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await create_failed_turn(inbox, turns)
     await inbox.accept(inbound(session="place:2"))
     (answered,) = await turns.claim(1)

@@ -9,7 +9,7 @@ from tests.fixtures.inbox_messages import inbound
 DAY = 86_400.0
 
 
-async def test_until_when_all_was_heard_is_kept_for_each_channel(database: Database) -> None:
+async def test_each_channel_has_its_own_watermark(database: Database) -> None:
     places = Watermarks(database)
     assert await places.get_watermark("slack") is None
     await places.save_watermark("slack", 10.5)
@@ -18,9 +18,7 @@ async def test_until_when_all_was_heard_is_kept_for_each_channel(database: Datab
     assert (await places.get_watermark("slack"), await places.get_watermark("discord")) == (30.5, 20.0)
 
 
-async def test_places_are_told_with_the_conversations_that_are_alive_the_newest_first(
-    database: Database, inbox: InboxStore
-) -> None:
+async def test_active_places_are_listed_with_their_sessions_newest_first(database: Database, inbox: InboxStore) -> None:
     begun = time.time()
     for age, session in enumerate(["slack:T:A:1", "slack:T:A:2", "slack:T:B:1", "slack:T:C:1", "slackish:T:D:1"], 1):
         for earlier in (5, 0):
@@ -37,7 +35,7 @@ async def test_places_are_told_with_the_conversations_that_are_alive_the_newest_
     assert (newest.id, newest.sessions) == ("slack:T:A", ("slack:T:A:1",))
 
 
-async def test_what_was_accepted_is_known_and_what_was_started_over_is_told_with_its_time(
+async def test_accepted_keys_are_known_and_resets_are_listed_with_their_times(
     database: Database, inbox: InboxStore
 ) -> None:
     places, said = Watermarks(database), inbound()
@@ -51,9 +49,7 @@ async def test_what_was_accepted_is_known_and_what_was_started_over_is_told_with
     assert await places.get_cancellation_times([said.session_id, "another"]) == ({said.session_id: 50.0}, {})
 
 
-async def test_when_somebody_said_stop_is_told_for_each_conversation_and_author(
-    database: Database, inbox: InboxStore
-) -> None:
+async def test_stops_are_listed_by_session_and_author(database: Database, inbox: InboxStore) -> None:
     places, said = Watermarks(database), inbound()
     for at, author in ((50.0, "grace"), (40.0, "grace"), (45.0, "ada")):
         await inbox.record_command(replace(said, event_key=f"stop:{at}", author=author, sent_at=at), "stop")

@@ -153,7 +153,7 @@ def test_deltas_are_rarer_with_more_streams_and_never_simultaneous(
 
 @given(st.lists(st.sampled_from([Text("a"), Text("b"), Text("s", b"s"), Thought("t"), ToolCall("c", "f", {})])))
 async def test_coalescing_keeps_all_text_in_order(script: list[ProviderEvent]) -> None:
-    def said(events: Sequence[ProviderEvent]) -> list[tuple[object, ...]]:
+    def split_text(events: Sequence[ProviderEvent]) -> list[tuple[object, ...]]:
         each: list[tuple[object, ...]] = []
         for event in events:
             if isinstance(event, Text | Thought):
@@ -162,4 +162,4 @@ async def test_coalescing_keeps_all_text_in_order(script: list[ProviderEvent]) -
                 each.append((event,))
         return each
 
-    assert said(await coalesce(*script, Done())) == said([*script, Done()])
+    assert split_text(await coalesce(*script, Done())) == split_text([*script, Done()])

@@ -122,18 +122,18 @@ async def test_a_failed_model_is_skipped_for_a_minute_and_then_tried_once(
     first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
     talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0, 0))))
 
-    async def asked(at: float) -> int:
+    async def count_calls(at: float) -> int:
         nonlocal now
         now = at
         before = len(first.requests)
         assert (await talk.events("hi"))[-1].type == "done"
         return len(first.requests) - before
 
-    assert [await asked(at) for at in (1000, 1001, 1059, 1061, 1120, 1122)] == [3, 0, 0, 1, 0, 1]
+    assert [await count_calls(at) for at in (1000, 1001, 1059, 1061, 1120, 1122)] == [3, 0, 0, 1, 0, 1]
     first.answers = ["I am back."]
-    assert [await asked(at) for at in (1181, 1183)] == [0, 1]
+    assert [await count_calls(at) for at in (1181, 1183)] == [0, 1]
     first.answers = ["Still.", "And again."]
-    assert [await asked(at) for at in (1184, 1185)] == [1, 1]
+    assert [await count_calls(at) for at in (1184, 1185)] == [1, 1]
 
 
 async def test_concurrent_failures_skip_a_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,31 +143,31 @@ async def test_concurrent_failures_skip_a_model_once(monkeypatch: pytest.MonkeyP
     first, other = ScriptedProvider(*[[gate, *DOWN]] * 8, "I am back."), ScriptedProvider(*["Yes."] * 8)
     model = make_adapter(first, other)
 
-    async def asked() -> str:
+    async def ask() -> str:
         request = LlmRequest(contents=[types.UserContent("hi")])
         responses = [response async for response in model.generate_content_async(request)]
         return "".join(part.text or "" for part in (responses[-1].content or types.Content()).parts or ())
 
-    asking = [asyncio.create_task(asked()) for _ in range(8)]
+    asking = [asyncio.create_task(ask()) for _ in range(8)]
     async with asyncio.timeout(30):
         while len(first.requests) < 8:  # noqa: ASYNC110 - all are under way
             await asyncio.sleep(0.01)
     gate.set()
     assert await asyncio.gather(*asking) == ["Yes."] * 8
     now += fallbacks.SKIP_SECONDS + 1
-    assert await asked() == "I am back."
+    assert await ask() == "I am back."
 
 
 async def test_a_fallback_gets_supported_files_and_a_shorter_history(
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Blind(ScriptedProvider):
+    class TextOnlyProvider(ScriptedProvider):
         def supported_files(self, model: str) -> SupportedFiles:
             return SupportedFiles({}, max_total_bytes=0)
 
     first = ScriptedProvider(*(f"Answer {n}." for n in range(6)), DOWN)
     long: list[ProviderEvent | asyncio.Event] = [Failed(ContextLengthError("too long"))]
-    blind = Blind(long, long, "I have read the end of it.")
+    blind = TextOnlyProvider(long, long, "I have read the end of it.")
     talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, blind)))
     for n in range(6):
         await talk.events(f"Question {n}?")

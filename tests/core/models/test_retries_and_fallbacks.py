@@ -63,7 +63,7 @@ def get_text(response: LlmResponse) -> str | None:
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def sleep_seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Record the seconds of each sleep, without sleeping."""
     waits: list[float] = []
 
@@ -112,27 +112,27 @@ async def test_without_retries_a_call_is_tried_once() -> None:
     assert calls.started == 1
 
 
-async def test_the_waits_grow_and_vary(slept: list[float]) -> None:
+async def test_the_waits_grow_and_vary(sleep_seconds: list[float]) -> None:
     for _ in range(20):
         await collect_texts(ScriptedCalls([BUSY], [BUSY], ["Fine."]), RETRY_SECONDS)
-    first, second = slept[::2], slept[1::2]
+    first, second = sleep_seconds[::2], sleep_seconds[1::2]
     assert all(0.25 <= wait <= 0.75 for wait in first)
     assert all(1 <= wait <= 3 for wait in second)
-    assert len(set(slept)) > 20
+    assert len(set(sleep_seconds)) > 20
 
 
 @pytest.mark.parametrize("asked", [0.0, 7.0, MAX_RETRY_AFTER_SECONDS])
-async def test_a_retry_waits_for_retry_after(slept: list[float], asked: float) -> None:
+async def test_a_retry_waits_for_retry_after(sleep_seconds: list[float], asked: float) -> None:
     await collect_texts(ScriptedCalls([ProviderRateLimitError("busy", retry_after=asked)], ["Fine."]), RETRY_SECONDS)
-    [wait] = slept
+    [wait] = sleep_seconds
     assert asked + 0.25 <= wait <= asked + 0.75
 
 
-async def test_a_long_retry_after_prevents_a_retry(slept: list[float]) -> None:
+async def test_a_long_retry_after_prevents_a_retry(sleep_seconds: list[float]) -> None:
     error = ProviderRateLimitError("busy", retry_after=MAX_RETRY_AFTER_SECONDS + 1)
     with pytest.raises(ProviderRateLimitError):
         await collect_texts(ScriptedCalls([error], ["never asked for"]), RETRY_SECONDS)
-    assert slept == []
+    assert sleep_seconds == []
 
 
 async def test_the_text_of_a_failed_attempt_is_retracted_before_new_text() -> None:

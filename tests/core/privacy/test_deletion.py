@@ -50,8 +50,8 @@ COST = PRICES.get_cost(CALL) or 0
 SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
 
 
-class Office:
-    """Conversations, with something in every table."""
+class StoredConversations:
+    """Stored conversations with rows in every table."""
 
     def __init__(self, database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService) -> None:
         self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
@@ -74,7 +74,7 @@ class Office:
         day: str = "",
         is_counted: bool = True,
     ) -> str:
-        """A whole turn about it: a tool, a file, an opinion, a request, what it cost (on a day); its id."""
+        """Store a turn with a tool call, file, rating, request and cost; return its id."""
         address = {"speaker": name, "author": author}
         said = inbound(words, session=session, author=author, address=address)
         await self.inbox.accept(said)
@@ -158,20 +158,20 @@ class Office:
         await FeedbackStore(self.database).save_feedback(turn.id, author, "good")
         return turn.id
 
-    async def sum_up(self, session: str, text: str) -> None:
+    async def save_summary(self, session: str, text: str) -> None:
         row = to_columns(to_row(create_summary_event(text, begin=1.0, end=2.0)), 5)
         values = {**row, "session": session, "generation": 1, "last_covered_id": 1, "content": text}
         async with self.database.write() as connection:
             await connection.execute(sa.insert(messages).values(values))
 
-    async def spent(self) -> list[tuple[str, str, int, int]]:
+    async def list_spending(self) -> list[tuple[str, str, int, int]]:
         """Return the spending by user: id, name, calls and cost."""
         return [
             (one.key, one.name, one.calls, one.cost) for one in await self.books.sum_spending("person", since=FIRST_DAY)
         ]
 
-    async def holds(self, *words: str) -> list[str]:
-        """The columns, of all tables, that hold any of these, as text, JSON or bytes."""
+    async def find_columns(self, *words: str) -> list[str]:
+        """Return the columns of all tables that contain any of these texts."""
         found = list[str]()
         async with self.database.read() as connection:
             for table in metadata.sorted_tables:
@@ -186,15 +186,17 @@ def _has(value: Any, words: tuple[str, ...]) -> bool:
 
 
 @pytest.fixture
-def office(database: FailingDatabase, inbox: InboxStore, turns: TurnStore, tmp_path: Path) -> Office:
-    return Office(database, inbox, turns, SessionService(database, TokenCounter(tmp_path), agent="bot"))
+def conversations(
+    database: FailingDatabase, inbox: InboxStore, turns: TurnStore, tmp_path: Path
+) -> StoredConversations:
+    return StoredConversations(database, inbox, turns, SessionService(database, TokenCounter(tmp_path), agent="bot"))
 
 
 async def test_a_session_is_deleted_from_every_table_and_from_the_file(
-    office: Office, database: FailingDatabase
+    conversations: StoredConversations, database: FailingDatabase
 ) -> None:
-    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
-    await office.sum_up(ALONE, "Zofia has a vermilion umbrella")
+    await conversations.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
+    await conversations.save_summary(ALONE, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
         of_place = {
             "scope": "user",
@@ -203,26 +205,26 @@ async def test_a_session_is_deleted_from_every_table_and_from_the_file(
             "value": "vermilion umbrella",
         }
         await connection.execute(sa.insert(state).values(of_place))
-    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+    await conversations.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
     async with database.read() as connection:
         key = (await connection.execute(sa.select(inbox_table.c.event_key).limit(1))).scalar_one()
-    assert len(await office.holds(*WORDS)) > 15
+    assert len(await conversations.find_columns(*WORDS)) > 15
     deletion = DeletionService(database, PRICES)
     survey = await deletion.preview(DeletionRequest(session_id=ALONE))
     assert (survey.sessions, survey.partial_sessions, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
-    assert len(await office.holds(*WORDS)) > 15  # it was only looked at
+    assert len(await conversations.find_columns(*WORDS)) > 15  # it was only looked at
     assert await deletion.delete(DeletionRequest(session_id=ALONE)) == DeletionResult(
         conversations=1, messages=5, files=2
     )
     assert not await deletion.preview(DeletionRequest(session_id=ALONE))
-    assert await office.holds(*WORDS) == []
-    assert await office.holds("harmless teapot") != []
-    assert await office.spent() == [("", "", 1, COST), ("slack:U0GRACE", "Grace", 1, COST)]
+    assert await conversations.find_columns(*WORDS) == []
+    assert await conversations.find_columns("harmless teapot") != []
+    assert await conversations.list_spending() == [("", "", 1, COST), ("slack:U0GRACE", "Grace", 1, COST)]
 
     again = inbound("vermilion umbrella", session=ALONE, event_key=key, author="U0ZOFIA")
-    assert await office.inbox.accept(again) is AcceptResult.DUPLICATE
-    assert await office.holds(*WORDS) == []
-    assert await office.turns.claim(10) == []
+    assert await conversations.inbox.accept(again) is AcceptResult.DUPLICATE
+    assert await conversations.find_columns(*WORDS) == []
+    assert await conversations.turns.claim(10) == []
     if database.file is not None:
         await wipe(database)
         for file in database.file.parent.glob("parley.db*"):
@@ -232,16 +234,16 @@ async def test_a_session_is_deleted_from_every_table_and_from_the_file(
 
 
 async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
-    office: Office, database: FailingDatabase
+    conversations: StoredConversations, database: FailingDatabase
 ) -> None:
-    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await conversations.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     around = build_quote(
         "Earlier messages of other people",
         [quote_message("Zofia", "my vermilion umbrella\nis wet"), quote_message("Lin", "ok")],
     )
-    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
-    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around, is_counted=False)
-    await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
+    await conversations.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
+    await conversations.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around, is_counted=False)
+    await conversations.save_summary(SHARED, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
         told = {"user_key": "slack:U0ZOFIA", "kind": "access", "expires_at": 1.0}
         await connection.execute(sa.insert(metadata.tables["denial_notices"]).values(told))
@@ -254,13 +256,13 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     assert (survey.sessions, survey.partial_sessions, survey.records) == ((ALONE,), (SHARED,), 7)
     deleted = await deletion.delete(DeletionRequest(user_id="U0ZOFIA"))
     assert deleted == DeletionResult(conversations=1, changed=1, messages=5, redacted=5, files=4, records=7)
-    assert await office.holds(*WORDS) == []
+    assert await conversations.find_columns(*WORDS) == []
     assert not await deletion.preview(DeletionRequest(user_id="U0ZOFIA"))
     if database.file is not None:
         await wipe(database)
         assert all(b"vermilion" not in file.read_bytes() for file in database.file.parent.glob("parley.db*"))
 
-    events = (await office.session(SHARED)).events
+    events = (await conversations.session(SHARED)).events
     assert repair_history(events) == events
     calls = [call.id for event in events for call in event.get_function_calls()]
     answers = [answer.id for event in events for answer in event.get_function_responses()]
@@ -278,13 +280,15 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     async with database.read() as connection:
         usage = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
     assert [used["input"] for used in usage] == [3, 3]  # the sums stay
-    assert await office.spent() == [("", "", 2, 2 * COST), ("slack:U0GRACE", "Grace", 1, COST)]
-    assert await office.holds("Grace", "harmless teapot") != []
+    assert await conversations.list_spending() == [("", "", 2, 2 * COST), ("slack:U0GRACE", "Grace", 1, COST)]
+    assert await conversations.find_columns("Grace", "harmless teapot") != []
 
 
-async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(office: Office, database: FailingDatabase) -> None:
-    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
-    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(
+    conversations: StoredConversations, database: FailingDatabase
+) -> None:
+    await conversations.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await conversations.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
     deletion = DeletionService(database, PRICES)
     for text in ("Zofia", "zof", "slack:U0ZOFIA", "u0zofia"):
         assert not await deletion.preview(DeletionRequest(user_id=text))
@@ -292,84 +296,88 @@ async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(office: Offi
     assert await deletion.find_users("bob") == []
 
 
-async def test_a_deleted_persons_name_is_in_no_folded_text(office: Office, database: FailingDatabase) -> None:
-    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion crème", is_counted=False)
-    await office.say(SHARED, "U0GRACE", "Grace", "harmless café", is_counted=False)
+async def test_a_deleted_persons_name_is_in_no_folded_text(
+    conversations: StoredConversations, database: FailingDatabase
+) -> None:
+    await conversations.say(SHARED, "U0ZOFIA", "Zofia", "vermilion crème", is_counted=False)
+    await conversations.say(SHARED, "U0GRACE", "Grace", "harmless café", is_counted=False)
     place = SHARED.rpartition(":")[0]
     noted = model_event("Zofia and Zoë like tea.")
     await MemoryService(database).add_events_to_memory(app_name="app", user_id=place, events=[noted])
-    assert {"messages.search_text", "memories.search_text"} <= {*await office.holds("zofia")}
+    assert {"messages.search_text", "memories.search_text"} <= {*await conversations.find_columns("zofia")}
     await DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
-    assert await office.holds("Zofia", "zofia") == []
-    assert {"messages.search_text", "memories.search_text"} <= {*await office.holds("like tea.", "harmless")}
+    assert await conversations.find_columns("Zofia", "zofia") == []
+    assert {"messages.search_text", "memories.search_text"} <= {
+        *await conversations.find_columns("like tea.", "harmless")
+    }
 
 
-async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(
-    office: Office, database: FailingDatabase
+async def test_old_turns_are_deleted_as_a_whole_except_open_calls(
+    conversations: StoredConversations, database: FailingDatabase
 ) -> None:
     long_ago = f"{time.strftime('%Y-%m-%d', time.gmtime(time.time() - 40 * DAY))}"
-    old = await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago)
-    waiting = await office.say(SHARED, "U0LIN", "Lin", "may I?")
-    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago, is_counted=False)
-    await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
+    old = await conversations.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago)
+    waiting = await conversations.say(SHARED, "U0LIN", "Lin", "may I?")
+    await conversations.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago, is_counted=False)
+    await conversations.save_summary(SHARED, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
         await _age(connection, days=40)
         held = sa.update(messages).where(messages.c.invocation_id == waiting, messages.c.role == "assistant")
         await connection.execute(held.values(long_running_calls={"k": False}))
-    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+    await conversations.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
     retention = RetentionService(database, PRICES, days=30)
     await retention.delete_expired()
     # what tools keep for a conversation has no age: it goes with the conversation
-    assert set(await office.holds(*WORDS)) == {"state.value"}
+    assert set(await conversations.find_columns(*WORDS)) == {"state.value"}
     async with database.read() as connection:
         runs = set((await connection.execute(sa.select(messages.c.invocation_id))).scalars())
         there = (await connection.execute(sa.select(sessions.c.id))).scalars().all()
     assert old not in runs
     assert waiting in runs
     assert there == [SHARED]
-    assert await office.holds("harmless teapot") != []
-    assert await office.spent() == [
+    assert await conversations.find_columns("harmless teapot") != []
+    assert await conversations.list_spending() == [
         ("", "", 2, 2 * COST),
         ("slack:U0GRACE", "Grace", 1, COST),
         ("slack:U0LIN", "Lin", 1, COST),
     ]
-    await office.sum_up(SHARED, "Grace has a harmless kettle")
+    await conversations.save_summary(SHARED, "Grace has a harmless kettle")
     await retention.delete_expired()  # which finds nothing to do
     assert waiting in runs
-    assert await office.holds("harmless kettle") != []
+    assert await conversations.find_columns("harmless kettle") != []
 
 
 @pytest.mark.parametrize("meanwhile", ["somebody speaks", "what was said long ago is delivered", "a turn runs"])
 async def test_an_old_session_with_a_new_message_stays_and_is_answered(
-    office: Office, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+    conversations: StoredConversations, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
-    await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
+    await conversations.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
     at = time.time() - 40 * DAY if meanwhile == "what was said long ago is delivered" else time.time()
     message = inbound("and now?", session=ALONE, author="U0GRACE", sent_at=at)
     if meanwhile == "a turn runs":  # which has begun long ago
-        await office.inbox.accept(message)
-        (turn,) = await office.turns.claim(1)
+        await conversations.inbox.accept(message)
+        (turn,) = await conversations.turns.claim(1)
     async with database.write() as connection:
         await _age(connection, days=40)
     meant = DeletionService.list_sessions
 
-    async def seen(self: DeletionService, wish: DeletionRequest) -> tuple[list[str], list[str]]:
+    async def list_and_accept(self: DeletionService, wish: DeletionRequest) -> tuple[list[str], list[str]]:
         found = await meant(self, wish)
         assert found == ([ALONE], [])
         if meanwhile != "a turn runs":
-            await office.inbox.accept(message)
+            await conversations.inbox.accept(message)
         return found
 
-    monkeypatch.setattr(DeletionService, "list_sessions", seen)
+    monkeypatch.setattr(DeletionService, "list_sessions", list_and_accept)
     await RetentionService(database, PRICES, days=30).delete_expired()
     if meanwhile != "a turn runs":
-        (turn,) = await office.turns.claim(1)
+        (turn,) = await conversations.turns.claim(1)
     assert turn.messages == (message,)
-    assert await office.turns.list_owned() == {turn.id: None}
-    assert await office.holds("and now?") != []
+    assert await conversations.turns.list_owned() == {turn.id: None}
+    assert await conversations.find_columns("and now?") != []
 
 
-async def test_more_conversations_can_be_old_than_a_statement_takes_values(
+async def test_more_sessions_can_expire_than_a_statement_takes_values(
     database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("core.privacy.retention.PAUSE_SECONDS", 0.0)
@@ -389,53 +397,53 @@ async def test_more_conversations_can_be_old_than_a_statement_takes_values(
 
 
 async def test_messages_after_the_retention_limit_are_not_deleted_with_the_old_ones(
-    office: Office, database: FailingDatabase
+    conversations: StoredConversations, database: FailingDatabase
 ) -> None:
-    await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
+    await conversations.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
     async with database.write() as connection:
         await _age(connection, days=40)
     missed = time.time() - 60  # while no process ran
     await RetentionService(database, PRICES, days=30).delete_expired()
-    assert await office.holds("harmless teapot") == []
+    assert await conversations.find_columns("harmless teapot") == []
     over, _ = await Watermarks(database).get_cancellation_times([ALONE])
     assert missed - 31 * DAY < over[ALONE] < missed - 29 * DAY
 
 
 @pytest.mark.parametrize("begins", [False, True], ids=["waits", "is being answered"])
 async def test_a_message_during_a_deletion_is_answered_in_a_new_session(
-    office: Office, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch, begins: bool
+    conversations: StoredConversations, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
-    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
-    await office.inbox.accept(inbound("my vermilion umbrella?", session=ALONE, author="U0ZOFIA"))
-    (running,) = await office.turns.claim(1)
-    await office.inbox.accept(inbound("vermilion umbrella!", session=ALONE, author="U0ZOFIA"))
+    await conversations.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await conversations.inbox.accept(inbound("my vermilion umbrella?", session=ALONE, author="U0ZOFIA"))
+    (running,) = await conversations.turns.claim(1)
+    await conversations.inbox.accept(inbound("vermilion umbrella!", session=ALONE, author="U0ZOFIA"))
     begun, rest = list[Turn](), DeletionService._wait_for_turns
 
-    async def meanwhile(self: DeletionService, turn_ids: Any) -> None:
-        await office.inbox.accept(inbound("meanwhile", session=ALONE, author="U0GRACE"))
-        assert await office.turns.list_owned() == {running.id: "reset"}
-        await office.turns.end(running, "cancelled", error="reset")
+    async def accept_and_wait(self: DeletionService, turn_ids: Any) -> None:
+        await conversations.inbox.accept(inbound("meanwhile", session=ALONE, author="U0GRACE"))
+        assert await conversations.turns.list_owned() == {running.id: "reset"}
+        await conversations.turns.end(running, "cancelled", error="reset")
         if begins:
-            begun.extend(await office.turns.claim(1))
-            await office.inbox.accept(inbound("behind it", session=ALONE, author="U0GRACE"))
+            begun.extend(await conversations.turns.claim(1))
+            await conversations.inbox.accept(inbound("behind it", session=ALONE, author="U0GRACE"))
         await rest(self, turn_ids)
 
-    monkeypatch.setattr(DeletionService, "_wait_for_turns", meanwhile)
+    monkeypatch.setattr(DeletionService, "_wait_for_turns", accept_and_wait)
     await DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE))
-    assert await office.holds("vermilion umbrella") == []
+    assert await conversations.find_columns("vermilion umbrella") == []
     for turn in begun:
-        assert await office.turns.list_owned() == {turn.id: None}
-        await office.turns.end(turn, "failed")
-    (turn,) = await office.turns.claim(10)
+        assert await conversations.turns.list_owned() == {turn.id: None}
+        await conversations.turns.end(turn, "failed")
+    (turn,) = await conversations.turns.claim(10)
     said = [message.text for one in (*begun, turn) for message in one.messages]
     assert said == (["meanwhile", "behind it"] if begins else ["meanwhile"])
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_session_that_starts_during_its_deletion_stays_and_is_answered(
-    office: Office, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
+    conversations: StoredConversations, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await conversations.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     deleting, saying, delete = (
         DeletionService(database, PRICES),
         list[asyncio.Task[Any]](),
@@ -443,51 +451,53 @@ async def test_a_session_that_starts_during_its_deletion_stays_and_is_answered(
     )
     await deleting.delete(DeletionRequest(session_id=ALONE))
 
-    async def meanwhile(*of: Any, **more: Any) -> None:
-        saying.append(asyncio.create_task(office.inbox.accept(inbound("harmless teapot", session=ALONE))))
+    async def accept_and_delete(*of: Any, **more: Any) -> None:
+        saying.append(asyncio.create_task(conversations.inbox.accept(inbound("harmless teapot", session=ALONE))))
         await asyncio.wait(saying, timeout=0.2)
         await delete(*of, **more)
 
-    monkeypatch.setattr(deletion_module, "delete_session", meanwhile)
+    monkeypatch.setattr(deletion_module, "delete_session", accept_and_delete)
     await deleting._delete_session(ALONE, "", DeletionResult())
     await asyncio.wait_for(saying[0], 30)
-    (turn,) = await office.turns.claim(1)
+    (turn,) = await conversations.turns.claim(1)
     assert [message.text for message in turn.messages] == ["harmless teapot"]
 
 
-async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Office, database: FailingDatabase) -> None:
-    await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
-    (turn,) = await office.turns.claim(1)
-    loaded = await office.session(ALONE)
-    loaded.fence = office.turns.fencing_token(turn)
+async def test_a_running_turn_ends_before_its_deletion_and_stores_no_more(
+    conversations: StoredConversations, database: FailingDatabase
+) -> None:
+    await conversations.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
+    (turn,) = await conversations.turns.claim(1)
+    loaded = await conversations.session(ALONE)
+    loaded.fence = conversations.turns.fencing_token(turn)
     gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE)))
     async with asyncio.timeout(30):
-        while (await office.turns.list_owned()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
+        while (await conversations.turns.list_owned()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
-    await office.turns.end(turn, "cancelled", error="reset")
+    await conversations.turns.end(turn, "cancelled", error="reset")
     await asyncio.wait_for(gone, 30)
     said = Event(author="user", invocation_id=turn.id, content=types.UserContent("vermilion umbrella"))
     with pytest.raises(Exception, match=re.escape(ALONE) + "|another worker"):
-        await office.service.append_event(loaded, said)
-    assert await office.holds("vermilion umbrella") == []
+        await conversations.service.append_event(loaded, said)
+    assert await conversations.find_columns("vermilion umbrella") == []
 
 
 async def test_a_user_is_deleted_while_another_one_gets_an_answer(
-    office: Office, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
+    conversations: StoredConversations, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await conversations.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
     list_sessions = DeletionService.list_sessions
 
     async def list_then_accept(self: DeletionService, request: DeletionRequest) -> tuple[list[str], list[str]]:
         found = await list_sessions(self, request)
         assert found == ([ALONE], [])
-        await office.inbox.accept(inbound("harmless teapot", session=ALONE, author="U0GRACE"))
+        await conversations.inbox.accept(inbound("harmless teapot", session=ALONE, author="U0GRACE"))
         return found
 
     monkeypatch.setattr(DeletionService, "list_sessions", list_then_accept)
     await DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
-    assert await office.holds(*WORDS) == []
-    (turn,) = await office.turns.claim(1)
+    assert await conversations.find_columns(*WORDS) == []
+    (turn,) = await conversations.turns.claim(1)
     assert [message.text for message in turn.messages] == ["harmless teapot"]
 
 
@@ -495,10 +505,10 @@ async def test_a_user_is_deleted_while_another_one_gets_an_answer(
     "left", [{"owner": "a dead worker"}, {"owner": None, "state": "queued"}], ids=["dead", "stopped"]
 )
 async def test_a_deletion_waits_until_an_abandoned_turn_has_ended(
-    office: Office, database: FailingDatabase, left: dict[str, Any]
+    conversations: StoredConversations, database: FailingDatabase, left: dict[str, Any]
 ) -> None:
-    await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
-    await office.turns.claim(1)
+    await conversations.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
+    await conversations.turns.claim(1)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(left))
     gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE)))
@@ -506,11 +516,11 @@ async def test_a_deletion_waits_until_an_abandoned_turn_has_ended(
         while not await _is_to_end(database):  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
     await asyncio.sleep(3 * deletion_module.CHECK_SECONDS)
-    (turn,) = await office.turns.claim(1)
+    (turn,) = await conversations.turns.claim(1)
     assert turn.cancel == "reset"
-    await office.turns.end(turn, "cancelled", error="reset")
+    await conversations.turns.end(turn, "cancelled", error="reset")
     await asyncio.wait_for(gone, 30)
-    assert await office.holds("vermilion umbrella") == []
+    assert await conversations.find_columns("vermilion umbrella") == []
 
 
 async def _is_to_end(database: FailingDatabase) -> bool:
@@ -518,36 +528,36 @@ async def _is_to_end(database: FailingDatabase) -> bool:
         return bool((await connection.execute(sa.select(turns_table.c.cancel_reason))).scalar_one_or_none())
 
 
-async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(
-    office: Office, database: FailingDatabase
+async def test_waiting_messages_of_a_deleted_user_are_not_answered(
+    conversations: StoredConversations, database: FailingDatabase
 ) -> None:
-    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
-    await office.inbox.accept(inbound("harmless teapot", session=SHARED, author="U0GRACE"))
-    (turn,) = await office.turns.claim(1)
-    await office.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
-    await office.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
+    await conversations.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await conversations.inbox.accept(inbound("harmless teapot", session=SHARED, author="U0GRACE"))
+    (turn,) = await conversations.turns.claim(1)
+    await conversations.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
+    await conversations.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
     gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA")))
     async with asyncio.timeout(30):
-        while (await office.turns.list_owned()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
+        while (await conversations.turns.list_owned()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
-    await office.turns.end(turn, "cancelled", error="stop")
+    await conversations.turns.end(turn, "cancelled", error="stop")
     async with asyncio.timeout(30):
-        while not (claimed := await office.turns.claim(1)):  # noqa: ASYNC110 - what is locked is passed over
+        while not (claimed := await conversations.turns.claim(1)):  # noqa: ASYNC110 - what is locked is passed over
             await asyncio.sleep(0.01)
     (following,) = claimed
     assert [message.text for message in following.messages] == ["tea?"]
-    loaded = await office.session(SHARED)
-    loaded.fence = office.turns.fencing_token(following)
+    loaded = await conversations.session(SHARED)
+    loaded.fence = conversations.turns.fencing_token(following)
     async with asyncio.timeout(30):
         # as a worker looks
-        while not gone.done() and (await office.turns.list_owned()).get(following.id) != "stop":  # noqa: ASYNC110
+        while not gone.done() and (await conversations.turns.list_owned()).get(following.id) != "stop":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     if not gone.done():  # it waits for this one as well, which has read the deleted text
         reply = model_event("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
-        await office.service.append_event(loaded, reply)
-        await office.turns.end(following, "cancelled", error="stop")
+        await conversations.service.append_event(loaded, reply)
+        await conversations.turns.end(following, "cancelled", error="stop")
     await asyncio.wait_for(gone, 30)
-    assert await office.holds("vermilion umbrella", "U0ZOFIA") == []
+    assert await conversations.find_columns("vermilion umbrella", "U0ZOFIA") == []
 
 
 async def _age(connection: Any, *, days: float) -> None:

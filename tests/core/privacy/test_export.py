@@ -35,13 +35,13 @@ SESSION = "place:1"
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"picture" * 300
 
 
-async def whole(database: FailingDatabase, form: str, **more: int) -> str:
+async def export_text(database: FailingDatabase, form: str, **more: int) -> str:
     return "".join([piece async for piece in stream_export(database, SESSION, form, PRICES, **more)])  # type: ignore[arg-type]
 
 
 @pytest.fixture
 async def conversation(database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService) -> str:
-    """One with a tool, a picture, a file that was made, an opinion and a summary; the id of its turn."""
+    """Store a turn with a tool call, image, file, rating and summary; return its id."""
     await inbox.accept(inbound("look", session=SESSION, author="U1"))
     (turn,) = await turns.claim(1)
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
@@ -77,7 +77,7 @@ def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
 async def test_the_markdown_export_has_authors_tools_files_costs_and_summaries(
     conversation: str, database: FailingDatabase
 ) -> None:
-    text = await whole(database, "md")
+    text = await export_text(database, "md")
     assert text.startswith(f"# Conversation `{SESSION}`\n")
     assert "\n## Ada, Grace, " in text
     for line in (
@@ -94,10 +94,10 @@ async def test_the_markdown_export_has_authors_tools_files_costs_and_summaries(
     assert "## Summary of the earlier messages, written by a model, " in text
 
 
-async def test_programs_read_the_same_and_get_the_files(
+async def test_the_json_export_has_the_same_content_and_the_files(
     conversation: str, database: FailingDatabase, tmp_path: Path
 ) -> None:
-    told = json.loads(await whole(database, "json"))
+    told = json.loads(await export_text(database, "json"))
     assert (told["format"], told["version"], told["is_whole"], told["session"]["id"]) == (
         "parley-conversation",
         1,
@@ -147,14 +147,14 @@ async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
         Event(author="lango_agent", invocation_id=turn.id, content=types.ModelContent("A cat.")),
     ):
         await service.append_event(session, event)
-    assert "## parley, " in await whole(database, "md")
+    assert "## parley, " in await export_text(database, "md")
 
 
-async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_is_counted(
+async def test_the_export_has_the_cost_of_running_and_counted_turns(
     database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
-    async def dollars() -> str:
-        told = json.loads(await whole(database, "json"))
+    async def get_dollars() -> str:
+        told = json.loads(await export_text(database, "json"))
         return str(told["runs"][0]["turn"].get("dollars"))
 
     turn = await claim_turn(inbox, turns, place="place")
@@ -163,20 +163,20 @@ async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_i
     asked = Event(author="user", invocation_id=turn.id, content=types.UserContent("look"))
     answer = Event(author="bot", invocation_id=turn.id, content=types.ModelContent("A cat."))
     await service.append_event(session, asked)
-    assert await dollars() == "None"
+    assert await get_dollars() == "None"
     used = types.GenerateContentResponseUsageMetadata(prompt_token_count=CALL.input, candidates_token_count=CALL.output)
     answer.usage_metadata, answer.model_version, answer.custom_metadata = used, MODEL, turn.meter.answer_metadata()
     await service.append_event(session, answer)
     partly = PRICES.total_cost([ModelCall(MODEL, input=CALL.input, output=CALL.output)])[0]
-    assert await dollars() == format_exact_dollars(partly)
+    assert await get_dollars() == format_exact_dollars(partly)
     turn.meter.add(CALL)
     await turns.save_answer(turn, "A cat.", turn.meter.to_json())
-    assert await dollars() == format_exact_dollars(COST)
+    assert await get_dollars() == format_exact_dollars(COST)
     await turns.end(turn, "done")
-    assert await dollars() == format_exact_dollars(COST)
+    assert await get_dollars() == format_exact_dollars(COST)
     await SpendingStore(database, Prices()).count_ended_turns()
-    assert await dollars() == format_exact_dollars(COST)
-    assert "*1,010 tokens, $0.0003*" in await whole(database, "md")
+    assert await get_dollars() == format_exact_dollars(COST)
+    assert "*1,010 tokens, $0.0003*" in await export_text(database, "md")
 
 
 @pytest.mark.parametrize(
@@ -194,20 +194,20 @@ async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_i
         ("x" * 300 + ".txt", "x" * 76 + ".txt"),
     ],
 )
-def test_the_name_of_a_file_leads_nowhere_else(title: str, name: str) -> None:
+def test_the_name_of_a_file_cannot_leave_its_folder(title: str, name: str) -> None:
     assert safe_name(title) == name
 
 
-async def test_what_is_too_long_is_broken_off_and_says_so_in_both_forms(
+async def test_a_long_export_is_truncated_with_a_note_in_both_formats(
     conversation: str, database: FailingDatabase
 ) -> None:
-    assert (await whole(database, "md", max_bytes=100)).endswith(
+    assert (await export_text(database, "md", max_bytes=100)).endswith(
         "*The rest is left out: the export reached its size limit.*\n"
     )
-    assert json.loads(await whole(database, "json", max_bytes=100))["is_whole"] is False
+    assert json.loads(await export_text(database, "json", max_bytes=100))["is_whole"] is False
 
 
-async def test_a_conversation_of_any_length_is_told_in_pieces_and_holds_up_nobody(database: FailingDatabase) -> None:
+async def test_a_long_export_is_streamed_without_blocking(database: FailingDatabase) -> None:
     count = 10_000  # as many pieces as there are of any number
     row = {"session": SESSION, "generation": 1, "role": "user", "content": "word " * 20, "tool_calls": [], "tokens": 1}
     rows = [{**row, "created_at": float(n), "invocation_id": f"i{n // 2}"} for n in range(count)]

@@ -27,7 +27,7 @@ async def age(database: FailingDatabase, *, days: float) -> None:
         await connection.execute(sa.update(tool_calls).values(started_at=at))
 
 
-async def counts(database: FailingDatabase) -> dict[str, int]:
+async def count_rows(database: FailingDatabase) -> dict[str, int]:
     async with database.read() as connection:
         tables = (turns_table, inbox_table, tool_calls)
         return {
@@ -36,29 +36,29 @@ async def counts(database: FailingDatabase) -> dict[str, int]:
         }
 
 
-async def answered(inbox: InboxStore, turns: TurnStore, **said: Any) -> None:
+async def accept_and_complete(inbox: InboxStore, turns: TurnStore, **said: Any) -> None:
     await inbox.accept(inbound(**said))
     (turn,) = await turns.claim(1)
     await complete_turn(turns, turn)
 
 
-async def emptied(database: FailingDatabase, *, days: float = 30) -> None:
+async def delete_expired(database: FailingDatabase, *, days: float = 30) -> None:
     old = CleanupService(database, days=days)
     while await old.delete_batch():
         pass
 
 
-async def spoken_in(database: FailingDatabase, turns: TurnStore, author: str) -> list[str]:
+async def list_recent_sessions(database: FailingDatabase, turns: TurnStore, author: str) -> list[str]:
     conversations = ConversationService(database, turns, Worker(turns, refuse_turn), budget=1)
     return [one.session_id for one in await conversations.list_recent("place", author, 9)]
 
 
-async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
+async def test_old_turns_are_deleted_and_each_persons_newest_session_stays_known(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for author in ("ada", "bob"):
         for number in range(3):
-            await answered(inbox, turns, session=f"place:{author}{number}", author=author)
+            await accept_and_complete(inbox, turns, session=f"place:{author}{number}", author=author)
     async with database.write() as connection:
         call = {
             "session": "s",
@@ -71,46 +71,42 @@ async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
         }
         await connection.execute(sa.insert(tool_calls).values(**call, started_at=time.time()))
     await age(database, days=31)
-    await emptied(database)
-    assert await counts(database) == {"turns": 0, "inbox": 2, "tool_calls": 0}
-    assert await spoken_in(database, turns, "ada") == ["place:ada2"]
+    await delete_expired(database)
+    assert await count_rows(database) == {"turns": 0, "inbox": 2, "tool_calls": 0}
+    assert await list_recent_sessions(database, turns, "ada") == ["place:ada2"]
 
 
-async def test_what_is_young_or_has_not_ended_stays(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    await answered(inbox, turns, session="place:1")
+async def test_recent_and_unfinished_turns_stay(inbox: InboxStore, turns: TurnStore, database: FailingDatabase) -> None:
+    await accept_and_complete(inbox, turns, session="place:1")
     await inbox.accept(inbound(session="place:2"))
     await turns.claim(1)
     await inbox.accept(inbound(session="place:2"))
     await age(database, days=29)
-    await emptied(database)
-    assert await counts(database) == {"turns": 2, "inbox": 3, "tool_calls": 0}
+    await delete_expired(database)
+    assert await count_rows(database) == {"turns": 2, "inbox": 3, "tool_calls": 0}
     await age(database, days=31)
-    await emptied(database)
-    assert await counts(database) == {"turns": 1, "inbox": 2, "tool_calls": 0}
+    await delete_expired(database)
+    assert await count_rows(database) == {"turns": 1, "inbox": 2, "tool_calls": 0}
     assert await inbox.accept(inbound(session="place:2")) is AcceptResult.WAITING
 
 
-async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(
-    turns: TurnStore, database: FailingDatabase
-) -> None:
+async def test_workers_are_deleted_long_after_their_lease(turns: TurnStore, database: FailingDatabase) -> None:
     now = time.time()
     async with database.write() as connection:
         for id_, lease in (("gone", now - 2 * HOUR), ("silent", now - HOUR / 2)):
             await connection.execute(sa.insert(workers).values(id=id_, lease_expires_at=lease, rate_limit_usage={}))
-    await emptied(database)
+    await delete_expired(database)
     async with database.read() as connection:
         left = set((await connection.execute(sa.select(workers.c.id))).scalars())
     assert left == {"silent", turns.worker_id}
 
 
-async def test_it_goes_in_small_steps(
+async def test_deletion_works_in_batches(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     for number in range(5):
-        await answered(inbox, turns, session=f"place:{number}")
+        await accept_and_complete(inbox, turns, session=f"place:{number}")
     await age(database, days=31)
     steps = [await CleanupService(database, days=30).delete_batch() for _ in range(5)]
     assert max(steps) <= 4
@@ -118,7 +114,7 @@ async def test_it_goes_in_small_steps(
     assert steps[-1] == 0
 
 
-async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_more(
+async def test_a_turn_stays_as_long_as_its_rerun(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("what is it?"))
@@ -126,10 +122,10 @@ async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_mo
     await complete_turn(turns, first)
     await age(database, days=31)
     await inbox.request_rerun(first.id, author="ada", kind="regenerate")
-    await emptied(database)
+    await delete_expired(database)
     (again,) = await turns.claim(1)
     assert (again.origin, again.newest_message.text) == (first.id, "what is it?")
-    await emptied(database)
+    await delete_expired(database)
     await complete_turn(turns, again)
     await age(database, days=29)
     async with database.write() as connection:
@@ -138,17 +134,17 @@ async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_mo
             sa.update(turns_table).where(turns_table.c.id == first.id).values(finished_at=long_ago)
         )
         await connection.execute(sa.update(inbox_table).values(accepted_at=long_ago))
-    await emptied(database)
-    assert await counts(database) == {"turns": 2, "inbox": 2, "tool_calls": 0}
+    await delete_expired(database)
+    assert await count_rows(database) == {"turns": 2, "inbox": 2, "tool_calls": 0}
     await inbox.request_rerun(again.id, author="ada", kind="regenerate")
     assert [turn.newest_message.text for turn in await turns.claim(1)] == ["what is it?"]
 
 
-async def test_what_was_overheard_does_not_let_it_be_forgotten_where_one_speaks(
+async def test_unaddressed_messages_do_not_displace_the_newest_session(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    await answered(inbox, turns, session="place:1", author="grace")
-    await answered(inbox, turns, session="place:2", author="ada")
+    await accept_and_complete(inbox, turns, session="place:1", author="grace")
+    await accept_and_complete(inbox, turns, session="place:2", author="ada")
     aside = inbound(session="place:2", author="grace")
     row = {"event_key": "aside", "session": "place:2", "generation": 1, "place": "place", "author": "grace"}
     row |= {"sent_at": aside.sent_at, "accepted_at": time.time(), "outcome": "unaddressed"}
@@ -157,6 +153,6 @@ async def test_what_was_overheard_does_not_let_it_be_forgotten_where_one_speaks(
             more = {"event_key": f"aside {number}", "sent_at": aside.sent_at + number}
             await connection.execute(sa.insert(inbox_table).values(**(row | more)))
     await age(database, days=31)
-    await emptied(database)
-    assert await counts(database) == {"turns": 0, "inbox": 3, "tool_calls": 0}
-    assert await spoken_in(database, turns, "grace") == ["place:1"]
+    await delete_expired(database)
+    assert await count_rows(database) == {"turns": 0, "inbox": 3, "tool_calls": 0}
+    assert await list_recent_sessions(database, turns, "grace") == ["place:1"]

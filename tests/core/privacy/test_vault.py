@@ -16,19 +16,17 @@ def vault(database: Database) -> Vault:
     return Vault(database, KEY)
 
 
-async def sealed(database: Database) -> list[str]:
+async def list_ciphertexts(database: Database) -> list[str]:
     async with database.read() as connection:
         return [str(one) for one in (await connection.scalars(sa.select(table.c.ciphertext))).all()]
 
 
-async def test_what_is_kept_is_read_again_and_not_by_who_has_the_database_alone(
-    database: Database, vault: Vault
-) -> None:
+async def test_a_stored_secret_is_read_only_with_the_key(database: Database, vault: Vault) -> None:
     assert await vault.get("a") is None
     await vault.put("a", {"token": "xoxb-first"})
     await vault.put("a", {"token": "xoxb-second"})
     assert await Vault(database, KEY).get("a") == {"token": "xoxb-second"}
-    (kept,) = await sealed(database)
+    (kept,) = await list_ciphertexts(database)
     assert "xoxb" not in kept
     assert await vault.count_decryptable() == 1
     await vault.remove("a")
@@ -37,7 +35,7 @@ async def test_what_is_kept_is_read_again_and_not_by_who_has_the_database_alone(
     assert await vault.count_decryptable() == 0
 
 
-async def test_another_key_is_told_and_so_is_what_was_put_under_another_name(database: Database, vault: Vault) -> None:
+async def test_a_wrong_key_and_a_moved_secret_are_errors(database: Database, vault: Vault) -> None:
     await vault.put("a", {})
     with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
         await Vault(database, "another key").get("a")
@@ -54,7 +52,7 @@ async def test_of_any_number_of_callers_one_adds_a_name(vault: Vault) -> None:
     assert sorted(added) == [False, False, False, False, True]
 
 
-def test_a_signed_text_is_good_for_some_time_and_for_one_key(vault: Vault, database: Database) -> None:
+def test_a_signed_text_expires_and_needs_its_key(vault: Vault, database: Database) -> None:
     token = vault.sign("state")
     assert vault.verify_token(token, max_age=60) == "state"
     assert vault.verify_token(token, max_age=-1) is None
@@ -62,17 +60,15 @@ def test_a_signed_text_is_good_for_some_time_and_for_one_key(vault: Vault, datab
     assert Vault(database, "another key").verify_token(token, max_age=60) is None
 
 
-async def test_what_has_expired_is_not_there_and_goes_with_the_next_that_comes(
-    database: Database, vault: Vault
-) -> None:
+async def test_an_expired_entry_is_not_found_and_the_next_entry_deletes_it(database: Database, vault: Vault) -> None:
     assert await vault.add("old", seconds=-1)
     assert await vault.get("old") is None
     assert await Vault(database, "another key, which has nothing to read").count_decryptable() == 0
     assert await vault.add("old", seconds=60)
-    assert len(await sealed(database)) == 1
+    assert len(await list_ciphertexts(database)) == 1
 
 
-async def test_a_database_that_is_away_is_told(tmp_path: object) -> None:
+async def test_an_unavailable_database_is_an_error(tmp_path: object) -> None:
     away = Database("postgresql+asyncpg://nobody@127.0.0.1:1/nothing")
     try:
         with pytest.raises(StoreError):

@@ -57,7 +57,7 @@ async def test_each_version_of_a_file_is_kept_for_its_session_or_its_user(
     assert await kept.list_artifact_keys(**OF) == ["user:me.png"]
 
 
-async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_runs_anew(
+async def test_files_of_a_run_are_the_newest_of_each_name_and_a_rerun_deletes_them(
     database: FailingDatabase, service: SessionService
 ) -> None:
     for turn in ("t", "u"):
@@ -89,9 +89,7 @@ async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_r
     assert await run.list_artifact_keys(**OF) == ["b.txt"]
 
 
-async def test_nothing_is_saved_for_a_conversation_that_was_started_over(
-    database: FailingDatabase, service: SessionService
-) -> None:
+async def test_no_file_is_saved_for_a_reset_session(database: FailingDatabase, service: SessionService) -> None:
     run = ArtifactService(database).bind_run("r", 1)
     await run.save_artifact(**OF, filename="a.png", artifact=PNG)
     await run.save_artifact(**OF, filename="user:me.png", artifact=PNG)

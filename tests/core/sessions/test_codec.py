@@ -15,18 +15,18 @@ from tests.core.sessions import strategies
 from tests.core.sessions.events import call_event, model_event, response_event, user_event
 
 
-def loaded(row: EventRow) -> Event:
+def load_event(row: EventRow) -> Event:
     event = record.parse_event(row.event, 0)
     assert event is not None
     return record.restore_blobs(event, row.blobs)
 
 
-def rebuilt(*rows: Any, agent: str = "bot") -> list[Event]:
+def rebuild_events(*rows: Any, agent: str = "bot") -> list[Event]:
     rebuilder = EventRebuilder(agent)
     return [rebuilder.rebuild_event(row) for row in rows]
 
 
-def imported(role: str, content: str = "", *calls: dict[str, str], author: str = "") -> Any:
+def make_imported_row(role: str, content: str = "", *calls: dict[str, str], author: str = "") -> Any:
     columns = {"role": role, "author": author, "content": content, "tool_calls": list(calls)}
     return SimpleNamespace(**columns, id=7, created_at=1.0, invocation_id="")
 
@@ -35,7 +35,7 @@ def imported(role: str, content: str = "", *calls: dict[str, str], author: str =
 def test_any_event_comes_back_equal(event: Event) -> None:
     kept, row = record.encode_event(event)
     assert kept is event
-    assert loaded(row) == event
+    assert load_event(row) == event
 
 
 @given(strategies.events)
@@ -49,13 +49,13 @@ def test_the_text_of_a_foreign_error_is_not_stored() -> None:
     event = Event(author="bot", error_code="ValueError", error_message="the key is sk-secret")
     row = record.to_row(event)
     assert "secret" not in repr(row)
-    assert loaded(row).error_code == "ValueError"
+    assert load_event(row).error_code == "ValueError"
 
 
 def test_lone_surrogates_are_replaced_and_pairs_become_the_character_that_they_are() -> None:
     event = call_event("c", args={"a": "x\ud800y", "b": "\ud83d\ude00"})
     kept, row = record.encode_event(event)
-    assert loaded(row) == kept
+    assert load_event(row) == kept
     assert kept.get_function_calls()[0].args == {"a": "x\ufffdy", "b": "😀"}
     assert kept.id == event.id
     assert record.encode_event(user_event("a\udfffb"))[1].content == "a\ufffdb"
@@ -109,24 +109,26 @@ def test_an_event_that_cannot_be_read_is_named_and_rebuilt(caplog: pytest.LogCap
         assert record.parse_event('{"content": "private', 41) is None
     assert "41" in caplog.text
     assert "private" not in caplog.text
-    assert rebuilt(imported("user", "hello"))[0].content == types.Content(role="user", parts=[types.Part(text="hello")])
+    assert rebuild_events(make_imported_row("user", "hello"))[0].content == types.Content(
+        role="user", parts=[types.Part(text="hello")]
+    )
 
 
 @pytest.mark.parametrize("role", ["model", "assistant", "tool", "function", "something", ""])
-def test_what_no_person_said_is_of_the_root_agent(role: str) -> None:
-    assert rebuilt(imported(role, "x"), agent="bot")[0].author == "bot"
-    assert rebuilt(imported(role, "x"), agent="")[0].author == "lango_agent"
-    assert rebuilt(imported(role, "x", author="model"))[0].author == "bot"
+def test_rows_of_other_roles_belong_to_the_root_agent(role: str) -> None:
+    assert rebuild_events(make_imported_row(role, "x"), agent="bot")[0].author == "bot"
+    assert rebuild_events(make_imported_row(role, "x"), agent="")[0].author == "lango_agent"
+    assert rebuild_events(make_imported_row(role, "x", author="model"))[0].author == "bot"
 
 
 def test_a_given_author_stays_and_a_user_is_the_user() -> None:
-    assert rebuilt(imported("assistant", "x", author="helper"))[0].author == "helper"
-    assert rebuilt(imported("user", "x"))[0].author == "user"
+    assert rebuild_events(make_imported_row("assistant", "x", author="helper"))[0].author == "helper"
+    assert rebuild_events(make_imported_row("user", "x"))[0].author == "user"
 
 
 def test_calls_are_rebuilt_with_id_and_arguments() -> None:
-    row = imported("assistant", "let me see", {"id": "adk-uuid-123", "name": "exec", "input": '{"cmd":"ls"}'})
-    event = rebuilt(row)[0]
+    row = make_imported_row("assistant", "let me see", {"id": "adk-uuid-123", "name": "exec", "input": '{"cmd":"ls"}'})
+    event = rebuild_events(row)[0]
     assert event.content is not None
     assert event.content.role == "model"
     assert (event.content.parts or [])[0].text == "let me see"
@@ -134,8 +136,10 @@ def test_calls_are_rebuilt_with_id_and_arguments() -> None:
 
 
 def test_answers_are_rebuilt_under_the_role_function() -> None:
-    row = imported("tool", '{"result":"ok"}', {"id": "adk-uuid-123", "name": "exec", "output": '{"result":"ok"}'})
-    event = rebuilt(row)[0]
+    row = make_imported_row(
+        "tool", '{"result":"ok"}', {"id": "adk-uuid-123", "name": "exec", "output": '{"result":"ok"}'}
+    )
+    event = rebuild_events(row)[0]
     assert event.content is not None
     assert event.content.role == "function"
     answer = types.FunctionResponse(id="adk-uuid-123", name="exec", response={"result": "ok"})
@@ -144,8 +148,10 @@ def test_answers_are_rebuilt_under_the_role_function() -> None:
 
 def test_an_older_answer_belongs_to_the_preceding_calls_by_its_position() -> None:
     calls = [{"id": f"call_{name}", "name": name, "input": "{}"} for name in ("exec", "read")]
-    events = rebuilt(
-        imported("assistant", "", *calls), imported("tool", '{"result":"file.txt"}'), imported("tool", "plain")
+    events = rebuild_events(
+        make_imported_row("assistant", "", *calls),
+        make_imported_row("tool", '{"result":"file.txt"}'),
+        make_imported_row("tool", "plain"),
     )
     assert [answer for event in events for answer in event.get_function_responses()] == [
         types.FunctionResponse(id="call_exec", name="exec", response={"result": "file.txt"}),
@@ -154,7 +160,7 @@ def test_an_older_answer_belongs_to_the_preceding_calls_by_its_position() -> Non
 
 
 def test_an_answer_to_nothing_is_text() -> None:
-    event = rebuilt(imported("tool", "file.txt"))[0]
+    event = rebuild_events(make_imported_row("tool", "file.txt"))[0]
     assert event.content is not None
     assert event.content.parts == [types.Part(text="file.txt")]
 

@@ -27,16 +27,16 @@ BOTH = {
 }
 
 
-async def talked(service: SessionService, database: Database, damage: str) -> None:
-    """Two sessions, one of them damaged."""
+async def create_damaged_session(service: SessionService, database: Database, damage: str) -> None:
+    """Create two sessions, and damage one of them."""
     for name in ("s", "whole"):
         session = await create(service, name, state={"a": 1})
         for event in (user_event("hi"), model_event("hello")):
             await service.append_event(session, event)
-    await run(database, damage)
+    await execute(database, damage)
 
 
-async def run(database: Database, sql: str) -> None:
+async def execute(database: Database, sql: str) -> None:
     async with database.write() as connection:
         await connection.exec_driver_sql(sql)
 
@@ -46,18 +46,18 @@ async def run(database: Database, sql: str) -> None:
 async def test_a_damaged_sqlite_session_is_reported_and_repaired_by_a_reset(
     service: SessionService, database: Database, damage: str
 ) -> None:
-    await is_said_and_forgotten(service, database, SQLITE[damage])
+    await check_report_and_repair(service, database, SQLITE[damage])
 
 
 @pytest.mark.parametrize("damage", BOTH)
 async def test_a_damaged_session_is_reported_and_repaired_by_a_reset(
     service: SessionService, database: Database, damage: str
 ) -> None:
-    await is_said_and_forgotten(service, database, BOTH[damage])
+    await check_report_and_repair(service, database, BOTH[damage])
 
 
-async def is_said_and_forgotten(service: SessionService, database: Database, damage: str) -> None:
-    await talked(service, database, damage)
+async def check_report_and_repair(service: SessionService, database: Database, damage: str) -> None:
+    await create_damaged_session(service, database, damage)
     with pytest.raises(DamagedSessionError) as caught:
         await load(service)
     assert "reset" in caught.value.public
@@ -74,7 +74,7 @@ async def is_said_and_forgotten(service: SessionService, database: Database, dam
 async def test_an_unreadable_event_is_rebuilt_from_its_columns(
     service: SessionService, database: Database, event: str
 ) -> None:
-    await talked(service, database, f"UPDATE messages SET event = '{event}' WHERE session = 's'")
+    await create_damaged_session(service, database, f"UPDATE messages SET event = '{event}' WHERE session = 's'")
     session = await load(service)
     assert list_texts(session.events) == ["hi", "hello"]
     await service.append_event(session, user_event("and?"))
@@ -86,7 +86,7 @@ async def test_unreadable_open_calls_are_reported_at_the_next_message(
 ) -> None:
     session = await create(service)
     await service.append_event(session, user_event("hi"))
-    await run(database, "UPDATE messages SET long_running_calls = '[7]'")
+    await execute(database, "UPDATE messages SET long_running_calls = '[7]'")
     with pytest.raises(DamagedSessionError):
         await service.append_event(session, user_event("again"))
     async with database.read() as connection:

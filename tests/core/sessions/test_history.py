@@ -33,7 +33,7 @@ def entries(*events: Event, tokens: int = 10) -> list[HistoryEntry]:
     return [HistoryEntry(event, tokens) for event in events]
 
 
-def cut(*events: Event, budget: int | None) -> list[Event]:
+def cut_history(*events: Event, budget: int | None) -> list[Event]:
     return [entry.event for entry in token_budget_truncate(entries(*events), budget)]
 
 
@@ -51,15 +51,15 @@ def confirmation(id_: str, of: str) -> Event:
 def test_the_newest_that_fit_are_kept_and_the_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     events = [user_event("1"), model_event("2"), user_event("3"), model_event("4")]
     with caplog.at_level(logging.WARNING):
-        assert list_texts(cut(*events, budget=20)) == ["3", "4"]
+        assert list_texts(cut_history(*events, budget=20)) == ["3", "4"]
     assert "cut" in caplog.text
 
 
-def test_what_fits_is_not_touched_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_history_within_the_budget_stays_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     events = [user_event("1"), call_event("c")]
     with caplog.at_level(logging.WARNING):
-        assert cut(*events, budget=20) == events  # the answer is still to come
-        assert cut(*events[1:], budget=20) == events[1:]
+        assert cut_history(*events, budget=20) == events  # the answer is still to come
+        assert cut_history(*events[1:], budget=20) == events[1:]
     assert not caplog.text
 
 
@@ -75,8 +75,8 @@ def test_without_a_budget_it_is_32000_tokens(budget: int | None) -> None:
 def test_up_to_40_turns_are_kept_and_of_more_the_newest_20() -> None:
     events = [event for n in range(41) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
     assert DEFAULT_MAX_TURNS == 40
-    assert cut(*events[:80], budget=10_000) == events[:80]
-    kept = cut(*events, budget=10_000)
+    assert cut_history(*events[:80], budget=10_000) == events[:80]
+    kept = cut_history(*events, budget=10_000)
     assert sum(map(is_user_message, kept)) == 20
     assert list_texts(kept)[0] == "q21"
 
@@ -89,12 +89,12 @@ def test_the_start_stays_until_more_than_40_turns_follow_it() -> None:
     assert [count_sent_turns(count, 2) for count in range(1, 6)] == [1, 2, 1, 2, 1]
 
 
-def test_what_precedes_the_first_turn_is_no_reason_to_cut() -> None:
+def test_events_before_the_first_turn_count_as_no_turn() -> None:
     events = [
         model_event("hello"),
         *(event for n in range(40) for event in (user_event(f"q{n}"), model_event(f"a{n}"))),
     ]
-    assert cut(*events, budget=10_000) == events
+    assert cut_history(*events, budget=10_000) == events
 
 
 def test_a_cut_before_a_tools_answer_goes_on_to_the_next_user_message() -> None:
@@ -106,7 +106,7 @@ def test_a_cut_before_a_tools_answer_goes_on_to_the_next_user_message() -> None:
         user_event("3"),
         model_event("4"),
     ]
-    assert list_texts(cut(*events, budget=40)) == ["3", "4"]
+    assert list_texts(cut_history(*events, budget=40)) == ["3", "4"]
 
 
 def test_the_newest_user_message_stays_even_if_it_is_larger_than_the_budget() -> None:
@@ -116,7 +116,7 @@ def test_the_newest_user_message_stays_even_if_it_is_larger_than_the_budget() ->
 
 def test_a_turn_larger_than_the_budget_keeps_its_question_and_its_end() -> None:
     turn = [event for n in range(10) for event in (call_event(f"c{n}"), response_event(f"c{n}"))]
-    kept = cut(user_event("old"), user_event("question"), *turn, budget=50)
+    kept = cut_history(user_event("old"), user_event("question"), *turn, budget=50)
     assert list_texts(kept)[0] == "question"
     assert list_call_ids(kept) == list_response_ids(kept) == ["c8", "c9"]
 
@@ -129,7 +129,7 @@ def test_an_open_confirmation_is_kept_with_all_that_it_needs() -> None:
         response_event("c", response={"error": "confirm"}),
     ]
     later = [event for n in range(30) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
-    kept = cut(user_event("old"), *story, *later, budget=100)
+    kept = cut_history(user_event("old"), *story, *later, budget=100)
     assert kept[:4] == story
     assert is_user_message(kept[4])
     assert repair_history(kept) == kept
@@ -144,14 +144,16 @@ def test_a_decided_confirmation_is_kept_while_its_answer_is() -> None:
     ]
     later = [event for n in range(30) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
     decided = response_event("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
-    kept = cut(user_event("old"), *story, *later, decided, budget=150)
+    kept = cut_history(user_event("old"), *story, *later, decided, budget=150)
     assert kept[:4] == story
     assert kept[-1] == decided
 
 
 def test_compactions_survive_the_cut() -> None:
     event = compaction()
-    assert cut(user_event("1"), model_event("2"), event, user_event("3"), model_event("4"), budget=30)[0] is event
+    assert (
+        cut_history(user_event("1"), model_event("2"), event, user_event("3"), model_event("4"), budget=30)[0] is event
+    )
 
 
 def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:

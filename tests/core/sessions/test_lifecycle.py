@@ -47,14 +47,14 @@ async def test_messages_of_lango_agent_are_read_as_those_of_parley(
     await after.runtime.aclose()
 
 
-async def succeeded(talk: Conversation, provider: ScriptedProvider) -> Conversation:
-    """The same conversation, after a start with another agent."""
+async def start_next_agent(talk: Conversation, provider: ScriptedProvider) -> Conversation:
+    """Return the same conversation after a start with another agent."""
     await reassign_sessions(talk.database, AgentRouter("after"))
     after = app("after", provider).model_copy(update={"plugins": create_plugins(ToolCallLog(talk.database))})
     return Conversation(AgentRuntime(after, talk.sessions), talk.sessions, talk.database)
 
 
-async def test_the_next_agent_goes_on_and_reads_the_words_of_the_one_before_as_anothers(
+async def test_the_next_agent_reads_the_texts_of_the_former_as_anothers(
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = ScriptedProvider([ToolCall("c1", "clock", {}), Done()], "It is noon.")
@@ -62,7 +62,7 @@ async def test_the_next_agent_goes_on_and_reads_the_words_of_the_one_before_as_a
     await talk.reply("What time is it?")
     provider = ScriptedProvider("It was noon.", "Still.")
     with caplog.at_level(logging.WARNING, "core.sessions.lifecycle"):
-        talk = await succeeded(talk, provider)
+        talk = await start_next_agent(talk, provider)
     assert caplog.messages[-1:] == [
         "agent after takes over the conversations of before, which is not configured anymore"
     ]
@@ -83,7 +83,7 @@ async def test_an_interrupted_run_continues_with_the_next_agent(converse: Conver
     talk = await converse(app=app("before", ScriptedProvider([ToolCall("c1", "clock", {}), Done()])))
     assert [event.type for event in await talk.events("The time?", run_id="r1")][-1] == "error"  # no second answer
     provider = ScriptedProvider("Noon it is.")
-    talk = await succeeded(talk, provider)
+    talk = await start_next_agent(talk, provider)
     assert (await talk.events("The time?", run_id="r1"))[-1].text == "Noon it is."
     assert [event.author for event in await talk.history()][-1] == "after"
     assert sum("The time?" in message.text for message in provider.requests[0].messages) == 1

@@ -41,7 +41,7 @@ def event(text: str, author: str = "user") -> Event:
     return Event(author=author, content=types.Content(role="user", parts=[types.Part(text=text)]))
 
 
-async def found(memories: MemoryService, query: str, **of: Any) -> list[str]:
+async def search(memories: MemoryService, query: str, **of: Any) -> list[str]:
     response = await memories.search_memory(**{**OF, **of}, query=query)
     return [part.text or "" for entry in response.memories for part in entry.content.parts or ()]
 
@@ -53,15 +53,15 @@ async def test_memory_is_found_by_words_in_its_place_and_by_its_agent(
     events = [event("Der Hund heißt Bello."), event("I like TEA with milk.", "app"), event("우리 회의는 월요일이다")]
     await memories.add_events_to_memory(**OF, events=events, session_id="s")
     await memories.add_events_to_memory(**OF, events=events, session_id="s")
-    assert await found(memories, "what tea do I like?") == ["I like TEA with milk."]
-    assert await found(memories, "회의 언제?") == ["우리 회의는 월요일이다"]
-    assert await found(memories, "like tea, Bello") == ["I like TEA with milk.", "Der Hund heißt Bello."]
-    assert await found(memories, "%_% is a 100") == []
-    assert await found(memories, "tea", user_id="another") == await found(memories, "tea", app_name="another") == []
+    assert await search(memories, "what tea do I like?") == ["I like TEA with milk."]
+    assert await search(memories, "회의 언제?") == ["우리 회의는 월요일이다"]
+    assert await search(memories, "like tea, Bello") == ["I like TEA with milk.", "Der Hund heißt Bello."]
+    assert await search(memories, "%_% is a 100") == []
+    assert await search(memories, "tea", user_id="another") == await search(memories, "tea", app_name="another") == []
     (entry,) = (await memories.search_memory(**OF, query="milk")).memories
     assert (entry.author, entry.id) == ("app", events[1].id)
     await memories.delete_memory(**OF, memory_id=events[1].id)
-    assert await found(memories, "tea") == []
+    assert await search(memories, "tea") == []
 
 
 @pytest.mark.parametrize(
@@ -80,19 +80,19 @@ async def test_memory_is_found_whatever_its_script_and_case(
     memories = MemoryService(database)
     await memories.add_events_to_memory(**OF, events=[event(said), event("Другое")], session_id="s")
     for query in queries:
-        assert await found(memories, query) == [said]
+        assert await search(memories, query) == [said]
 
 
 async def test_search_results_are_short_and_cannot_end_their_tag(database: FailingDatabase) -> None:
     memories = MemoryService(database)
     fact = types.Content(parts=[types.Part(text="fact </PAST_CONVERSATIONS> " + "x" * 9_000)])
     await memories.add_memory(**OF, memories=[MemoryEntry(content=fact) for _ in range(30)])
-    said = await found(memories, "a fact")
+    said = await search(memories, "a fact")
     assert sum(map(len, said)) < 12_100
     assert not any("PAST_CONVERSATIONS" in one for one in said)
 
 
-async def test_what_came_of_a_conversation_goes_with_it_and_nothing_comes_behind(
+async def test_a_reset_deletes_memories_and_refuses_late_ones(
     database: FailingDatabase, service: SessionService
 ) -> None:
     run = MemoryService(database).bind_run("s", 1, None)
@@ -104,11 +104,11 @@ async def test_what_came_of_a_conversation_goes_with_it_and_nothing_comes_behind
     await reset_session(service, "s")
     with pytest.raises(SessionResetError):
         await run.add_events_to_memory(**OF, events=[event("too late, a word")])
-    assert await found(run, "word") == ["another word"]
+    assert await search(run, "word") == ["another word"]
 
 
 @pytest.mark.parametrize("itself", [True, False], ids=["it tells the memory", "it has the tools alone"])
-async def test_an_agent_that_is_brought_remembers_after_a_restart(
+async def test_an_external_agent_remembers_after_a_restart(
     database: FailingDatabase, service: SessionService, itself: bool
 ) -> None:
     async def remember(callback_context: CallbackContext) -> None:
@@ -133,7 +133,7 @@ async def test_an_agent_that_is_brought_remembers_after_a_restart(
     assert events[-1].text == "It is Bello."
     assert "My dog has the name Bello." in str(provider.requests[1].messages)
     assert "My dog has the name Bello." in str(provider.requests[2].messages[-1])
-    assert len(await found(MemoryService(database), "Bello")) == 2
+    assert len(await search(MemoryService(database), "Bello")) == 2
     async with database.write() as connection:  # the question was deleted
         await discard_run(connection, "s", "r", keep_prompt=False)
-    assert await found(MemoryService(database), "Bello") == ["It is Bello."]
+    assert await search(MemoryService(database), "Bello") == ["It is Bello."]

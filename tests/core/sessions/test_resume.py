@@ -19,8 +19,8 @@ BROKEN = (Text("Well, I thi"), Failed(ProviderRequestError("no")))
 CALL = ToolCall("call_1", "pay", {"sum": 3})
 
 
-class Till:
-    """A tool that counts how often it is used."""
+class PaymentTool:
+    """Tool that records its calls."""
 
     def __init__(self, gate: asyncio.Event | None = None) -> None:
         self.paid: list[dict[str, Any]] = []
@@ -36,8 +36,8 @@ class Till:
         return "paid"
 
 
-async def broken_off(run: Coroutine[Any, Any, object], *, at: asyncio.Event) -> None:
-    """Run until `at`, and no further."""
+async def interrupt(run: Coroutine[Any, Any, object], *, at: asyncio.Event) -> None:
+    """Cancel a run as soon as `at` is set."""
     running = asyncio.create_task(run)
     async with asyncio.timeout(30):
         await at.wait()
@@ -46,18 +46,18 @@ async def broken_off(run: Coroutine[Any, Any, object], *, at: asyncio.Event) -> 
             await running
 
 
-async def again(talk: Conversation, text: str, run_id: str = "run-1") -> str:
+async def resume(talk: Conversation, text: str, run_id: str = "run-1") -> str:
     async with talk.database.write() as connection:
         await resume_run(connection, SESSION, run_id)
     return (await talk.events(text, run_id=run_id))[-1].text
 
 
-def said(provider: ScriptedProvider) -> list[tuple[str, str]]:
-    """What the newest request holds of the conversation."""
-    return [(message.role, words(message)) for message in provider.requests[-1].messages if message.role != "system"]
+def list_request_texts(provider: ScriptedProvider) -> list[tuple[str, str]]:
+    """Return the roles and texts of the newest request."""
+    return [(message.role, get_text(message)) for message in provider.requests[-1].messages if message.role != "system"]
 
 
-def words(message: ModelMessage) -> str:
+def get_text(message: ModelMessage) -> str:
     parts = []
     for part in message.parts:
         match part:
@@ -84,42 +84,42 @@ async def test_the_question_is_stored_once_and_answered(converse: Converse) -> N
     provider = ScriptedProvider(BROKEN, "It is 42.", "Yes.")
     talk = await converse(provider)
     assert (await talk.events("what is it?", run_id="run-1"))[-1].type == "error"
-    assert await again(talk, "what is it?") == "It is 42."
-    assert said(provider) == [("user", "what is it?")]
+    assert await resume(talk, "what is it?") == "It is 42."
+    assert list_request_texts(provider) == [("user", "what is it?")]
     assert await stored_questions(talk) == ["what is it?"]
     await talk.reply("sure?")
-    assert said(provider) == [("user", "what is it?"), ("assistant", "It is 42."), ("user", "sure?")]
+    assert list_request_texts(provider) == [("user", "what is it?"), ("assistant", "It is 42."), ("user", "sure?")]
 
 
-async def test_what_was_said_meanwhile_stands_before_it(converse: Converse) -> None:
+async def test_later_messages_precede_the_prompt_of_a_resumed_run(converse: Converse) -> None:
     provider = ScriptedProvider(BROKEN, "Good.", "It is 42.")
     talk = await converse(provider)
     await talk.events("what is it?", run_id="run-1")
     await talk.reply("how are you?")
-    assert await again(talk, "what is it?") == "It is 42."
-    assert said(provider) == [("user", "how are you?"), ("assistant", "Good."), ("user", "what is it?")]
+    assert await resume(talk, "what is it?") == "It is 42."
+    assert list_request_texts(provider) == [("user", "how are you?"), ("assistant", "Good."), ("user", "what is it?")]
 
 
 async def test_a_tool_that_has_run_is_not_run_again(converse: Converse) -> None:
-    till = Till()
+    till = PaymentTool()
     provider = ScriptedProvider([Text("Let me pay."), CALL, Done()], BROKEN, "Good.", "Done.")
     talk = await converse(provider, tools=[till.tool])
     await talk.events("pay", run_id="run-1")
     await talk.reply("how are you?")
-    assert await again(talk, "pay") == "Let me pay.\n\nDone."
+    assert await resume(talk, "pay") == "Let me pay.\n\nDone."
     assert len(till.paid) == 1
-    assert [role for role, _ in said(provider)] == ["user", "assistant", "user", "assistant", "tool"]
-    assert said(provider)[-1] == ("tool", "{'result': 'paid'}")
+    assert [role for role, _ in list_request_texts(provider)] == ["user", "assistant", "user", "assistant", "tool"]
+    assert list_request_texts(provider)[-1] == ("tool", "{'result': 'paid'}")
 
 
 async def test_an_interrupted_tool_is_reported_and_not_run_again(converse: Converse) -> None:
-    till = Till(gate=asyncio.Event())
+    till = PaymentTool(gate=asyncio.Event())
     provider = ScriptedProvider([CALL, Done()], "I do not know whether it was paid.")
     talk = await converse(provider, tools=[till.tool])
-    await broken_off(talk.events("pay", run_id="run-1"), at=till.begun)
-    assert await again(talk, "pay") == "I do not know whether it was paid."
+    await interrupt(talk.events("pay", run_id="run-1"), at=till.begun)
+    assert await resume(talk, "pay") == "I do not know whether it was paid."
     assert len(till.paid) == 1
-    assert said(provider)[-1] == ("tool", str({"error": INTERRUPTED}))
+    assert list_request_texts(provider)[-1] == ("tool", str({"error": INTERRUPTED}))
 
 
 @pytest.mark.parametrize("finish", [FinishReason.MAX_TOKENS, FinishReason.MALFORMED_FUNCTION_CALL, FinishReason.SAFETY])
@@ -127,7 +127,7 @@ async def test_a_run_that_ended_without_an_answer_is_run_again(converse: Convers
     provider = ScriptedProvider([Done(finish_reason=finish)], "It is 42.")
     talk = await converse(provider)
     assert (await talk.events("what is it?", run_id="run-1"))[-1].type == "error"
-    assert await again(talk, "what is it?") == "It is 42."
+    assert await resume(talk, "what is it?") == "It is 42."
     assert await stored_questions(talk) == ["what is it?"]
 
 
@@ -135,11 +135,11 @@ async def test_a_stored_reply_that_was_not_shown_is_generated_again(converse: Co
     provider = ScriptedProvider("It is 41.", "It is 42.")
     talk = await converse(provider)
     await talk.events("what is it?", run_id="run-1")
-    assert await again(talk, "what is it?") == "It is 42."
+    assert await resume(talk, "what is it?") == "It is 42."
     assert [row.content for row in await talk.rows()] == ["what is it?", "It is 42."]
 
 
 async def test_a_run_without_stored_events_stores_its_prompt(converse: Converse) -> None:
     talk = await converse(ScriptedProvider("It is 42."))
-    assert await again(talk, "what is it?") == "It is 42."
+    assert await resume(talk, "what is it?") == "It is 42."
     assert await stored_questions(talk) == ["what is it?"]

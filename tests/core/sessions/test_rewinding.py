@@ -30,17 +30,17 @@ pytestmark = [
 ]
 
 
-async def anew(talk: Conversation, text: str = "go", *, keeps_question: bool = True) -> str:
+async def rerun(talk: Conversation, text: str = "go", *, keeps_question: bool = True) -> str:
     async with talk.database.write() as connection:
         await discard_run(connection, SESSION, "run-1", keep_prompt=keeps_question)
     return (await talk.events(text, run_id="run-1"))[-1].text
 
 
-async def said(talk: Conversation) -> list[tuple[str, str]]:
+async def list_history(talk: Conversation) -> list[tuple[str, str]]:
     return [(row.role, row.content) for row in await talk.rows() if row.role != "event"]
 
 
-class Counted:
+class CountedTool:
     def __init__(self) -> None:
         self.calls = 0
         self.tool = to_adk_tool(Tool("pay", "Pays.", self._pay))
@@ -54,18 +54,18 @@ CALL: Answer = [Text("To pay."), ToolCall("c1", "pay", {}), Done()]
 
 
 @pytest.mark.parametrize("keeps_question", [True, False])
-async def test_what_was_said_and_done_is_gone_and_the_question_is_asked_once(
+async def test_events_of_a_discarded_run_are_deleted_and_its_prompt_is_sent_once(
     converse: Converse, keeps_question: bool
 ) -> None:
-    used = Counted()
+    used = CountedTool()
     provider = ScriptedProvider("Hello.", CALL, "Paid one.", CALL, "Paid two.")
     talk = await converse(root=LlmAgent(name="root", model=adapter(provider), tools=[used.tool]))
     await talk.events("hi", run_id="run-0")
     await talk.events("go", run_id="run-1")
     text = "go" if keeps_question else "come"
-    assert await anew(talk, text, keeps_question=keeps_question) == "To pay.\n\nPaid two."
+    assert await rerun(talk, text, keeps_question=keeps_question) == "To pay.\n\nPaid two."
     assert used.calls == 2
-    assert await said(talk) == [
+    assert await list_history(talk) == [
         ("user", "hi"),
         ("assistant", "Hello."),
         ("user", text),
@@ -81,8 +81,8 @@ def workflow(*agents: BaseAgent) -> Workflow:
 
 
 @pytest.mark.parametrize("kind", ["sequence", "side by side", "workflow"])
-async def test_agents_of_every_kind_begin_anew(converse: Converse, kind: str) -> None:
-    used = Counted()
+async def test_agents_of_every_kind_restart(converse: Converse, kind: str) -> None:
+    used = CountedTool()
     one, two = ScriptedProvider(CALL, "One.", CALL, "Three."), ScriptedProvider("Two.", "Four.")
     agents = [
         LlmAgent(name="first", model=adapter(one), tools=[used.tool]),
@@ -96,11 +96,11 @@ async def test_agents_of_every_kind_begin_anew(converse: Converse, kind: str) ->
         case _:
             talk = await converse(root=workflow(*agents))
     await talk.events("go", run_id="run-1")
-    text = await anew(talk)
+    text = await rerun(talk)
     assert sorted(text.split("\n\n")) == ["Four.", "Three.", "To pay."]
     assert (used.calls, one.answers, two.answers) == (2, [], [])
-    assert [content for role, content in await said(talk) if role == "user"][:1] == ["go"]
-    assert "One." not in str(await said(talk))
+    assert [content for role, content in await list_history(talk) if role == "user"][:1] == ["go"]
+    assert "One." not in str(await list_history(talk))
 
 
 async def test_after_a_discard_the_model_decides_about_a_transfer_again(
@@ -110,7 +110,7 @@ async def test_after_a_discard_the_model_decides_about_a_transfer_again(
     provider = ScriptedProvider(handed, "I am the cook.", "I can do that.")
     talk = await converse(app=create_team_app(provider, "cook"))
     await talk.events("go", run_id="run-1")
-    assert await anew(talk) == "I can do that."
+    assert await rerun(talk) == "I can do that."
     assert [row.author for row in await talk.rows()] == ["user", DEFAULT_AGENT_NAME]
 
 
@@ -127,5 +127,5 @@ async def test_discarding_a_run_deletes_its_correction_and_no_other_run(converse
         await discard_run(connection, SESSION, "no such run", keep_prompt=True)
         left = (await connection.execute(sa.select(tool_calls.c.run))).scalars().all()
     assert left == ["run-0"]
-    assert await said(talk) == [("user", "in run-0"), ("assistant", "One."), ("user", "in run-1")]
+    assert await list_history(talk) == [("user", "in run-0"), ("assistant", "One."), ("user", "in run-1")]
     assert (await talk.rows())[-1].created_at <= time.time()

@@ -33,7 +33,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def stored_and_read(path: Path, events: list[Event]) -> list[Event]:
+async def store_and_read(path: Path, events: list[Event]) -> list[Event]:
     database = Database(f"sqlite+aiosqlite:///{path}")
     try:
         service = SessionService(database, TokenCounter(path.parent))
@@ -58,4 +58,4 @@ def test_any_events_come_back_from_the_database_equal_and_in_order(empty: Path, 
     with TemporaryDirectory() as folder:
         path = Path(shutil.copy(empty, folder))
         expected = [event for event in events if not record.is_state_only(event)]
-        assert asyncio.run(stored_and_read(path, events)) == expected
+        assert asyncio.run(store_and_read(path, events)) == expected

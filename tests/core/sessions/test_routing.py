@@ -28,9 +28,7 @@ def test_the_narrowest_rule_selects_the_agent_and_the_default_is_last(places: tu
         ("gone", ("C1", "T1"), "law"),
     ],
 )
-def test_what_was_chosen_answers_as_long_as_it_may_be_chosen_there(
-    chosen: str, places: tuple[str, ...], name: str
-) -> None:
+def test_a_chosen_agent_answers_while_it_is_selectable_there(chosen: str, places: tuple[str, ...], name: str) -> None:
     assert ALL.resolve_agent(chosen, places) == name
 
 

@@ -43,31 +43,31 @@ async def rows(database: Database, table: sa.Table = messages) -> list[Any]:
         return list((await connection.execute(sa.select(table).order_by(*table.primary_key))).all())
 
 
-def changed(**delta: Any) -> Event:
+def state_event(**delta: Any) -> Event:
     return Event(author="bot", actions=EventActions(state_delta=delta))
 
 
 @contextmanager
-def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
-    """The SQL that is run meanwhile, with its parameters."""
+def record_statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
+    """Record the SQL statements inside the context, with their parameters."""
     seen: list[tuple[str, Any]] = []
     run = database.run
 
-    def before(_c: Any, _cursor: Any, sql: str, parameters: Any, _x: Any, _m: Any) -> None:
+    def record_statement(_c: Any, _cursor: Any, sql: str, parameters: Any, _x: Any, _m: Any) -> None:
         seen.append((sql, parameters))
 
-    async def watched(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+    async def record_and_run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         for step in statement.compile_for(database.engine.dialect).steps:
             seen.append((step.sql, tuple(step.arguments(values))))
         return await run(statement, **values)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "run", watched)
-        sa.event.listen(database.engine.sync_engine, "before_cursor_execute", before)
+        patch.setattr(database, "run", record_and_run)
+        sa.event.listen(database.engine.sync_engine, "before_cursor_execute", record_statement)
         try:
             yield seen
         finally:
-            sa.event.remove(database.engine.sync_engine, "before_cursor_execute", before)
+            sa.event.remove(database.engine.sync_engine, "before_cursor_execute", record_statement)
 
 
 # Creating, finding, listing, deleting
@@ -162,7 +162,7 @@ async def test_an_event_of_state_alone_is_neither_history_nor_a_message(
     service: SessionService, database: Database
 ) -> None:
     session = await create(service)
-    await service.append_event(session, changed(a=1))
+    await service.append_event(session, state_event(a=1))
     assert session.events == await rows(database) == []
     assert session.state == (await load(service)).state == {"a": 1}
 
@@ -191,7 +191,7 @@ async def test_state_goes_to_its_scope(service: SessionService) -> None:
     assert (await load(service, "t")).state == shared
     assert await service.get_user_state(app_name=APP, user_id=USER) == {"b": {"c": [None]}}
     assert await service.get_user_state(app_name=APP, user_id="nobody") == {}
-    await service.append_event(session, changed(a=None))
+    await service.append_event(session, state_event(a=None))
     assert (await load(service)).state["a"] is None
 
 
@@ -282,7 +282,7 @@ async def test_a_session_loaded_before_a_reset_stores_nothing(service: SessionSe
     await service.append_event(session, user_event("hi"))
     await reset_session(service, "s")
     for stale in (session, copy.deepcopy(session)):
-        for event in (model_event("late"), image(), changed(**{"user:late": 1})):
+        for event in (model_event("late"), image(), state_event(**{"user:late": 1})):
             with pytest.raises(SessionResetError):
                 await service.append_event(stale, event)
     assert await rows(database) == await rows(database, blobs) == await rows(database, state) == []
@@ -323,7 +323,7 @@ async def test_the_cost_of_loading_does_not_grow_with_the_history(service: Sessi
     for name, turns in (("short", 100), ("long", 3_000)):
         await create(service, name)
         await fill(database, turns, session=name)
-        with statements(database) as run:
+        with record_statements(database) as run:
             events = (await load(service, name)).events
         kept = count_sent_turns(turns)
         assert len(events) == 2 * kept
@@ -364,7 +364,7 @@ async def test_a_turn_takes_three_statements(service: SessionService, database: 
     for n in range(40):
         for event in (user_event(f"q{n}"), model_event(f"a{n}")):
             await service.append_event(session, event)
-    with statements(database) as run:
+    with record_statements(database) as run:
         session = await load(service)
         await service.append_event(session, user_event("q"))
         await service.append_event(session, model_event("a"))
@@ -379,12 +379,12 @@ async def test_each_read_of_a_turn_uses_an_index(service: SessionService, databa
     if not database.is_sqlite:
         async with database.write() as connection:  # it gets to know that nearly all messages are of one session
             await connection.exec_driver_sql("ANALYZE messages")
-    with statements(database) as run:
+    with record_statements(database) as run:
         session = await load(service)
         await service.append_event(session, model_event("hi"))
     assert len(run) > 3
     for sql, parameters in run:
-        steps = await plan(database, sql, parameters)
+        steps = await get_query_plan(database, sql, parameters)
         whole = [step for step in steps if step.startswith("SCAN") or "Seq Scan" in step]
         assert not [step for step in whole if any(table in step for table in metadata.tables)], (sql, steps)
         if "UNION ALL" in sql:
@@ -405,7 +405,7 @@ async def test_reads_of_one_session_do_not_scan_the_others(service: SessionServi
     if not database.is_sqlite:
         async with database.write() as connection:  # it gets to know that nearly all messages are of one session
             await connection.exec_driver_sql("ANALYZE messages")
-    with statements(database) as run:
+    with record_statements(database) as run:
         assert len((await service.list_sessions(app_name="app")).sessions) == 1
         assert len(await service.search_messages(session, ["user"], limit=3)) == 3
         assert (
@@ -413,12 +413,12 @@ async def test_reads_of_one_session_do_not_scan_the_others(service: SessionServi
         )
     assert len([sql for sql, _ in run if "FROM messages" in sql]) == 3
     for sql, parameters in run:
-        steps = await plan(database, sql, parameters)
+        steps = await get_query_plan(database, sql, parameters)
         assert not any("Backward using pk_messages" in step or "PRIMARY KEY" in step for step in steps), (sql, steps)
 
 
-async def plan(database: Database, sql: str, parameters: Any) -> list[str]:
-    """How the database goes about a query. PostgreSQL reads tables this small as a whole, unless it is forbidden to."""
+async def get_query_plan(database: Database, sql: str, parameters: Any) -> list[str]:
+    """Return the query plan, without sequential scans, which PostgreSQL prefers for small tables."""
     async with database.read() as connection:
         if database.is_sqlite:
             return [row.detail for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)]

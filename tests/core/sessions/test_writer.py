@@ -30,31 +30,31 @@ from tests.core.sessions.events import call_event, list_texts, model_event, resp
 APP, USER = "app", "place"
 
 
-class Deaf(Database):
-    """Does what it is told to, and so many times the answer is lost."""
+class LossyDatabase(Database):
+    """Database that executes each statement and loses the next `lost_answers` answers."""
 
-    lost = 0
+    lost_answers = 0
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         rows = await super().run(statement, **values)
-        self._lose()
+        self._lose_answer()
         return rows
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
         async with super().write() as connection:
             yield connection
-        self._lose()
+        self._lose_answer()
 
-    def _lose(self) -> None:
-        if self.lost:
-            self.lost -= 1
+    def _lose_answer(self) -> None:
+        if self.lost_answers:
+            self.lost_answers -= 1
             raise StoreError("the answer was lost")
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Deaf]:
-    async with open_database(Deaf(database_url)) as database:
+async def database(database_url: str) -> AsyncIterator[LossyDatabase]:
+    async with open_database(LossyDatabase(database_url)) as database:
         yield database
 
 
@@ -95,40 +95,42 @@ def image() -> Event:
     ids=["words", "bytes", "state", "waiting call", "answer"],
 )
 async def test_a_write_repeated_after_a_lost_answer_is_stored_once(
-    service: SessionService, database: Deaf, event: Event
+    service: SessionService, database: LossyDatabase, event: Event
 ) -> None:
     session = await create(service)
     for before in (call_event("c", long_running_tool_ids={"c"}), model_event("wait")):
         await service.append_event(session, before)
-    database.lost = 2
+    database.lost_answers = 2
     event = event.model_copy(deep=True)
     await service.append_event(session, event)
-    assert database.lost == 0
+    assert database.lost_answers == 0
     assert session.events[-1] == event
     assert await count(database, messages) == 3
     assert (await load(service)).events[-1] == event
 
 
 async def test_a_state_change_is_stored_when_the_answer_of_the_commit_is_lost(
-    service: SessionService, database: Deaf
+    service: SessionService, database: LossyDatabase
 ) -> None:
     session = await create(service)
-    database.lost = 1
+    database.lost_answers = 1
     await service.append_event(session, Event(author="bot", actions=EventActions(state_delta={"a": 1})))
     assert (await load(service)).state == session.state == {"a": 1}
     assert await count(database, state) == 1
 
 
-async def test_a_load_is_retried_while_the_database_is_unavailable(service: SessionService, database: Deaf) -> None:
+async def test_a_load_is_retried_while_the_database_is_unavailable(
+    service: SessionService, database: LossyDatabase
+) -> None:
     await service.append_event(await create(service), user_event("hi"))
-    database.lost = 2
+    database.lost_answers = 2
     assert list_texts((await load(service)).events) == ["hi"]
-    database.lost = 3
+    database.lost_answers = 3
     with pytest.raises(StoreError):
         await load(service)
 
 
-async def test_an_append_that_waits_for_a_reset_is_not_stored(service: SessionService, database: Deaf) -> None:
+async def test_an_append_that_waits_for_a_reset_is_not_stored(service: SessionService, database: LossyDatabase) -> None:
     await create(service)
     for event in (user_event("late"), image()):
         session = await load(service)
@@ -150,7 +152,7 @@ async def test_both_write_paths_report_a_deleted_session(service: SessionService
             await service.append_event(session, event)
 
 
-async def test_a_session_is_talked_on_in_while_postgresql_is_started_again(
+async def test_a_session_continues_while_postgresql_restarts(
     postgres_server: PostgresSandbox, postgres: str, counter: TokenCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "RETRY_WAIT", wait_fixed(0.05))

@@ -1,4 +1,4 @@
-"""A file is there as a whole, or as it was."""
+"""Atomic writes: a file has its old or its new content."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ import pytest
 from core.store.atomic_write import write_atomically
 
 
-def test_a_file_takes_the_place_of_the_one_that_is_there(tmp_path: Path) -> None:
+def test_a_write_replaces_the_file(tmp_path: Path) -> None:
     write_atomically(tmp_path / "file", b"one", mode=0o600)
     write_atomically(tmp_path / "file", b"two", mode=0o644)
     assert (tmp_path / "file").read_bytes() == b"two"
@@ -18,16 +18,16 @@ def test_a_file_takes_the_place_of_the_one_that_is_there(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_whatever_comes_in_between_leaves_what_was_there_and_nothing_else(
+def test_an_interrupted_write_leaves_the_former_file_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: type[BaseException]
 ) -> None:
     (tmp_path / "file").write_bytes(b"one")
 
-    def fails(*_args: object, **_more: object) -> None:
+    def fail(*_args: object, **_more: object) -> None:
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, step, fails)
+        patch.setattr(os, step, fail)
         with pytest.raises(error):
             write_atomically(tmp_path / "file", b"two", mode=0o600)
     assert (tmp_path / "file").read_bytes() == b"one"

@@ -33,7 +33,7 @@ PAGES = Statement(lambda _dialect: sa.select(sa.column("page_count")).select_fro
 UNKNOWN = Statement(lambda _dialect: sa.select(sa.table("nowhere", sa.column("x")).c.x))
 
 
-async def keys(database: Database) -> list[str]:
+async def list_keys(database: Database) -> list[str]:
     return [key for key, _ in await database.run(KEYS)]
 
 
@@ -46,14 +46,14 @@ async def test_one_statement_is_a_transaction_of_its_own(database: FailingDataba
 async def test_any_number_of_statements_run_at_once(database: FailingDatabase) -> None:
     names = [f"k{number:02}" for number in range(40)]
     await asyncio.gather(*(database.run(SET, name=name, **{"as": None}) for name in names))
-    assert await keys(database) == names
+    assert await list_keys(database) == names
 
 
 async def test_a_statement_waits_for_the_transaction_that_writes(database: FailingDatabase) -> None:
     async with database.write() as connection:
         await connection.execute(sa.insert(state).values(scope="app", owner="a", key="k", value=1))
-        assert await keys(database) == []
-    assert await keys(database) == ["k"]
+        assert await list_keys(database) == []
+    assert await list_keys(database) == ["k"]
 
 
 async def test_a_cancelled_statement_leaves_the_database_in_order(database: FailingDatabase) -> None:
@@ -63,10 +63,10 @@ async def test_a_cancelled_statement_leaves_the_database_in_order(database: Fail
         running.cancel()
         await asyncio.wait([running])
     await database.run(SET, name="last", **{"as": 1})
-    assert (await keys(database))[-1] == "last"
+    assert (await list_keys(database))[-1] == "last"
 
 
-async def test_what_will_not_pass_says_so(database: FailingDatabase) -> None:
+async def test_invalid_statements_raise_permanent_errors(database: FailingDatabase) -> None:
     await database.run(SET, name="k", **{"as": 1})
     with pytest.raises(StoreError) as caught:
         await database.run(UNKNOWN)
@@ -82,16 +82,16 @@ async def test_what_will_not_pass_says_so(database: FailingDatabase) -> None:
             await connection.execute(sa.insert(state).values(scope="app", owner="a", key="k", value=1))
 
 
-async def test_statements_that_fail_together_spoil_nothing_for_the_others(database: FailingDatabase) -> None:
+async def test_failed_statements_of_a_batch_do_not_affect_others(database: FailingDatabase) -> None:
     asked = [database.run(statement) for _ in range(8) for statement in (UNKNOWN, KEYS)]
     async with asyncio.timeout(30):
         told = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(one) for one in told] == [StoreError, list] * 8
-    assert await keys(database) == []
+    assert await list_keys(database) == []
 
 
 @pytest.mark.parametrize("statement", [SET, SET_AND_MOVE])
-async def test_what_is_written_together_is_stored_or_fails_by_itself(
+async def test_each_statement_of_a_batch_succeeds_or_fails_by_itself(
     database: FailingDatabase, statement: Statement
 ) -> None:
     names = [f"k{number // 3}" for number in range(150)]  # of three that are called the same, one is stored
@@ -100,10 +100,10 @@ async def test_what_is_written_together_is_stored_or_fails_by_itself(
         told = await asyncio.gather(*asked, return_exceptions=True)
     by_name = [sorted(type(one).__name__ for one in told[first : first + 3]) for first in range(0, 150, 3)]
     assert by_name == [["IntegrityError", "IntegrityError", "list"]] * 50
-    assert await keys(database) == sorted(set(names))
+    assert await list_keys(database) == sorted(set(names))
 
 
-async def test_who_is_cancelled_while_others_write_spoils_nothing_for_them(database: FailingDatabase) -> None:
+async def test_cancelled_writes_do_not_affect_the_others_of_their_batch(database: FailingDatabase) -> None:
     async with database.write():
         asked = [asyncio.create_task(database.run(SET, name=f"k{number}", **{"as": 1})) for number in range(60)]
         await asyncio.sleep(0)
@@ -111,13 +111,13 @@ async def test_who_is_cancelled_while_others_write_spoils_nothing_for_them(datab
             one.cancel()
     async with asyncio.timeout(30):
         await asyncio.gather(*asked, return_exceptions=True)
-    stored = await keys(database)
+    stored = await list_keys(database)
     assert {f"k{number}" for number in range(1, 60, 2)} <= set(stored)
     if database.is_sqlite:  # who writes comes before them: they had asked nothing yet
         assert len(stored) == 30
 
 
-async def test_a_database_that_was_closed_is_opened_anew_by_nobody_who_comes_late(database: FailingDatabase) -> None:
+async def test_a_closed_database_is_not_reopened_by_a_late_call(database: FailingDatabase) -> None:
     opened = list[Any]()
     sa.event.listen(database.engine.sync_engine, "connect", lambda connection, _record: opened.append(connection))
     await database.ping()
@@ -137,7 +137,7 @@ async def test_a_database_that_was_closed_is_opened_anew_by_nobody_who_comes_lat
 
 
 def is_closed(connection: Any) -> bool:
-    """Whether a connection of either driver is closed."""
+    """Return whether a connection of either driver is closed."""
     driver = connection.driver_connection
     if isinstance(driver, asyncpg.Connection):
         return bool(driver.is_closed())
@@ -147,17 +147,17 @@ def is_closed(connection: Any) -> bool:
         return True
 
 
-async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
+async def test_the_first_query_reconnects_to_a_restarted_server(
     postgres_server: PostgresSandbox, postgres: str
 ) -> None:
     database = Database(postgres, connections=4)
-    await asyncio.gather(*(keys(database) for _ in range(4)))
+    await asyncio.gather(*(list_keys(database) for _ in range(4)))
     await asyncio.to_thread(postgres_server.stop)
     with pytest.raises(StoreError) as caught:
-        await keys(database)
+        await list_keys(database)
     assert caught.value.retryable
     await asyncio.to_thread(postgres_server.start)
-    assert await asyncio.gather(*(keys(database) for _ in range(4))) == [[]] * 4
+    assert await asyncio.gather(*(list_keys(database) for _ in range(4))) == [[]] * 4
     async with database.read() as connection:
         assert (await connection.execute(sa.select(state))).all() == []
     await database.aclose()
@@ -170,7 +170,7 @@ async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
         ("max_page_count=1", "SQLITE_FULL): the disk is full: make room on it"),
     ],
 )
-async def test_what_sqlite_does_not_take_is_told_with_what_to_do_and_counted(
+async def test_a_refused_write_of_sqlite_is_counted_and_named_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pragma: str, said: str
 ) -> None:
     counted = list[dict[str, str]]()
@@ -185,11 +185,11 @@ async def test_what_sqlite_does_not_take_is_told_with_what_to_do_and_counted(
             await limited.run(SET, name="k", **{"as": "x" * 100_000})
         assert said in str(caught.value)
     assert [labels["kind"] for labels in counted] == [said.partition(")")[0]] * 2
-    assert await keys(limited) == []
+    assert await list_keys(limited) == []
     await limited.aclose()
 
 
-async def test_of_what_is_written_together_that_is_stored_for_which_the_disk_has_room(tmp_path: Path) -> None:
+async def test_on_a_full_disk_the_writes_that_fit_are_stored(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
     async with open_database(Database(url)) as database:
         [(pages,)] = await database.run(PAGES)
@@ -199,11 +199,11 @@ async def test_of_what_is_written_together_that_is_stored_for_which_the_disk_has
     asked = [limited.run(SET, name=f"k{n}", **{"as": "x" * (100_000 if n % 2 else 10)}) for n in range(10)]
     told = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(one) for one in told] == [list, StoreError] * 5
-    assert await keys(limited) == [f"k{n}" for n in range(0, 10, 2)]
+    assert await list_keys(limited) == [f"k{n}" for n in range(0, 10, 2)]
     await limited.aclose()
 
 
-async def test_what_waits_for_another_program_is_told_so_and_goes_on_when_that_ends(tmp_path: Path) -> None:
+async def test_writes_fail_retryably_while_another_program_has_the_lock(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
     async with open_database(Database(url)):
         database = Database(url)
@@ -215,10 +215,10 @@ async def test_what_waits_for_another_program_is_told_so_and_goes_on_when_that_e
             asked = [database.run(one, name=f"k{n}", **{"as": n}) for n, one in enumerate([SET, SET_AND_MOVE] * 3)]
             told = await asyncio.gather(*asked, return_exceptions=True)
             assert [isinstance(one, StoreError) and one.retryable for one in told] == [True] * 6
-            assert await keys(database) == []
+            assert await list_keys(database) == []
         again = [database.run(one, name=f"k{n}", **{"as": n}) for n, one in enumerate([SET, SET_AND_MOVE] * 3)]
         await asyncio.gather(*again)
-        assert len(await keys(database)) == 6
+        assert len(await list_keys(database)) == 6
         await database.aclose()
 
 
@@ -241,12 +241,12 @@ async def test_a_server_that_hangs_holds_up_no_end(
     assert "they end with the process" in caplog.text
 
 
-async def test_a_server_that_takes_no_connection_or_says_nothing_is_told_with_what_to_do() -> None:
+async def test_an_unreachable_or_silent_server_is_named_with_a_remedy() -> None:
     said = list[str]()
     async with await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0) as server:
         address = f"postgresql+asyncpg://bot@127.0.0.1:{server.sockets[0].getsockname()[1]}/none?timeout=0.1"
-        said.append(str(await refused(Database(address))))
-    said.append(str(await refused(Database(address))))
+        said.append(str(await get_write_error(Database(address))))
+    said.append(str(await get_write_error(Database(address))))
     assert said[0].startswith("the database cannot be used (TimeoutError): it does not answer in time")
     assert said[1].startswith("the database cannot be used (ConnectionRefusedError): nobody listens there")
 
@@ -262,23 +262,23 @@ async def test_a_read_only_server_is_reported_with_a_remedy_and_recovers(postgre
         await operator.execute(switch.format(name, "on"))
         await operator.execute(others.format(name))
         async with asyncio.timeout(30):  # the connections that it had are gone
-            while (error := await refused(database)) is None or "ReadOnlySQLTransactionError" not in str(error):
+            while (error := await get_write_error(database)) is None or "ReadOnlySQLTransactionError" not in str(error):
                 pass
         assert "a DATABASE_URL of a server that" in str(error)
         assert error.retryable
-        assert await keys(database) == []
+        assert await list_keys(database) == []
     finally:
         await operator.execute(switch.format(name, "off"))
         await operator.execute(others.format(name))
         await operator.close()
     async with asyncio.timeout(30):
-        while await refused(database) is not None:
+        while await get_write_error(database) is not None:
             pass
     await database.aclose()
 
 
-async def refused(database: Database) -> StoreError | None:
-    """Why the database takes no writes, if it takes none."""
+async def get_write_error(database: Database) -> StoreError | None:
+    """Return the error with which the database refuses writes, or None."""
     try:
         await database.ping()
     except StoreError as error:
@@ -286,18 +286,18 @@ async def refused(database: Database) -> StoreError | None:
     return None
 
 
-async def test_there_are_no_more_connections_than_are_allowed(postgres: str) -> None:
+async def test_there_are_at_most_the_allowed_connections(postgres: str) -> None:
     database = Database(postgres, connections=3)
     busy = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
 
-    async def keys_counted() -> int:
-        return len(await keys(database))
+    async def count_keys() -> int:
+        return len(await list_keys(database))
 
-    async def look() -> int:
+    async def count_connections() -> int:
         async with database.read() as connection:
             return int((await connection.execute(busy)).scalar_one())
 
-    looks = [*(look() for _ in range(10)), *(keys_counted() for _ in range(10))]
+    looks = [*(count_connections() for _ in range(10)), *(count_keys() for _ in range(10))]
     assert max(await asyncio.gather(*looks)) <= 3
     await database.aclose()
 
@@ -318,7 +318,7 @@ def test_a_parameter_that_the_driver_does_not_know_is_named(url: str, fault: str
 
 async def test_a_parameter_that_the_driver_knows_is_passed_on(postgres: str) -> None:
     database = Database(f"{postgres}?timeout=5&command_timeout=7.5&ssl=disable&statement_cache_size=10")
-    assert await keys(database) == []
+    assert await list_keys(database) == []
     await database.aclose()
 
 

@@ -44,7 +44,7 @@ def test_a_full_disk_is_named(disk: Path) -> None:
         hold_database_lock(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
 
 
-def test_a_disk_that_can_only_be_read_is_named(disk: Path) -> None:
+def test_a_read_only_disk_is_named(disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     with pytest.raises(
         StoreError, match=r"parley\.db\.lock cannot be written \(Read-only file system\): see that the bot"
@@ -52,7 +52,7 @@ def test_a_disk_that_can_only_be_read_is_named(disk: Path) -> None:
         hold_database_lock(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
 
 
-async def test_of_what_is_not_in_a_file_nothing_is_held(postgres: str) -> None:
+async def test_a_database_that_is_no_file_needs_no_lock(postgres: str) -> None:
     for url in (postgres, "sqlite+aiosqlite:///:memory:"):
         with hold_database_lock(Database(url)), hold_database_lock(Database(url)):
             pass

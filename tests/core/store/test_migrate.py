@@ -27,7 +27,7 @@ async def database(path: Path) -> AsyncIterator[Database]:
     await database.aclose()
 
 
-def tables(path: Path) -> dict[str, str]:
+def list_tables(path: Path) -> dict[str, str]:
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     connection.close()
@@ -47,15 +47,15 @@ async def test_migrations_and_schema_agree(database: Database, path: Path, tmp_p
     fresh = sa.create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
     metadata.create_all(fresh)
     fresh.dispose()
-    declared = tables(tmp_path / "fresh.db")
-    migrated = tables(path)
+    declared = list_tables(tmp_path / "fresh.db")
+    migrated = list_tables(path)
     assert migrated.keys() == declared.keys()
     assert {name: migrated[name] for name in declared if name.startswith("ix_")} == {
         name: sql for name, sql in declared.items() if name.startswith("ix_")
     }
 
 
-async def test_what_is_pending_is_applied_once(database: Database) -> None:
+async def test_pending_migrations_are_applied_once(database: Database) -> None:
     waiting = await list_pending(database)
     assert waiting[0] == "0001"
     assert await migrate(database) == waiting
@@ -63,7 +63,7 @@ async def test_what_is_pending_is_applied_once(database: Database) -> None:
     assert await migrate(database) == []
 
 
-async def test_a_database_that_lacks_something_is_told_what_and_left_alone(database: Database, path: Path) -> None:
+async def test_an_incomplete_database_is_described_and_unchanged(database: Database, path: Path) -> None:
     await migrate(database)
     await verify_schema(database)
     connection = sqlite3.connect(path)
@@ -75,7 +75,7 @@ async def test_a_database_that_lacks_something_is_told_what_and_left_alone(datab
     assert content(path) == before
 
 
-async def test_a_file_that_is_no_database_is_told_to_be_none(path: Path) -> None:
+async def test_a_file_that_is_no_database_is_an_error(path: Path) -> None:
     before = b"this is a letter to my grandmother, and nothing else. " * 100
     content(path, before)
     database = Database(f"sqlite+aiosqlite:///{path}")
@@ -85,24 +85,24 @@ async def test_a_file_that_is_no_database_is_told_to_be_none(path: Path) -> None
     assert content(path) == before
 
 
-async def test_a_newer_database_is_named_and_left_alone(database: Database, path: Path) -> None:
+async def test_a_newer_database_is_named_and_unchanged(database: Database, path: Path) -> None:
     await migrate(database)
     async with database.write() as connection:
         await connection.execute(sa.text("UPDATE alembic_version SET version_num = 'f00d'"))
-    before = tables(path)
+    before = list_tables(path)
     for attempt in (migrate, list_pending):
         with pytest.raises(SchemaError, match="f00d") as caught:
             await attempt(database)
         assert not caught.value.retryable
-    assert tables(path) == before
+    assert list_tables(path) == before
 
 
-async def test_a_migration_that_fails_leaves_nothing_behind(database: Database, path: Path) -> None:
+async def test_a_failed_migration_changes_nothing(database: Database, path: Path) -> None:
     async with database.write() as connection:
         await connection.execute(sa.text("CREATE TABLE turns (id TEXT)"))  # in the way of the last table
     with pytest.raises(StoreError):
         await migrate(database)
-    assert tables(path).keys() == {"turns"}
+    assert list_tables(path).keys() == {"turns"}
 
 
 async def test_processes_may_migrate_at_once(path: Path) -> None:

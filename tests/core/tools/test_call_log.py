@@ -1,4 +1,4 @@
-"""The journal: what it has of a call, and of one that it could not write."""
+"""The log of tool calls, with a failing database."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,14 +33,14 @@ def journal(database: FailingDatabase, sessions: SessionService) -> ToolCallLog:
     return ToolCallLog(database)
 
 
-async def states(database: FailingDatabase) -> list[str]:
+async def list_states(database: FailingDatabase) -> list[str]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(tool_calls.c.state))).scalars())
 
 
 async def test_a_call_begins_once(journal: ToolCallLog, database: FailingDatabase) -> None:
     assert await journal.begin(CALL) is None
-    assert await states(database) == ["begun"]
+    assert await list_states(database) == ["begun"]
     entry = await journal.begin(replace(CALL, arguments={"to": "Ada", "sum": 3}))
     assert entry is not None
     assert not entry.has_ended
@@ -48,7 +48,7 @@ async def test_a_call_begins_once(journal: ToolCallLog, database: FailingDatabas
     assert await journal.begin(replace(CALL, run="run-2")) is None
 
 
-async def test_what_it_came_to_is_known_with_all_that_it_did_besides(journal: ToolCallLog) -> None:
+async def test_an_ended_call_is_logged_with_its_result_and_actions(journal: ToolCallLog) -> None:
     await journal.begin(CALL)
     await journal.end(CALL, {"paid": 3}, EventActions(state_delta={"paid": 3}, transfer_to_agent="till"))
     entry = await journal.begin(CALL)
@@ -76,7 +76,7 @@ async def test_another_call_under_the_same_id_is_a_call_of_its_own(journal: Tool
     assert not entry.has_ended
 
 
-async def test_a_call_that_is_made_once_more_has_begun_and_not_ended(journal: ToolCallLog) -> None:
+async def test_a_repeated_call_has_begun_and_not_ended(journal: ToolCallLog) -> None:
     await journal.begin(CALL)
     await journal.end(CALL, "asked", EventActions())
     assert await journal.begin(CALL, lambda _entry: True) is None
@@ -85,31 +85,31 @@ async def test_a_call_that_is_made_once_more_has_begun_and_not_ended(journal: To
     assert (entry.has_ended, entry.result) == (False, None)
 
 
-async def test_a_fault_in_passing_is_waited_for(journal: ToolCallLog, database: FailingDatabase) -> None:
+async def test_a_transient_database_error_is_retried(journal: ToolCallLog, database: FailingDatabase) -> None:
     database.failures = 2
     assert await journal.begin(CALL) is None
     database.failures = 2
     await journal.end(CALL, "paid", EventActions())
-    assert await states(database) == ["ended"]
+    assert await list_states(database) == ["ended"]
 
 
-async def test_a_fault_that_stays_is_told(journal: ToolCallLog, database: FailingDatabase) -> None:
+async def test_a_lasting_database_error_is_raised(journal: ToolCallLog, database: FailingDatabase) -> None:
     database.failures = 100
     with pytest.raises(StoreError):
         await journal.begin(CALL)
     assert database.failures == 97
 
 
-async def test_a_reset_takes_the_calls_with_it_and_lets_none_begin(
+async def test_a_reset_deletes_the_calls_and_refuses_new_ones(
     journal: ToolCallLog, sessions: SessionService, database: FailingDatabase
 ) -> None:
     await journal.begin(CALL)
     await reset_session(sessions, "s")
-    assert await states(database) == []
+    assert await list_states(database) == []
     await journal.end(CALL, "paid", EventActions())
     with pytest.raises(SessionResetError):
         await journal.begin(replace(CALL, id="c2"))
-    assert await states(database) == []
+    assert await list_states(database) == []
 
 
 pictures = st.builds(lambda data: types.Part.from_bytes(data=data, mime_type="image/png"), st.binary(min_size=1))
@@ -122,7 +122,7 @@ results = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(result=results)
-async def test_a_result_comes_back_as_it_went(journal: ToolCallLog, result: Any) -> None:
+async def test_a_result_survives_storage(journal: ToolCallLog, result: Any) -> None:
     await journal.begin(CALL)
     assert await journal.begin(CALL, lambda _entry: True) is None
     await journal.end(CALL, result, EventActions())

@@ -1,4 +1,4 @@
-"""A tool that asks first, in each of the shapes in which ADK puts agents together."""
+"""Confirmations of tool calls in each structure of ADK agents."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
@@ -28,15 +28,15 @@ from core.tools.call_log import ToolCallLog
 from tests.core.conftest import FailingDatabase
 from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
 
-Shape = Callable[["Till"], BaseAgent | Workflow]
+Shape = Callable[["PaymentTools"], BaseAgent | Workflow]
 
 #: The ids of two calls, as models give them.
 Ids = tuple[str, str]
-Pair = Callable[["Till", Ids], BaseAgent | Workflow]
+Pair = Callable[["PaymentTools", Ids], BaseAgent | Workflow]
 
 
-class Till:
-    """Tools, and how often they were called."""
+class PaymentTools:
+    """Tools that record their calls."""
 
     def __init__(self) -> None:
         self.paid = list[str]()
@@ -67,14 +67,14 @@ def call(name: str, id_: str, **arguments: Any) -> list[Any]:
 LOOK, PAY = call("look", "l1"), call("pay", "p1", to="Ada")
 
 
-def agent(name: str, till: Till, *answers: Any) -> LlmAgent:
-    """One that says its answers, and then that it has nothing more to say."""
+def agent(name: str, till: PaymentTools, *answers: Any) -> LlmAgent:
+    """Return an agent with scripted answers, and a last one for further requests."""
     script = ScriptedProvider(*answers, *(["That is all."] * 8))
     tools: list[Any] = [FunctionTool(till.pay, require_confirmation=True), till.look]
     return LlmAgent(name=name, description=f"Is {name}.", model=adapter(script), tools=tools)
 
 
-def stages(till: Till) -> list[BaseAgent]:
+def stages(till: PaymentTools) -> list[BaseAgent]:
     return [
         agent("first", till, LOOK, "I looked."),
         agent("payer", till, PAY),
@@ -82,38 +82,38 @@ def stages(till: Till) -> list[BaseAgent]:
     ]
 
 
-def root_of(*answers: Any, **more: Any) -> LlmAgent:
+def make_root(*answers: Any, **more: Any) -> LlmAgent:
     return LlmAgent(name="root", model=adapter(ScriptedProvider(*answers, *(["Hello."] * 4))), **more)
 
 
-def transfer(till: Till) -> BaseAgent:
+def transfer(till: PaymentTools) -> BaseAgent:
     handed = call("transfer_to_agent", "t1", agent_name="payer")
-    return root_of(handed, sub_agents=[agent("payer", till, LOOK, PAY)])
+    return make_root(handed, sub_agents=[agent("payer", till, LOOK, PAY)])
 
 
-def sequence(till: Till) -> BaseAgent:
+def sequence(till: PaymentTools) -> BaseAgent:
     return SequentialAgent(name="root", sub_agents=stages(till))
 
 
-def parallel(till: Till) -> BaseAgent:
+def parallel(till: PaymentTools) -> BaseAgent:
     return ParallelAgent(name="root", sub_agents=[agent("payer", till, PAY), agent("looker", till, LOOK)])
 
 
-def loop(till: Till) -> BaseAgent:
+def loop(till: PaymentTools) -> BaseAgent:
     return LoopAgent(name="root", sub_agents=[agent("payer", till, LOOK, PAY)], max_iterations=2)
 
 
-def sequence_below(till: Till) -> BaseAgent:
+def nested_sequence(till: PaymentTools) -> BaseAgent:
     handed = call("transfer_to_agent", "t1", agent_name="stages")
     below = SequentialAgent(name="stages", description="Stages.", sub_agents=stages(till))
-    return root_of(handed, sub_agents=[below])
+    return make_root(handed, sub_agents=[below])
 
 
-def graph(till: Till) -> Workflow:
+def graph(till: PaymentTools) -> Workflow:
     return Workflow(name="root", edges=[("START", *stages(till))])
 
 
-def payers(till: Till, ids: Ids) -> list[BaseAgent]:
+def make_payers(till: PaymentTools, ids: Ids) -> list[BaseAgent]:
     first, second = ids
     return [
         agent("first_payer", till, call("pay", first, to="Ada"), "Ada has it."),
@@ -121,41 +121,48 @@ def payers(till: Till, ids: Ids) -> list[BaseAgent]:
     ]
 
 
-def both_in_parallel(till: Till, ids: Ids) -> BaseAgent:
-    return ParallelAgent(name="both", description="Both.", sub_agents=payers(till, ids))
+def both_in_parallel(till: PaymentTools, ids: Ids) -> BaseAgent:
+    return ParallelAgent(name="both", description="Both.", sub_agents=make_payers(till, ids))
 
 
-def both_in_sequence(till: Till, ids: Ids) -> BaseAgent:
+def both_in_sequence(till: PaymentTools, ids: Ids) -> BaseAgent:
     return SequentialAgent(name="root", sub_agents=[both_in_parallel(till, ids), agent("last", till)])
 
 
-def both_in_loop(till: Till, ids: Ids) -> BaseAgent:
+def both_in_loop(till: PaymentTools, ids: Ids) -> BaseAgent:
     return LoopAgent(name="root", sub_agents=[both_in_parallel(till, ids), agent("last", till)], max_iterations=2)
 
 
-def both_below(till: Till, ids: Ids) -> BaseAgent:
+def nested_parallel(till: PaymentTools, ids: Ids) -> BaseAgent:
     handed = call("transfer_to_agent", "t1", agent_name="stages")
     below = SequentialAgent(
         name="stages", description="Stages.", sub_agents=[both_in_parallel(till, ids), agent("last", till)]
     )
-    return root_of(handed, sub_agents=[below])
+    return make_root(handed, sub_agents=[below])
 
 
-def both_in_fan_out(till: Till, ids: Ids) -> Workflow:
-    first, second = payers(till, ids)
+def both_in_fan_out(till: PaymentTools, ids: Ids) -> Workflow:
+    first, second = make_payers(till, ids)
     edges: Any = [("START", (first, second), JoinNode(name="join"), agent("last", till))]
     return Workflow(name="root", edges=edges)
 
 
-def both_in_one_step(till: Till, ids: Ids) -> BaseAgent:
+def both_in_one_step(till: PaymentTools, ids: Ids) -> BaseAgent:
     first, second = ids
     step = [ToolCall(first, "pay", {"to": "Ada"}), ToolCall(second, "pay", {"to": "Bob"}), Done()]
     handed = call("transfer_to_agent", "t1", agent_name="payer")
-    return root_of(handed, sub_agents=[agent("payer", till, step)])
+    return make_root(handed, sub_agents=[agent("payer", till, step)])
 
 
 #: Shapes in which two calls ask at the same time.
-PAIRS: list[Pair] = [both_in_parallel, both_in_sequence, both_in_loop, both_below, both_in_fan_out, both_in_one_step]
+PAIRS: list[Pair] = [
+    both_in_parallel,
+    both_in_sequence,
+    both_in_loop,
+    nested_parallel,
+    both_in_fan_out,
+    both_in_one_step,
+]
 
 
 #: Each with who has the last word when the run goes on to its end.
@@ -164,33 +171,33 @@ SHAPES: dict[Shape, str] = {
     sequence: "last",
     parallel: "payer",
     loop: "payer",
-    sequence_below: "last",
+    nested_sequence: "last",
     graph: "last",
 }
 
 
-class Begin(Protocol):
+class ConversationFactory(Protocol):
     def __call__(self, root: BaseAgent | Workflow) -> Conversation: ...
 
 
 @pytest.fixture
-async def begin(database: FailingDatabase, tmp_path: Path) -> AsyncIterator[Begin]:
-    """Begins a conversation with an agent, on either database."""
+async def create_conversation(database: FailingDatabase, tmp_path: Path) -> AsyncIterator[ConversationFactory]:
+    """Yield a function that creates a conversation with an agent on the database."""
     async with AsyncExitStack() as stack:
         sessions = SessionService(database, TokenCounter(tmp_path))
         await sessions.create_session(app_name="asks", user_id=USER, session_id=SESSION)
 
-        def made(root: BaseAgent | Workflow) -> Conversation:
+        def create(root: BaseAgent | Workflow) -> Conversation:
             runtime = AgentRuntime(
                 App(name="asks", root_agent=root, plugins=create_plugins(ToolCallLog(database))), sessions
             )
             stack.push_async_callback(runtime.aclose)
             return Conversation(runtime, sessions, database)
 
-        yield made
+        yield create
 
 
-def asks_of(events: list[StreamEvent]) -> tuple[ConfirmationRequest, ...]:
+def get_requests(events: list[StreamEvent]) -> tuple[ConfirmationRequest, ...]:
     assert events[-1].type == "done", events[-1].error
     return events[-1].confirmations
 
@@ -200,41 +207,43 @@ async def decide(talk: Conversation, *asks: ConfirmationRequest, is_allowed: boo
     return await talk.events("", run_id="run-1", decisions=decisions)
 
 
-async def told(talk: Conversation) -> list[str]:
-    """What the models were told of the calls that were made or not."""
+async def list_pay_results(talk: Conversation) -> list[str]:
+    """Return the results of the `pay` calls."""
     answers = [answer for event in await talk.history() for answer in event.get_function_responses()]
     return [str(answer.response) for answer in answers if answer.name == "pay"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_run_resumes_after_other_messages_and_repeats_no_call(begin: Begin, shape: Shape) -> None:
-    till = Till()
-    talk = begin(shape(till))
-    asks = asks_of(await talk.events("go", run_id="run-1"))
+async def test_a_run_resumes_after_other_messages_and_repeats_no_call(
+    create_conversation: ConversationFactory, shape: Shape
+) -> None:
+    till = PaymentTools()
+    talk = create_conversation(shape(till))
+    asks = get_requests(await talk.events("go", run_id="run-1"))
     assert [(ask.tool, ask.arguments) for ask in asks] == [("pay", {"to": "Ada"})]
     assert (till.paid, till.looked) == ([], 1)
-    assert asks_of(await talk.events("meanwhile", run_id="run-2")) == ()
+    assert get_requests(await talk.events("meanwhile", run_id="run-2")) == ()
     assert till.paid == []
-    assert asks_of(await decide(talk, *asks)) == ()
+    assert get_requests(await decide(talk, *asks)) == ()
     assert (till.paid, till.looked) == (["Ada"], 1)
-    assert (await told(talk))[-1] == "{'result': 'paid Ada'}"
+    assert (await list_pay_results(talk))[-1] == "{'result': 'paid Ada'}"
     spoke = [event.author for event in await talk.history() if event.invocation_id == "run-1" and event.content]
     assert spoke[-1] == SHAPES[shape]
     async with talk.database.write() as connection:  # the process dies, and another one takes it up
         await resume_run(connection, SESSION, "run-1")
-    assert asks_of(await decide(talk, *asks)) == ()
+    assert get_requests(await decide(talk, *asks)) == ()
     assert (till.paid, till.looked) == (["Ada"], 1)
-    assert asks_of(await talk.events("and now?", run_id="run-3")) == ()
+    assert get_requests(await talk.events("and now?", run_id="run-3")) == ()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_what_is_denied_is_not_made_and_the_run_goes_on(converse: Converse, shape: Shape) -> None:
-    till = Till()
+async def test_a_denied_call_is_not_made_and_the_run_continues(converse: Converse, shape: Shape) -> None:
+    till = PaymentTools()
     talk = await converse(root=shape(till))
-    asks = asks_of(await talk.events("go", run_id="run-1"))
-    assert asks_of(await decide(talk, *asks, is_allowed=False)) == ()
+    asks = get_requests(await talk.events("go", run_id="run-1"))
+    assert get_requests(await decide(talk, *asks, is_allowed=False)) == ()
     assert till.paid == []
-    assert "rejected" in (await told(talk))[-1]
+    assert "rejected" in (await list_pay_results(talk))[-1]
     spoke = [event.author for event in await talk.history() if event.content]
     assert spoke[-1] == SHAPES[shape]
 
@@ -242,36 +251,42 @@ async def test_what_is_denied_is_not_made_and_the_run_goes_on(converse: Converse
 @pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
 @pytest.mark.parametrize("ids", [("p1", "p2"), ("", ""), ("p1", "p1")], ids=["ids", "no ids", "equal ids"])
 @pytest.mark.parametrize("shape", PAIRS)
-async def test_two_approved_calls_run_once_each(begin: Begin, shape: Pair, ids: Ids, together: bool) -> None:
-    till = Till()
-    talk = begin(shape(till, ids))
-    asks = asks_of(await talk.events("go", run_id="run-1"))
+async def test_two_approved_calls_run_once_each(
+    create_conversation: ConversationFactory, shape: Pair, ids: Ids, together: bool
+) -> None:
+    till = PaymentTools()
+    talk = create_conversation(shape(till, ids))
+    asks = get_requests(await talk.events("go", run_id="run-1"))
     assert sorted(ask.arguments["to"] for ask in asks) == ["Ada", "Bob"]
     for decided in [asks] if together else [[ask] for ask in asks]:
-        assert asks_of(await decide(talk, *decided)) == ()
+        assert get_requests(await decide(talk, *decided)) == ()
     assert sorted(till.paid) == ["Ada", "Bob"]
     calls = [call.id for event in await talk.history() for call in event.get_function_calls()]
     assert len(calls) == len(set(calls))
 
 
 @pytest.mark.parametrize("shape", PAIRS)
-async def test_one_of_two_calls_is_denied_and_the_other_runs(begin: Begin, shape: Pair) -> None:
-    till = Till()
-    talk = begin(shape(till, ("", "")))
-    first, second = asks_of(await talk.events("go", run_id="run-1"))
+async def test_one_of_two_calls_is_denied_and_the_other_runs(
+    create_conversation: ConversationFactory, shape: Pair
+) -> None:
+    till = PaymentTools()
+    talk = create_conversation(shape(till, ("", "")))
+    first, second = get_requests(await talk.events("go", run_id="run-1"))
     decisions = [
         Decision(first.call_id, first.arguments_hash, False),
         Decision(second.call_id, second.arguments_hash, True),
     ]
-    assert asks_of(await talk.events("", run_id="run-1", decisions=decisions)) == ()
+    assert get_requests(await talk.events("", run_id="run-1", decisions=decisions)) == ()
     assert till.paid == [second.arguments["to"]]
 
 
 @pytest.mark.parametrize("shape", PAIRS)
-async def test_two_approved_calls_run_once_over_a_restart(begin: Begin, shape: Pair) -> None:
-    till = Till()
-    talk = begin(shape(till, ("p1", "p1")))
-    asks = asks_of(await talk.events("go", run_id="run-1"))
+async def test_two_approved_calls_run_once_over_a_restart(
+    create_conversation: ConversationFactory, shape: Pair
+) -> None:
+    till = PaymentTools()
+    talk = create_conversation(shape(till, ("p1", "p1")))
+    asks = get_requests(await talk.events("go", run_id="run-1"))
     decisions = [Decision(ask.call_id, ask.arguments_hash, True) for ask in asks]
     async with aclosing(talk.stream("", run_id="run-1", decisions=decisions)) as events:
         async for event in events:
@@ -280,7 +295,7 @@ async def test_two_approved_calls_run_once_over_a_restart(begin: Begin, shape: P
     assert till.paid
     async with talk.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
-    assert asks_of(await decide(talk, *asks)) == ()
+    assert get_requests(await decide(talk, *asks)) == ()
     assert sorted(till.paid) == ["Ada", "Bob"]
 
 
@@ -291,16 +306,16 @@ def ask_tailor(about: str) -> None:
 @pytest.mark.parametrize("is_node", [False, True], ids=["agent", "node"])
 @pytest.mark.parametrize("is_interrupted", [False, True], ids=["at once", "after a crash"])
 async def test_an_approval_and_an_answer_of_one_step_both_reach_the_model(
-    begin: Begin, is_node: bool, is_interrupted: bool
+    create_conversation: ConversationFactory, is_node: bool, is_interrupted: bool
 ) -> None:
-    till = Till()
+    till = PaymentTools()
     clerk = agent(
         "clerk", till, [ToolCall("a1", "ask_tailor", {"about": "M"}), ToolCall("p1", "pay", {"to": "Ada"}), Done()]
     )
     clerk.tools.append(LongRunningFunctionTool(ask_tailor))
-    talk = begin(Workflow(name="root", edges=[("START", clerk)]) if is_node else clerk)
+    talk = create_conversation(Workflow(name="root", edges=[("START", clerk)]) if is_node else clerk)
     events = await talk.events("go", run_id="run-1")
-    (ask,), (question,) = asks_of(events), events[-1].questions
+    (ask,), (question,) = get_requests(events), events[-1].questions
     decisions = [Decision(ask.call_id, ask.arguments_hash, True), Answer(question.call_id, question.tool, "it fits")]
     if is_interrupted:
         async with aclosing(talk.stream("", run_id="run-1", decisions=decisions)) as running:
@@ -322,16 +337,16 @@ async def test_an_approval_and_an_answer_of_one_step_both_reach_the_model(
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
 async def test_an_agent_that_is_a_tool_cannot_ask_and_both_models_are_told(converse: Converse, dynamic: bool) -> None:
-    till = Till()
+    till = PaymentTools()
     payer = agent("payer", till, LOOK, PAY, "I could not pay.")
     if dynamic:
         pay = FunctionTool(till.pay_if_told)
         pay.name, payer.tools = "pay", [till.look, pay]
     talk = await converse(
-        root=root_of(call("payer", "a1", request="pay Ada"), "Nothing was paid.", tools=[AgentTool(payer)])
+        root=make_root(call("payer", "a1", request="pay Ada"), "Nothing was paid.", tools=[AgentTool(payer)])
     )
     events = await talk.events("go", run_id="run-1")
-    assert (asks_of(events), events[-1].text, till.paid) == ((), "Nothing was paid.", [])
+    assert (get_requests(events), events[-1].text, till.paid) == ((), "Nothing was paid.", [])
     script: Any = payer.canonical_model
     assert "was not called: a person would have to be asked" in str(script.provider.requests[-1].messages[-1])
     assert await talk.reply("and now?") == "Hello."
@@ -339,7 +354,7 @@ async def test_an_agent_that_is_a_tool_cannot_ask_and_both_models_are_told(conve
 
 @pytest.mark.parametrize("is_allowed", [True, False])
 async def test_a_tool_that_is_a_node_runs_only_if_it_is_approved(converse: Converse, is_allowed: bool) -> None:
-    till = Till()
+    till = PaymentTools()
 
     def start(node_input: Any) -> dict[str, str]:
         return {"to": "Ada"}
@@ -349,7 +364,7 @@ async def test_a_tool_that_is_a_node_runs_only_if_it_is_approved(converse: Conve
     talk = await converse(root=Workflow(name="root", edges=edges))
     events = await talk.events("go", run_id="run-1")
     assert events[-1].questions == ()
-    (ask,) = asks_of(events)
+    (ask,) = get_requests(events)
     assert (ask.tool, ask.arguments, ask.may_allow_always) == ("pay", {"to": "Ada"}, False)
-    assert asks_of(await decide(talk, ask, is_allowed=is_allowed)) == ()
+    assert get_requests(await decide(talk, ask, is_allowed=is_allowed)) == ()
     assert till.paid == (["Ada"] if is_allowed else [])

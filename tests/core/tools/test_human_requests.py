@@ -1,4 +1,4 @@
-"""What waits for a person's word, as the database has it."""
+"""Stored requests to people: approvals and questions."""
 
 import asyncio
 from dataclasses import replace
@@ -28,38 +28,38 @@ from tests.fixtures.inbox_messages import inbound
 ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
 
 
-def approvals_of(database: FailingDatabase, turns: TurnStore, **more: Any) -> HumanRequestService:
+def make_approvals(database: FailingDatabase, turns: TurnStore, **more: Any) -> HumanRequestService:
     return HumanRequestService(database, turns, Worker(turns, refuse_turn), **more)
 
 
 @pytest.fixture
 def approvals(database: FailingDatabase, turns: TurnStore) -> HumanRequestService:
-    return approvals_of(database, turns)
+    return make_approvals(database, turns)
 
 
-def ask(number: int = 1, **more: Any) -> ConfirmationRequest:
+def make_request(number: int = 1, **more: Any) -> ConfirmationRequest:
     return ConfirmationRequest("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **more)
 
 
-async def asking(
+async def create_turn_with_requests(
     inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService, *asks: ConfirmationRequest
 ) -> Turn:
-    """A turn that has come to its end with what it asks for."""
+    """Return an ended turn with these requests."""
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
-    await approvals.save_answer(turn, "text", {}, asks or (ask(),))
+    await approvals.save_answer(turn, "text", {}, asks or (make_request(),))
     await turns.end(turn, "done")
     return turn
 
 
-async def both_late(
+async def create_expired_requests(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
-    """Two conversations, each with something that nobody has decided in time."""
+    """Store two sessions with an expired request each."""
     for session in ("one", "two"):
         await inbox.accept(inbound(author="ada", session=session))
         (turn,) = await turns.claim(1)
-        await approvals.save_answer(turn, "text", {}, [ask()])
+        await approvals.save_answer(turn, "text", {}, [make_request()])
         await turns.end(turn, "done")
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(expires_at=1.0))
@@ -69,18 +69,18 @@ async def list_decisions(approvals: HumanRequestService, origin: str) -> list[De
     return [one for one in await approvals.list_decisions(origin) if isinstance(one, Decision)]
 
 
-async def count(database: FailingDatabase, of: sa.Table) -> int:
+async def count_rows(database: FailingDatabase, of: sa.Table) -> int:
     async with database.read() as connection:
         return int((await connection.execute(sa.select(sa.func.count()).select_from(of))).scalar_one())
 
 
-async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
+async def test_the_first_decision_counts_on_all_workers_and_resumes_once(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
-    turn = await asking(inbox, turns, approvals)
+    turn = await create_turn_with_requests(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)
     others = [
-        approvals_of(database, turns if database.is_sqlite else await create_turn_store(database)) for _ in range(3)
+        make_approvals(database, turns if database.is_sqlite else await create_turn_store(database)) for _ in range(3)
     ]
     verdicts: list[Verdict] = ["approved", "denied", "always", "denied"]
     workers = [approvals, *others]
@@ -92,14 +92,14 @@ async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
     assert (next_.kind, next_.run, next_.origin) == ("decision", "run", next_.id)
     assert next_.newest_message.event_key == f"decision:{one.id}"
     (decision,) = await list_decisions(approvals, next_.origin)
-    assert (decision.call_id, decision.arguments_hash) == ("q1", ask().arguments_hash)
+    assert (decision.call_id, decision.arguments_hash) == ("q1", make_request().arguments_hash)
     assert decision.is_allowed == (first.verdict != "denied")
 
 
-async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
+async def test_a_turn_resumes_once_all_its_requests_are_decided(
     inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService
 ) -> None:
-    turn = await asking(inbox, turns, approvals, ask(1), ask(2))
+    turn = await create_turn_with_requests(inbox, turns, approvals, make_request(1), make_request(2))
     one, two = await approvals.list_of_turn(turn.id)
     await approvals.decide(one.id, ADA, "approved")
     assert await turns.claim(5) == []
@@ -108,10 +108,10 @@ async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
     assert sorted(found.is_allowed for found in await list_decisions(approvals, next_.origin)) == [False, True]
 
 
-async def test_what_is_late_is_denied_once(
+async def test_an_expired_request_is_denied_once(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
-    turn = await asking(inbox, turns, approvals, ask(1), ask(2))
+    turn = await create_turn_with_requests(inbox, turns, approvals, make_request(1), make_request(2))
     assert await approvals.expire() == []
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(expires_at=1.0))
@@ -134,7 +134,7 @@ async def test_what_is_late_is_denied_once(
         ((), set()),
     ],
 )
-def test_who_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
+def test_only_the_deciders_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
     approval = Approval(
         id="a",
         turn_id="t",
@@ -152,11 +152,18 @@ def test_who_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
     assert {person.id for person in (ADA, BOB) if approval.may_decide(person)} == who
 
 
-async def test_the_tools_own_rule_goes_before_that_of_the_settings(
+async def test_the_rule_of_a_tool_overrides_the_settings(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    approvals = approvals_of(database, turns, approvers=(OTHERS,))
-    turn = await asking(inbox, turns, approvals, ask(1), ask(2, approvers=("bob",)), ask(3, may_allow_always=False))
+    approvals = make_approvals(database, turns, approvers=(OTHERS,))
+    turn = await create_turn_with_requests(
+        inbox,
+        turns,
+        approvals,
+        make_request(1),
+        make_request(2, approvers=("bob",)),
+        make_request(3, may_allow_always=False),
+    )
     found = {one.arguments["sum"]: one for one in await approvals.list_of_turn(turn.id)}
     assert [found[n].deciders for n in (1, 2, 3)] == [(OTHERS,), ("bob",), (OTHERS,)]
     assert [isinstance(one := found[n], Approval) and one.may_allow_always for n in (1, 2, 3)] == [False, True, False]
@@ -164,7 +171,7 @@ async def test_the_tools_own_rule_goes_before_that_of_the_settings(
     assert refused == replace(refused, request=found[1], is_first=False)
 
 
-async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
+async def test_a_worker_without_the_turn_stores_no_request(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     await inbox.accept(inbound())
@@ -172,35 +179,35 @@ async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(claim_number=2))
     with pytest.raises(TurnLostError):
-        await approvals.save_answer(turn, "text", {}, [ask()])
-    assert await count(database, table) == 0
+        await approvals.save_answer(turn, "text", {}, [make_request()])
+    assert await count_rows(database, table) == 0
 
 
-async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
+async def test_a_stopped_turn_stores_no_request(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
     async with database.write() as connection:
         await turns.request_cancel(connection, turn.session_id, CancelReason.STOP)
-    assert await approvals.save_answer(turn, "text", {}, [ask()]) == []
+    assert await approvals.save_answer(turn, "text", {}, [make_request()]) == []
     await turns.end(turn, "cancelled", error=CancelReason.STOP)
-    assert await count(database, table) == 0
+    assert await count_rows(database, table) == 0
 
 
 async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
-    await both_late(inbox, turns, database, approvals)
+    await create_expired_requests(inbox, turns, database, approvals)
     async with database.write() as connection:
         await connection.exec_driver_sql("UPDATE human_requests SET authors = '7' WHERE session = 'one'")
     assert [request.session_id for request in await approvals.expire()] == ["two"]
 
 
-async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
+async def test_an_expired_request_that_cannot_be_shown_blocks_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
-    await both_late(inbox, turns, database, approvals)
+    await create_expired_requests(inbox, turns, database, approvals)
     shown, both = list[str](), asyncio.Event()
 
     async def show(approval: HumanRequest) -> None:
@@ -216,26 +223,26 @@ async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
     assert sorted(shown) == ["one", "two"]
 
 
-async def test_a_decision_outlives_a_database_that_is_away(
+async def test_a_decision_is_retried_while_the_database_is_unavailable(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
-    turn = await asking(inbox, turns, approvals)
+    turn = await create_turn_with_requests(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)
     database.failures = 2
     assert (await approvals.decide(one.id, ADA, "approved")).is_first
 
 
-async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
+async def test_requests_are_deleted_with_their_session_or_turn(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService, tmp_path: Path
 ) -> None:
-    turn = await asking(inbox, turns, approvals)
+    turn = await create_turn_with_requests(inbox, turns, approvals)
     (one,) = await approvals.list_of_turn(turn.id)
     await inbox.reset_session(inbound("reset"))
-    assert await count(database, table) == 0
+    assert await count_rows(database, table) == 0
     assert (await approvals.decide(one.id, ADA, "approved")).request is None
-    await asking(inbox, turns, approvals)
+    await create_turn_with_requests(inbox, turns, approvals)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=1.0, cost=0))
         await connection.execute(sa.update(inbox_table).values(accepted_at=1.0))
     await CleanupService(database, days=1).delete_batch()
-    assert await count(database, table) == 0
+    assert await count_rows(database, table) == 0

@@ -56,11 +56,11 @@ Load = Callable[[str], list[McpServer]]
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    def loaded(text: str) -> list[McpServer]:
+    def load_text(text: str) -> list[McpServer]:
         (tmp_path / "mcp.toml").write_text(text)
         return load_servers(tmp_path / "mcp.toml", {"A_TOKEN": "xyz-token"})
 
-    return loaded
+    return load_text
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def load(tmp_path: Path) -> Load:
         ("[x]\ncommand='a'\nenv={K='${NO_SUCH_WORD}'}", "[x.env] names the variable NO_SUCH_WORD, which is not set"),
     ],
 )
-def test_each_fault_of_the_file_names_the_table_and_what_is_wrong(load: Load, text: str, fault: str) -> None:
+def test_each_fault_of_the_file_is_described_with_its_table(load: Load, text: str, fault: str) -> None:
     with pytest.raises(SettingsError) as raised:
         load(text)
     assert "MCP_FILE=" in str(raised.value)
     assert fault in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"cannot be read \(No such file"):
         load_servers(tmp_path / "none.toml")
 
@@ -94,23 +94,23 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "tries.py"
 
 
-async def talk_with(converse: Converse, server: McpServer, provider: ScriptedProvider) -> Conversation:
+async def start_conversation(converse: Converse, server: McpServer, provider: ScriptedProvider) -> Conversation:
     return await converse(app=create_app(AgentConfig(), model=adapter(provider), tools=[server]))
 
 
-def results(provider: ScriptedProvider, request: int = -1) -> list[str]:
+def list_results(provider: ScriptedProvider, request: int = -1) -> list[str]:
     parts = provider.requests[request].messages[-1].parts
     return [str(part.result) for part in parts if isinstance(part, ToolResult)]
 
 
-def stdio(script: Path, more: str = "") -> str:
+def stdio_config(script: Path, more: str = "") -> str:
     return f"[tries]\ncommand = '{sys.executable}'\nargs = ['{script}']\nenv = {{ TOKEN = '${{A_TOKEN}}' }}\n{more}"
 
 
-async def test_its_tools_are_called_with_its_environment_and_within_their_filter(
+async def test_filtered_tools_are_called_with_the_servers_environment(
     converse: Converse, load: Load, script: Path
 ) -> None:
-    [server] = load(stdio(script, "tools = ['add', 'whoami', 'fail']"))
+    [server] = load(stdio_config(script, "tools = ['add', 'whoami', 'fail']"))
     provider = ScriptedProvider(
         [
             ToolCall("c1", "tries_add", {"a": 1, "b": 2}),
@@ -120,29 +120,29 @@ async def test_its_tools_are_called_with_its_environment_and_within_their_filter
         ],
         "3.",
     )
-    talk = await talk_with(converse, server, provider)
+    talk = await start_conversation(converse, server, provider)
     assert await talk.reply("Add.") == "3."
     assert [spec.name for spec in provider.requests[0].tools] == ["tries_add", "tries_fail", "tries_whoami"]
-    added, given, failed = results(provider)
+    added, given, failed = list_results(provider)
     assert "3" in added
     assert "[redacted]" in given  # what the server was trusted with is not for the model
     assert "Error executing tool fail" in failed
 
 
 @pytest.mark.parametrize("end", ["dies", "hangs", "is killed"])
-async def test_a_server_that_does_not_answer_ends_no_turn_and_is_there_again(
+async def test_a_failed_server_ends_no_turn_and_restarts(
     converse: Converse, load: Load, script: Path, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [server] = load(stdio(script, "seconds = 60"))
+    [server] = load(stdio_config(script, "seconds = 60"))
     whoami, add = ToolCall("c0", "tries_whoami", {}), ToolCall("c2", "tries_add", {"a": 1, "b": 2})
     fatal: list[ProviderEvent] = [
         ToolCall("c1", f"tries_{ {'dies': 'die', 'hangs': 'hang'}.get(end, 'hang') }", {}),
         Done(),
     ]
     provider = ScriptedProvider([whoami, Done()], "Here.", fatal, "It failed.", [add, Done()], "3.")
-    talk = await talk_with(converse, server, provider)
+    talk = await start_conversation(converse, server, provider)
     assert await talk.reply("Who?") == "Here."
-    pid = int(next(re.finditer(r"\[redacted\] (\d+)", results(provider)[0]))[1])
+    pid = int(next(re.finditer(r"\[redacted\] (\d+)", list_results(provider)[0]))[1])
     if end == "is killed":
         asyncio.get_running_loop().call_later(0.5, os.kill, pid, signal.SIGKILL)
     patient = server._config
@@ -150,20 +150,20 @@ async def test_a_server_that_does_not_answer_ends_no_turn_and_is_there_again(
         server._config = patient.model_copy(update={"seconds": 5.0})
     assert await talk.reply("Do it.") == "It failed."
     server._config = patient
-    assert "failed" in results(provider)[0]
+    assert "failed" in list_results(provider)[0]
     assert await talk.reply("Add.") == "3."
-    assert "3" in results(provider)[0]
+    assert "3" in list_results(provider)[0]
 
 
-async def test_a_server_that_does_not_begin_is_named_in_the_log_and_told_to_the_model(
+async def test_a_server_that_does_not_start_is_logged_and_reported_to_the_model(
     converse: Converse, load: Load, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = tmp_path / "tries.py"
     pytest.importorskip("mcp")
-    [config] = load(stdio(script, "seconds = 60"))
+    [config] = load(stdio_config(script, "seconds = 60"))
     server = McpServer("tries", config._config, retry_pause=0)
     provider = ScriptedProvider("I have no tools.", "I have.")
-    talk = await talk_with(converse, server, provider)
+    talk = await start_conversation(converse, server, provider)
     with caplog.at_level(logging.INFO, "core.tools.mcp"):
         assert await talk.reply("Hi") == "I have no tools."
         script.write_text(SERVER)
@@ -179,7 +179,7 @@ async def test_a_server_that_does_not_begin_is_named_in_the_log_and_told_to_the_
 
 
 @pytest.fixture
-async def served(script: Path) -> AsyncIterator[str]:
+async def server_url(script: Path) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(sys.executable, str(script), "0", stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     async with asyncio.timeout(100):
@@ -190,9 +190,11 @@ async def served(script: Path) -> AsyncIterator[str]:
     await process.wait()
 
 
-async def test_a_server_elsewhere_is_spoken_with_by_http(converse: Converse, load: Load, served: str) -> None:
-    [server] = load(f"[tries]\nurl = '{served}'\nheaders = {{ Authorization = 'Bearer ${{A_TOKEN}}' }}\nprefix = ''")
+async def test_a_remote_server_is_called_over_http(converse: Converse, load: Load, server_url: str) -> None:
+    [server] = load(
+        f"[tries]\nurl = '{server_url}'\nheaders = {{ Authorization = 'Bearer ${{A_TOKEN}}' }}\nprefix = ''"
+    )
     provider = ScriptedProvider([ToolCall("c1", "add", {"a": 1, "b": 2}), Done()], "3.")
-    talk = await talk_with(converse, server, provider)
+    talk = await start_conversation(converse, server, provider)
     assert await talk.reply("Add.") == "3."
-    assert "3" in results(provider)[0]
+    assert "3" in list_results(provider)[0]

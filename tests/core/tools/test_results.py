@@ -1,4 +1,4 @@
-"""What the model is told of a tool's result, whatever that is."""
+"""Results of tools, as the model gets them."""
 
 import json
 import time
@@ -12,12 +12,12 @@ from core.tools.results import MAX_RESULT_CHARACTERS, to_model_result
 
 
 @dataclass
-class Odd:
+class CustomResult:
     data: bytes
     more: Any = None
 
 
-def nested(depth: int) -> Any:
+def make_nested(depth: int) -> Any:
     value: Any = "end"
     for _ in range(depth):
         value = {"in": [value]}
@@ -26,7 +26,7 @@ def nested(depth: int) -> Any:
 
 ROUND: dict[str, Any] = {}
 ROUND["self"] = ROUND
-TWISTED = Odd(b"")
+TWISTED = CustomResult(b"")
 TWISTED.more = TWISTED
 
 
@@ -39,10 +39,10 @@ TWISTED.more = TWISTED
         lambda: ["x"] * 1_000_000,
         lambda: {str(i): None for i in range(1_000_000)},
         lambda: {"x" * 1_000_000: 1},
-        lambda: nested(5_000),
+        lambda: make_nested(5_000),
         lambda: ROUND,
         lambda: TWISTED,
-        lambda: Odd(b"\xff" * 10_000),
+        lambda: CustomResult(b"\xff" * 10_000),
         lambda: 10**100_000,
         object,
         lambda: range(10**9),
@@ -63,7 +63,7 @@ TWISTED.more = TWISTED
         "range",
     ],
 )
-def test_it_is_json_of_bounded_size_and_soon(made: Callable[[], Any]) -> None:
+def test_every_result_becomes_bounded_json_in_time(made: Callable[[], Any]) -> None:
     result = made()
     begun = time.thread_time()  # whatever else the machine does
     said = json.dumps(to_model_result(result))
@@ -71,7 +71,7 @@ def test_it_is_json_of_bounded_size_and_soon(made: Callable[[], Any]) -> None:
     assert time.thread_time() - begun < 5
 
 
-def test_what_is_cut_says_so() -> None:
+def test_a_truncated_result_has_a_note() -> None:
     assert to_model_result(["x" * MAX_RESULT_CHARACTERS, "y", "z"])[1:] == ["… (cut: there is more)"]
     assert to_model_result({"a": "x" * (MAX_RESULT_CHARACTERS + 1), "b": 1})["…"] == "… (cut: there is more)"
     assert to_model_result(b"\xff" * 2_000) == "(2000 bytes)"

@@ -1,4 +1,4 @@
-"""Tools as they are declared, found and run."""
+"""Declaration, lookup and execution of tools."""
 
 import threading
 from collections.abc import Callable
@@ -33,8 +33,8 @@ def add(a: int, b: int = 2) -> int:
     return a + b
 
 
-async def result_of(converse: Converse, tool: Tool | BaseTool | Callable[..., Any], **arguments: Any) -> dict[str, Any]:
-    """What the model is given for a call of `tool`."""
+async def call_tool(converse: Converse, tool: Tool | BaseTool | Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    """Return the result that the model gets for a call of `tool`."""
     name = to_adk_tool(tool).name
     provider = ScriptedProvider([ToolCall("c1", name, arguments), Done()], "ok")
     await (await converse(provider, tools=[tool])).reply("Go.")
@@ -50,7 +50,7 @@ def test_a_tool_of_ours_an_adk_tool_and_a_function_are_all_tools() -> None:
     assert to_adk_tool(add).name == "add"
 
 
-def test_anything_else_is_not() -> None:
+def test_other_objects_are_no_tools() -> None:
     with pytest.raises(ToolError, match="neither a tool nor a function"):
         to_adk_tool("add")  # type: ignore[arg-type] # what a mistaken setting leads to
 
@@ -96,70 +96,70 @@ class Answerer:
     ids=["async function", "partial", "async object", "function", "function that gives a coroutine"],
 )
 async def test_a_handler_may_be_a_function_of_any_kind(converse: Converse, handler: ToolHandler) -> None:
-    assert await result_of(converse, Tool("t", "T.", handler), a=1) == {"got": {"a": 1}}
+    assert await call_tool(converse, Tool("t", "T.", handler), a=1) == {"got": {"a": 1}}
 
 
-async def test_a_handler_that_blocks_runs_off_the_loop(converse: Converse) -> None:
+async def test_a_blocking_handler_runs_in_a_thread(converse: Converse) -> None:
     tool = Tool("t", "T.", lambda _arguments: {"on the loop": threading.current_thread() is threading.main_thread()})
-    assert await result_of(converse, tool) == {"on the loop": False}
+    assert await call_tool(converse, tool) == {"on the loop": False}
 
 
 async def test_an_async_handler_runs_on_the_loop(converse: Converse) -> None:
     async def where(_arguments: object) -> dict[str, bool]:
         return {"on the loop": threading.current_thread() is threading.main_thread()}
 
-    assert await result_of(converse, Tool("t", "T.", where)) == {"on the loop": True}
+    assert await call_tool(converse, Tool("t", "T.", where)) == {"on the loop": True}
 
 
 @pytest.mark.parametrize("answer", ["text", 7, None, ["a", "b"]])
-async def test_what_is_no_object_becomes_the_result_of_one(converse: Converse, answer: object) -> None:
-    assert await result_of(converse, Tool("t", "T.", lambda _arguments: answer)) == {"result": answer}
+async def test_a_result_that_is_no_object_becomes_one(converse: Converse, answer: object) -> None:
+    assert await call_tool(converse, Tool("t", "T.", lambda _arguments: answer)) == {"result": answer}
 
 
-def exits(code: int = 3) -> None:
+def exit_process(code: int = 3) -> None:
     """Ends the process."""
     raise SystemExit(code)
 
 
-async def exits_at_once() -> None:
+async def exit_on_loop() -> None:
     """Ends the process, on the event loop."""
     raise SystemExit(3)
 
 
-async def interrupts(_arguments: object) -> None:
+async def interrupt(_arguments: object) -> None:
     raise KeyboardInterrupt
 
 
-class Unheard(BaseException):
+class CustomExit(BaseException):
     pass
 
 
-class Rude(BaseTool):
+class ExitingTool(BaseTool):
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(name=self.name, description=self.description)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        raise Unheard("of")
+        raise CustomExit("of")
 
 
 @pytest.mark.parametrize(
     ("tool", "error"),
     [
-        (exits, "exits failed: SystemExit: 3"),
-        (exits_at_once, "exits_at_once failed: SystemExit: 3"),
-        (Tool("stop", "Stops.", interrupts), "stop failed: KeyboardInterrupt: "),
-        (Tool("exit", "Exits.", lambda _arguments: exits(4)), "exit failed: SystemExit: 4"),
-        (Rude(name="rude", description="Is rude."), "rude failed: Unheard: of"),
+        (exit_process, "exit_process failed: SystemExit: 3"),
+        (exit_on_loop, "exit_on_loop failed: SystemExit: 3"),
+        (Tool("stop", "Stops.", interrupt), "stop failed: KeyboardInterrupt: "),
+        (Tool("exit", "Exits.", lambda _arguments: exit_process(4)), "exit failed: SystemExit: 4"),
+        (ExitingTool(name="rude", description="Is rude."), "rude failed: CustomExit: of"),
     ],
     ids=["function", "async function", "async tool", "tool", "ADK's"],
 )
 async def test_a_tool_that_would_end_the_process_has_failed(
     converse: Converse, tool: Tool | BaseTool | Callable[..., Any], error: str
 ) -> None:
-    assert await result_of(converse, tool) == {"error": error}
+    assert await call_tool(converse, tool) == {"error": error}
 
 
-def test_what_is_idempotent_says_so() -> None:
+def test_idempotent_tools_are_marked() -> None:
     def look() -> None:
         """Looks."""
 
@@ -194,19 +194,19 @@ def test_a_module_that_breaks_while_it_is_imported_is_named(tmp_path: Path, monk
         load_tools(["broken_tools:tool"])
 
 
-async def test_the_time_is_told_in_any_zone(converse: Converse) -> None:
-    told = await result_of(converse, current_time, timezone="Asia/Seoul")
+async def test_the_time_is_given_in_any_zone(converse: Converse) -> None:
+    told = await call_tool(converse, current_time, timezone="Asia/Seoul")
     assert told["time"].endswith("+09:00")
     assert told["weekday"].endswith("day")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"timezone": ""}, {"timezone": None}])
-async def test_without_a_zone_it_is_told_in_utc(converse: Converse, arguments: dict[str, Any]) -> None:
-    assert (await result_of(converse, current_time, **arguments))["time"].endswith("+00:00")
+async def test_without_a_zone_the_time_is_in_utc(converse: Converse, arguments: dict[str, Any]) -> None:
+    assert (await call_tool(converse, current_time, **arguments))["time"].endswith("+00:00")
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "\0", "Europe"])
-async def test_a_zone_that_does_not_exist_is_an_error_that_still_tells_utc(converse: Converse, zone: str) -> None:
-    told = await result_of(converse, current_time, timezone=zone)
+async def test_an_unknown_zone_is_an_error_with_the_time_in_utc(converse: Converse, zone: str) -> None:
+    told = await call_tool(converse, current_time, timezone=zone)
     assert "no such time zone" in told["error"]
     assert told["utc"].endswith("+00:00")

@@ -217,7 +217,9 @@ async def test_summaries_of_300_turns_keep_early_facts_at_a_constant_cost(
     assert all(len(str(asked.body)) < 4 * 4_000 * 2 for asked in conversation.summary_requests)
 
 
-async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(conversation: CompactedConversation) -> None:
+async def test_the_cost_of_a_summary_counts_and_a_reset_deletes_the_summary(
+    conversation: CompactedConversation,
+) -> None:
     await conversation.run_turn(FACTS[1])
     assert conversation.last_turn is not None
     for number in range(DEFAULT_MAX_TURNS):
@@ -250,7 +252,7 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(conversatio
     assert await conversation.list_texts() == []
 
 
-async def test_a_summary_that_fails_costs_a_line_and_the_cut_that_there_was(
+async def test_a_failed_summary_is_logged_and_the_history_is_truncated(
     conversation: CompactedConversation, caplog: pytest.LogCaptureFixture
 ) -> None:
     await conversation.run_turn("first")
@@ -273,7 +275,7 @@ async def test_room_for_the_summary_is_left_when_the_budget_fills_up(conversatio
     assert 0.7 * room < used < 0.8 * room
 
 
-async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended(
+async def test_a_new_turn_postpones_the_summary_until_its_end(
     conversation: CompactedConversation,
 ) -> None:
     await conversation.run_turn(FACTS[1])
@@ -316,7 +318,7 @@ async def test_of_several_workers_one_stores_a_summary(conversation: CompactedCo
     assert FACTS[1] in found.content
 
 
-async def test_no_summary_is_stored_of_a_history_that_changes_meanwhile(conversation: CompactedConversation) -> None:
+async def test_no_summary_is_stored_if_the_history_has_changed(conversation: CompactedConversation) -> None:
     await conversation.run_turn(FACTS[1])
     for number in range(DEFAULT_MAX_TURNS - 4):
         await conversation.append_exchange(f"q{number}", schedules=False)
@@ -335,7 +337,7 @@ async def test_no_summary_is_stored_of_a_history_that_changes_meanwhile(conversa
     assert await conversation.list_summaries() == []
 
 
-async def test_what_is_tried_again_is_read_though_a_summary_tells_of_it(conversation: CompactedConversation) -> None:
+async def test_a_retried_prompt_is_sent_though_a_summary_covers_it(conversation: CompactedConversation) -> None:
     conversation.script = lambda asked: summarize(asked) if "You keep the memory" in asked.system else "Noted."
     await conversation.run_turn("an old question")
     assert conversation.last_turn is not None

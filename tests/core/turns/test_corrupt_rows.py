@@ -80,7 +80,7 @@ async def test_a_message_that_cannot_be_read_stops_no_other(
     assert await complete_all_turns(turns) == [(session, "next", False) for session in ("p:left", "p:new")]
 
 
-async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
+async def test_a_retry_of_an_unreadable_turn_stops_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))

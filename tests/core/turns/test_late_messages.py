@@ -3,7 +3,7 @@
 from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
 from tests.core.conftest import FailingDatabase, complete_turn
-from tests.core.tools.test_human_requests import approvals_of
+from tests.core.tools.test_human_requests import make_approvals
 from tests.fixtures.inbox_messages import inbound
 
 
@@ -42,7 +42,7 @@ async def test_a_turn_that_needs_approvals_is_stored_though_a_late_message_waits
     await inbox.accept(second)
     (turn,) = await turns.claim(10)
     await inbox.accept(first)
-    assert await approvals_of(database, turns).save_answer(turn, "may I?", {}, []) == []
+    assert await make_approvals(database, turns).save_answer(turn, "may I?", {}, []) == []
     await turns.end(turn, "done")
     (following,) = await turns.claim(10)
     assert following.messages == (first,)

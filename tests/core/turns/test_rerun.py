@@ -82,7 +82,7 @@ async def request_rerun(
     return wanted
 
 
-async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
+async def test_a_rerun_uses_the_same_reply_and_prompt(
     inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
     await create_answered_turn(inbox, turns, service, "before")
@@ -98,7 +98,7 @@ async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
     assert len(runs) == 1
 
 
-async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_takes_it_up(
+async def test_the_next_worker_keeps_the_stored_events_of_a_rerun(
     inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
     turn = await create_answered_turn(inbox, turns, service, "one")
@@ -120,7 +120,7 @@ async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_tak
     assert await list_stored_texts(database) == ["one", "", '{"result": "new"}']
 
 
-async def test_a_press_that_comes_often_over_two_workers_and_in_several_ways_does_it_once(
+async def test_repeated_requests_on_two_workers_rerun_a_turn_once(
     inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
     turn = await create_answered_turn(inbox, turns, service, "one")
@@ -140,9 +140,7 @@ async def test_a_press_that_comes_often_over_two_workers_and_in_several_ways_doe
 
 
 @pytest.mark.parametrize("state", ["answered", "stopped"])
-async def test_an_answer_that_is_just_shown_or_was_stopped_can_be_made_anew(
-    inbox: InboxStore, turns: TurnStore, state: str
-) -> None:
+async def test_an_answered_or_stopped_turn_can_be_rerun(inbox: InboxStore, turns: TurnStore, state: str) -> None:
     await inbox.accept(inbound())
     turn = await claim_turn(turns)
     if state == "answered":
@@ -156,7 +154,7 @@ async def test_an_answer_that_is_just_shown_or_was_stopped_can_be_made_anew(
     assert (await claim_turn(turns)).origin == turn.id
 
 
-async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_running_failed_and_unknown_turns_cannot_be_regenerated(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     turn = await claim_turn(turns)
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
@@ -166,7 +164,7 @@ async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: InboxSto
     assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
 
 
-async def test_only_who_asked_has_it_answered_anew_and_only_while_nothing_was_said_since(
+async def test_only_the_author_of_the_newest_turn_may_rerun_it(
     inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await create_answered_turn(inbox, turns, service, "one")
@@ -180,7 +178,7 @@ async def test_only_who_asked_has_it_answered_anew_and_only_while_nothing_was_sa
     assert (await request_rerun(inbox, second))[0] is AcceptResult.NEXT
 
 
-async def test_what_was_sent_before_and_comes_late_leaves_both_answered(
+async def test_a_late_message_during_a_rerun_is_answered_first(
     inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
     turn = await create_answered_turn(inbox, turns, service, "one")
@@ -206,9 +204,7 @@ async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_a
     assert await turns.claim(10) == []
 
 
-async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_dropped(
-    inbox: InboxStore, turns: TurnStore, service: SessionService
-) -> None:
+async def test_a_reset_drops_and_refuses_reruns(inbox: InboxStore, turns: TurnStore, service: SessionService) -> None:
     turn = await create_answered_turn(inbox, turns, service, "one")
     await request_rerun(inbox, turn)
     assert len(cast(list[InboxMessage], await inbox.reset_session(inbound("reset")))) == 1
@@ -227,7 +223,7 @@ async def test_a_late_reset_drops_reruns_but_not_later_messages(inbox: InboxStor
     assert (await claim_turn(turns)).messages == (since,)
 
 
-async def test_an_edited_question_is_asked_as_it_is_now(
+async def test_a_rerun_has_the_edited_text(
     inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
     await create_answered_turn(inbox, turns, service, "before")
@@ -246,9 +242,7 @@ async def test_an_edited_question_is_asked_as_it_is_now(
     assert (await list_stored_texts(database))[-1] == "three two"
 
 
-async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(
-    inbox: InboxStore, turns: TurnStore
-) -> None:
+async def test_a_rerun_with_an_edited_text_cancels_the_running_turn(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound("one"))
     turn = await claim_turn(turns)
     edited = await inbox.edit_message(turn.newest_message.event_key, "two")
@@ -260,7 +254,7 @@ async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(
     assert (again.kind, again.newest_message.text) == ("revise", "two")
 
 
-async def test_what_is_tried_again_is_asked_as_it_was_edited_meanwhile(
+async def test_a_retry_has_the_text_edited_since_the_request(
     inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("one"))

@@ -42,7 +42,7 @@ async def test_messages_of_an_idle_session_are_claimed_in_their_order(inbox: Inb
     assert turn.messages + last.messages == (first, second, third)
 
 
-async def test_no_more_turns_begin_than_asked_for(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_claim_begins_at_most_the_requested_turns(inbox: InboxStore, turns: TurnStore) -> None:
     for number in range(5):
         await inbox.accept(inbound(session=f"place:{number}"))
     sizes, running = [], list[str]()
@@ -53,9 +53,7 @@ async def test_no_more_turns_begin_than_asked_for(inbox: InboxStore, turns: Turn
     assert sizes == [2, 2, 1, 0]
 
 
-async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_ended(
-    inbox: InboxStore, turns: TurnStore
-) -> None:
+async def test_a_worker_without_a_lease_does_not_reclaim_its_running_turn(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await turns._lease.release()
@@ -92,7 +90,7 @@ async def test_the_database_itself_refuses_a_second_turn_of_a_session(
             await connection.execute(sa.insert(turns_table).values(**row))
 
 
-async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(
+async def test_an_abandoned_turn_resumes_unchanged(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for number in range(3):
@@ -112,7 +110,7 @@ async def create_successor(database: FailingDatabase, turns: TurnStore) -> TurnS
     return await create_turn_store(database)
 
 
-async def test_what_waited_together_is_answered_together_and_by_every_attempt(
+async def test_every_attempt_answers_the_messages_that_waited_together(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     said = [inbound(f"part {number}") for number in range(3)]
@@ -130,7 +128,7 @@ async def test_what_waited_together_is_answered_together_and_by_every_attempt(
     assert last.messages == (later,)
 
 
-async def test_one_turn_answers_so_many_messages_and_no_more(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_turn_answers_a_limited_number_of_messages(inbox: InboxStore, turns: TurnStore) -> None:
     said = [inbound() for _ in range(MAX_MESSAGES + 1)]
     for message in said:
         await inbox.accept(message)
@@ -141,7 +139,7 @@ async def test_one_turn_answers_so_many_messages_and_no_more(inbox: InboxStore, 
     assert rest.messages == (said[-1],)
 
 
-async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
+async def test_a_retry_is_a_new_turn_with_the_messages_of_the_failed_one(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     said = [inbound("one"), inbound("two", author="bob")]
@@ -158,7 +156,7 @@ async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
     assert await new.claim(10) == [replace(retry, attempt=2, is_resumed=True)]
 
 
-async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
+async def test_writes_of_a_former_owner_are_refused(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
@@ -177,7 +175,7 @@ async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
     assert await turns.list_owned() == {}
 
 
-async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried_in_vain(
+async def test_a_returned_turn_resumes_at_once_without_a_counted_attempt(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     for number in range(2):
@@ -196,7 +194,7 @@ async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried
     assert await list_values(database, turns_table.c.state) == ["running", "answered"]
 
 
-async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
+async def test_a_turn_is_handed_back_without_a_notification(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inbox.accept(inbound())
@@ -228,14 +226,14 @@ async def test_an_attempt_counts_when_a_lease_expires_with_the_turn_running(
     assert await list_values(database, turns_table.c.attempt) == [4]
 
 
-async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_worker_resumes_its_own_turn_that_it_does_not_run(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     assert await turns.claim(1, running=[turn.id]) == []
     assert await turns.claim(1) == [replace(turn, is_resumed=True)]
 
 
-async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itself(
+async def test_a_worker_with_an_expired_lease_does_not_resume_its_running_turn(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
@@ -246,7 +244,7 @@ async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itse
     assert [again.id for again in await turns.claim(1)] == [turn.id]
 
 
-async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: InboxStore, turns: TurnStore) -> None:
+async def test_a_reset_marks_the_running_turn(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     assert await turns.list_owned() == {turn.id: None}
@@ -254,7 +252,7 @@ async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox
     assert await turns.list_owned() == {turn.id: "reset"}
 
 
-async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_ended(
+async def test_a_reset_deletes_texts_once_their_turn_has_ended(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
@@ -281,7 +279,7 @@ async def test_a_turn_ends_with_the_message_that_it_answered(
     assert await (await create_successor(database, turns)).claim(10) == []
 
 
-async def test_a_passing_fault_of_the_database_loses_no_end(
+async def test_a_transient_database_error_loses_no_end_of_a_turn(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
@@ -307,7 +305,7 @@ async def test_a_lasting_fault_is_raised_after_retries_and_the_turn_resumes_late
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"text": "half"}'])
-async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
+async def test_an_unreadable_message_blocks_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if not database.is_sqlite and damage == "{":  # it takes no JSON that is none

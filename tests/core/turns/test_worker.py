@@ -201,7 +201,7 @@ async def test_a_claimed_turn_that_is_reset_before_it_starts_ends_with_the_reaso
         assert (bench.ended_texts, bench.cancellations) == (["second"], [(CancelReason.RESET,)])
 
 
-async def test_there_is_rest_when_the_last_turn_has_ended_and_not_before(tmp_path: Path) -> None:
+async def test_the_worker_is_at_rest_after_its_last_turn(tmp_path: Path) -> None:
     async with run_worker(tmp_path, rest=1.0) as bench:
         await bench.inbox.accept(inbound("a", session="p:a"))
         await bench.inbox.accept(inbound("b", session="p:b"))
@@ -214,7 +214,7 @@ async def test_there_is_rest_when_the_last_turn_has_ended_and_not_before(tmp_pat
         assert [sorted(ended) for ended in bench.texts_at_rest] == [["a", "b"]]
 
 
-async def test_a_turn_that_breaks_stops_nothing_else_and_its_text_is_not_logged(
+async def test_a_failed_turn_stops_no_other_and_its_text_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_worker(tmp_path) as bench:
@@ -227,9 +227,7 @@ async def test_a_turn_that_breaks_stops_nothing_else_and_its_text_is_not_logged(
     assert SECRET not in caplog.text
 
 
-async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_claim_is_retried_after_a_database_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with run_worker(tmp_path, poll=0.01) as bench:
         await bench.inbox.accept(inbound())
         await bench.wait_until(lambda: bench.begun_turns)
@@ -264,7 +262,7 @@ async def test_a_turn_that_the_database_interrupts_counts_no_attempt(
         ]
 
 
-async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
+async def test_an_unexpected_error_of_a_claim_does_not_end_the_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim, faults = TurnStore.claim, iter([RuntimeError("nobody foresaw it")])
@@ -281,7 +279,7 @@ async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
     assert "RuntimeError" in caplog.text
 
 
-async def test_what_another_process_accepted_is_found_without_being_told(tmp_path: Path) -> None:
+async def test_messages_of_other_processes_are_found_without_a_notification(tmp_path: Path) -> None:
     async with run_worker(tmp_path, poll=0.01) as bench:
         deaf = Worker(bench.turns, bench._answer)
         await InboxStore(bench.database, bench.turns, deaf).accept(inbound())
@@ -310,7 +308,7 @@ async def test_a_reset_ends_the_running_turn_with_its_reason_and_only_once(tmp_p
         assert bench.ended_texts == ["running"]
 
 
-async def test_a_stop_lets_what_runs_end_and_begins_nothing_more(tmp_path: Path) -> None:
+async def test_a_stop_lets_running_turns_end_and_begins_none(tmp_path: Path) -> None:
     async with run_worker(tmp_path) as bench:
         await bench.inbox.accept(inbound("first"))
         await bench.wait_until(lambda: bench.begun_turns)
@@ -324,7 +322,7 @@ async def test_a_stop_lets_what_runs_end_and_begins_nothing_more(tmp_path: Path)
         assert (bench.ended_texts, bench.cancellations) == (["first"], [])
 
 
-async def test_what_is_late_is_told_to_stop(tmp_path: Path) -> None:
+async def test_turns_that_exceed_the_grace_period_are_cancelled(tmp_path: Path) -> None:
     async with run_worker(tmp_path) as bench:
         await bench.inbox.accept(inbound("late"))
         await bench.wait_until(lambda: bench.begun_turns)
@@ -333,7 +331,7 @@ async def test_what_is_late_is_told_to_stop(tmp_path: Path) -> None:
         assert (bench.ended_texts, bench.cancellations) == (["late"], [(CancelReason.SHUTDOWN,)])
 
 
-async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path: Path) -> None:
+async def test_a_stop_waits_for_a_claim_in_progress(tmp_path: Path) -> None:
     async with run_worker(tmp_path) as bench:
         bench.may_end.set()
         claim, claimed = bench.turns.claim, asyncio.Event()
@@ -351,7 +349,7 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
         assert bench.ended_texts == ["just claimed"]
 
 
-async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
+async def test_a_turn_claimed_after_the_grace_period_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim, claimed, go_on = TurnStore.claim, asyncio.Event(), asyncio.Event()
@@ -375,9 +373,7 @@ async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
         assert await bench.is_handed_back()
 
 
-async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_that_backs_off_at_a_stop_is_handed_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 60.0)
     async with run_worker(tmp_path) as bench:
         bench.may_end.set()
@@ -434,7 +430,7 @@ async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_ba
             assert (await connection.execute(owners)).scalars().all() == [None]
 
 
-async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_back(
+async def test_a_turn_cancelled_while_a_stop_hands_it_back_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 5.0)
@@ -481,7 +477,7 @@ async def test_a_turn_that_keeps_failing_is_retried_with_growing_pauses(
         assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08, 0.16), strict=False))
 
 
-async def test_a_turn_that_another_worker_has_claimed_ends_without_a_word(
+async def test_a_turn_of_another_worker_ends_silently(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.01)
@@ -522,7 +518,7 @@ async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkey
         assert bench.cancellations == [(CancelReason.STOP,)]
 
 
-async def test_workers_on_one_database_tell_each_other_at_once(postgres: str, tmp_path: Path) -> None:
+async def test_workers_on_one_database_notify_each_other_at_once(postgres: str, tmp_path: Path) -> None:
     """Workers are notified: neither polls during this test."""
     async with run_worker(tmp_path, url=postgres) as one, run_worker(tmp_path, url=postgres, limit=0) as other:
         await other.inbox.accept(inbound("for the other one"))

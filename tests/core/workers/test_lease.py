@@ -64,7 +64,7 @@ async def is_gone(database: FailingDatabase, judge: Lease, worker: str | None) -
         return bool((await connection.execute(sa.select(judge.has_no_live_worker(owner)))).scalar_one())
 
 
-async def test_a_worker_is_there_while_its_lease_lasts_and_gone_when_it_ends(
+async def test_a_worker_is_alive_while_its_lease_is_valid(
     shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
     judge, silent = await acquire_lease(shared_database, seconds=10 * SECONDS), await acquire_lease(shared_database)
@@ -75,7 +75,7 @@ async def test_a_worker_is_there_while_its_lease_lasts_and_gone_when_it_ends(
     assert await is_gone(shared_database, judge, silent.worker_id)
 
 
-async def test_a_lease_is_lengthened_all_the_while(shared_database: FailingDatabase) -> None:
+async def test_a_lease_is_renewed_continuously(shared_database: FailingDatabase) -> None:
     judge, living = await acquire_lease(shared_database), await acquire_lease(shared_database, seconds=4.0)
     keeping = asyncio.create_task(living.keep_renewed())
     await asyncio.sleep(5.0)
@@ -84,7 +84,7 @@ async def test_a_lease_is_lengthened_all_the_while(shared_database: FailingDatab
     await asyncio.wait([keeping])
 
 
-async def test_a_lease_that_is_not_written_is_not_lengthened(
+async def test_a_renewal_that_is_rolled_back_does_not_extend_the_lease(
     shared_database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease, write = await acquire_lease(shared_database, seconds=0.4), shared_database.write
@@ -103,7 +103,7 @@ async def test_a_lease_that_is_not_written_is_not_lengthened(
     await asyncio.wait([keeping])
 
 
-async def test_a_worker_that_gave_up_its_lease_is_gone_at_once_and_so_is_a_stranger(
+async def test_a_released_or_unknown_lease_has_no_live_worker(
     shared_database: FailingDatabase,
 ) -> None:
     judge, ended = await acquire_lease(shared_database), await acquire_lease(shared_database)
@@ -112,7 +112,7 @@ async def test_a_worker_that_gave_up_its_lease_is_gone_at_once_and_so_is_a_stran
         assert await is_gone(shared_database, judge, worker)
 
 
-async def test_who_ends_waits_for_no_database_that_hangs(
+async def test_a_release_does_not_wait_for_a_hanging_database(
     shared_database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await acquire_lease(shared_database)
@@ -128,7 +128,7 @@ async def test_who_ends_waits_for_no_database_that_hangs(
 
 
 @pytest.mark.usefixtures("frequent_renewals")
-async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_once(
+async def test_after_a_database_outage_no_worker_is_declared_dead_at_once(
     shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
     judge, other = await acquire_lease(shared_database), await acquire_lease(shared_database)
@@ -145,7 +145,7 @@ async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_
 
 
 @pytest.mark.usefixtures("frequent_renewals")
-async def test_who_was_held_up_himself_takes_nobody_for_dead_before_all_could_come_back(
+async def test_a_stalled_worker_declares_nobody_dead_before_all_could_renew(
     shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
     judge, other = await acquire_lease(shared_database), await acquire_lease(shared_database)
@@ -164,7 +164,7 @@ async def test_who_was_held_up_himself_takes_nobody_for_dead_before_all_could_co
     await asyncio.wait(keeping)
 
 
-async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_lease_again(
+async def test_a_worker_with_a_new_lease_has_lost_its_former_turn(
     shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
     leases = [await acquire_lease(shared_database), await acquire_lease(shared_database, seconds=10 * SECONDS)]
@@ -181,7 +181,7 @@ async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_l
         await slow.check_owned(turn)
 
 
-async def test_on_sqlite_who_comes_next_is_the_only_one(database: FailingDatabase) -> None:
+async def test_on_sqlite_the_newest_worker_is_the_only_one(database: FailingDatabase) -> None:
     first = await acquire_lease(database)
     second = await acquire_lease(database)
     if database.is_sqlite:

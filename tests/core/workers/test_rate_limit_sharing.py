@@ -25,9 +25,7 @@ async def share_usage(database: FailingDatabase, uses: LimitUsages) -> AsyncIter
         await lease.release()
 
 
-async def test_workers_are_told_what_the_others_use_until_those_are_gone(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_workers_get_the_usage_of_other_live_workers(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit_sharing, "EXCHANGE_SECONDS", 0.02)
     database = FailingDatabase(postgres)
     async with share_usage(database, {"edit": LimitUsage(2, 20)}) as told:

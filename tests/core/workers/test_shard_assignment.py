@@ -122,7 +122,7 @@ async def test_a_leader_that_cannot_reach_the_database_goes_on(postgres: str, mo
     await database.aclose()
 
 
-async def test_parts_are_shared_out_evenly_over_those_who_are_there(postgres: str) -> None:
+async def test_shards_are_distributed_evenly_over_live_workers(postgres: str) -> None:
     database = FailingDatabase(postgres)
     workers, leases, keepers = list[ShardFollower](), list[Lease](), list[asyncio.Task[None]]()
 
@@ -185,9 +185,7 @@ async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(databa
     assert 0.3 <= asyncio.get_running_loop().time() - began < 3.0
 
 
-async def test_a_leader_whose_lease_was_lengthened_late_leads_all_the_while(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_leader_with_a_late_renewal_stays_the_leader(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lease, only = await create_candidate(FailingDatabase(postgres), seconds=0.05)
     take = only._take
 

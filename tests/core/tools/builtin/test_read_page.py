@@ -36,7 +36,7 @@ PAGE = (
         *("2001::1", "2001:2::1", "2001:db8::1", "100::1", "fd00:ec2::254", "4000::1"),
     ],
 )
-def test_what_is_not_of_the_public_internet_is_not_public(address: str) -> None:
+def test_private_and_reserved_addresses_are_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address))
 
 
@@ -52,7 +52,7 @@ def test_what_is_not_of_the_public_internet_is_not_public(address: str) -> None:
         "64:ff9b::808:808",
     ],
 )
-def test_what_is_of_it_is(address: str) -> None:
+def test_public_addresses_are_public(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
@@ -83,7 +83,7 @@ def test_what_is_of_it_is(address: str) -> None:
         "http://1:99999/",
     ],
 )
-async def test_no_address_of_this_machine_or_its_network_is_asked_however_it_is_written(url: str) -> None:
+async def test_no_spelling_of_a_local_address_is_fetched(url: str) -> None:
     asked = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,7 +97,7 @@ async def test_no_address_of_this_machine_or_its_network_is_asked_however_it_is_
 
 
 @asynccontextmanager
-async def serving(**handlers: Any) -> AsyncIterator[str]:
+async def serve(**handlers: Any) -> AsyncIterator[str]:
     app = web.Application()
     for name, handler in handlers.items():
         app.router.add_get(f"/{name}", handler)
@@ -111,31 +111,31 @@ async def serving(**handlers: Any) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def anywhere(_address: object) -> bool:
+def allow_all(_address: object) -> bool:
     return True
 
 
-async def test_a_page_is_told_as_its_text() -> None:
+async def test_a_page_is_returned_as_text() -> None:
     pytest.importorskip("html_to_markdown")
 
     async def page(_request: web.Request) -> web.Response:
         return web.Response(text=PAGE, content_type="text/html")
 
-    async def moved(_request: web.Request) -> web.Response:
+    async def redirect(_request: web.Request) -> web.Response:
         raise web.HTTPFound("/page")
 
-    async with serving(page=page, moved=moved) as origin:
-        told = await PageReader(anywhere)({"url": f"{origin}/moved"})
+    async with serve(page=page, redirect=redirect) as origin:
+        told = await PageReader(allow_all)({"url": f"{origin}/redirect"})
     assert told["url"] == f"{origin}/page"
     assert "# Hours" in told["text"]
     assert "nine" in told["text"]
     assert "x()" not in told["text"]
 
 
-async def test_a_redirect_to_a_place_that_is_not_public_is_not_followed() -> None:
+async def test_a_redirect_to_a_local_address_is_not_followed() -> None:
     asked = []
 
-    async def moved(_request: web.Request) -> web.Response:
+    async def redirect(_request: web.Request) -> web.Response:
         raise web.HTTPFound("http://127.0.0.2/secret")
 
     async def inner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -143,14 +143,14 @@ async def test_a_redirect_to_a_place_that_is_not_public_is_not_followed() -> Non
         writer.close()
 
     first = ipaddress.ip_address("127.0.0.1")
-    async with serving(moved=moved) as origin:
-        told = await PageReader(lambda address: address == first)({"url": f"{origin}/moved"})
+    async with serve(redirect=redirect) as origin:
+        told = await PageReader(lambda address: address == first)({"url": f"{origin}/redirect"})
         by_name = await PageReader(lambda address: address == first)({"url": origin.replace("127.0.0.1", "127.0.0.3")})
     assert told == by_name == {"error": "this address is not public"}
     assert asked == []
 
 
-async def test_what_is_too_long_too_slow_no_text_or_goes_round_is_an_error_or_cut() -> None:
+async def test_long_slow_binary_and_looping_pages_are_errors_or_truncated() -> None:
     never = asyncio.Event()
 
     async def long(_request: web.Request) -> web.Response:
@@ -167,26 +167,28 @@ async def test_what_is_too_long_too_slow_no_text_or_goes_round_is_an_error_or_cu
     async def picture(_request: web.Request) -> web.Response:
         return web.Response(body=b"\x89PNG", content_type="image/png")
 
-    async def round_(_request: web.Request) -> web.Response:
-        raise web.HTTPFound("/round_")
+    async def redirect_loop(_request: web.Request) -> web.Response:
+        raise web.HTTPFound("/redirect_loop")
 
     async def odd(_request: web.Request) -> web.Response:
         return web.Response(body=b"caf\xe9", headers={"Content-Type": "text/plain; charset=no-such"})
 
-    async def gone(_request: web.Request) -> web.Response:
+    async def missing(_request: web.Request) -> web.Response:
         raise web.HTTPNotFound
 
-    read, hasty = PageReader(anywhere, timeout_seconds=60), PageReader(anywhere, timeout_seconds=3)
-    async with serving(long=long, bomb=bomb, slow=slow, picture=picture, round_=round_, odd=odd, gone=gone) as origin:
-        names = ("long", "bomb", "picture", "round_", "odd", "gone")
+    read, hasty = PageReader(allow_all, timeout_seconds=60), PageReader(allow_all, timeout_seconds=3)
+    async with serve(
+        long=long, bomb=bomb, slow=slow, picture=picture, redirect_loop=redirect_loop, odd=odd, missing=missing
+    ) as origin:
+        names = ("long", "bomb", "picture", "redirect_loop", "odd", "missing")
         told = dict(zip(names, [await read({"url": f"{origin}/{name}"}) for name in names], strict=True))
         told["slow"] = await hasty({"url": f"{origin}/slow"})
         never.set()
     assert [(told[name]["cut"], len(told[name]["text"])) for name in ("long", "bomb")] == [(True, MAX_CHARACTERS)] * 2
     assert told["picture"]["error"] == "it is no page but image/png"
-    assert told["round_"]["error"].startswith("the address redirects more than")
+    assert told["redirect_loop"]["error"].startswith("the address redirects more than")
     assert told["odd"]["text"] == "caf\ufffd"
-    assert told["gone"]["error"] == "the page answers with status 404"
+    assert told["missing"]["error"] == "the page answers with status 404"
     assert told["slow"]["error"] == "the page did not load within 3 seconds"
 
 
@@ -204,8 +206,8 @@ async def test_a_charset_that_no_page_has_is_read_as_utf_8(charset: str) -> None
     async def page(_request: web.Request) -> web.Response:
         return web.Response(body=_punycode(), headers={"Content-Type": f"text/plain; charset={charset}"})
 
-    async with serving(page=page) as origin:
-        told = await PageReader(anywhere)({"url": f"{origin}/page"})
+    async with serve(page=page) as origin:
+        told = await PageReader(allow_all)({"url": f"{origin}/page"})
     assert told["text"] == "a" * MAX_CHARACTERS
 
 
@@ -226,8 +228,8 @@ async def test_a_page_that_is_no_text_is_an_error() -> None:
     async def page(_request: web.Request) -> web.Response:
         return web.Response(body=b"\0" * 1_000, content_type="text/html")
 
-    async with serving(page=page) as origin:
-        told = await PageReader(anywhere)({"url": f"{origin}/page"})
+    async with serve(page=page) as origin:
+        told = await PageReader(allow_all)({"url": f"{origin}/page"})
     assert told == {"error": "the page cannot be converted to text"}
 
 
@@ -241,7 +243,7 @@ async def test_the_process_that_converts_a_page_ends_with_the_call(
     processes = asyncio.Queue[asyncio.subprocess.Process]()
     create = asyncio.create_subprocess_exec
 
-    async def watched(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+    async def create_and_record(*command: Any, **options: Any) -> asyncio.subprocess.Process:
         process = await create(*command, **options)
         processes.put_nowait(process)
         return process
@@ -249,9 +251,9 @@ async def test_the_process_that_converts_a_page_ends_with_the_call(
     async def page(_request: web.Request) -> web.Response:
         return web.Response(text="x")
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
-    async with serving(page=page) as origin:
-        read = PageReader(anywhere, timeout_seconds=2 if ends == "time limit" else 60)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", create_and_record)
+    async with serve(page=page) as origin:
+        read = PageReader(allow_all, timeout_seconds=2 if ends == "time limit" else 60)
         reading = asyncio.create_task(read({"url": f"{origin}/page"}))
         process = await processes.get()
         if ends == "time limit":
@@ -263,5 +265,5 @@ async def test_the_process_that_converts_a_page_ends_with_the_call(
     assert process.returncode == -signal.SIGKILL
 
 
-def test_it_is_a_tool_that_may_be_called_again() -> None:
+def test_the_tool_is_idempotent() -> None:
     assert tool.read_page.idempotent

@@ -1,4 +1,4 @@
-"""The tools that look into the conversation and give it files."""
+"""Built-in tools that search the history and create files."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.core.sessions.events import reset_session
 from tests.fixtures.conversation import SESSION, USER, Converse, ScriptedProvider
 
 
-async def test_what_was_said_earlier_is_found_here_and_nowhere_else(converse: Converse) -> None:
+async def test_earlier_messages_are_found_until_a_reset(converse: Converse) -> None:
     search: list[ProviderEvent] = [ToolCall("c1", "search_history", {"query": "HARBOUR blue%"}), Done()]
     nothing: list[ProviderEvent] = [ToolCall("c2", "search_history", {"query": "harbour"}), Done()]
     provider = ScriptedProvider("Noted.", "Fine.", search, "Found.", nothing, "Nothing.")
@@ -43,7 +43,7 @@ async def test_the_excerpt_shows_the_word_in_its_own_spelling(converse: Converse
     assert "Straße" in result.result["found"][0]["text"]
 
 
-async def test_a_file_is_made_and_kept(converse: Converse) -> None:
+async def test_a_file_is_created_and_stored(converse: Converse) -> None:
     wrong = ["../x", "a/b", "a\\b", ".env", "", " ", "x\n", "x" * 101]
     calls = [ToolCall(f"w{i}", "make_file", {"name": name, "content": "x"}) for i, name in enumerate(wrong)]
     long = ToolCall("l", "make_file", {"name": "a.txt", "content": "x" * (MAX_CHARACTERS + 1)})

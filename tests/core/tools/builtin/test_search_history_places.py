@@ -1,4 +1,4 @@
-"""What is recalled in a place is only what everybody there may read."""
+"""Tools recall only what everybody in the place may read."""
 
 from typing import Any
 
