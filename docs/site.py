@@ -1,7 +1,7 @@
-"""What the site of the docs needs besides its pages: see `mkdocs.yml`.
+"""Hooks of MkDocs for the site of the docs: see `mkdocs.yml`.
 
-Where the repository itself is read, a page may link to a file beside the docs, and must not show what only the site
-understands. So the first are taken along, and the second stands in comments.
+Pages are also read in the repository: there they link to files outside the docs, and syntax of the site is in comments.
+The site gets copies of these files, and the syntax without the comments.
 """
 
 import re
@@ -19,20 +19,20 @@ _OUTSIDE = re.compile(r"\]\(\.\./\.\./(?P<path>[^)#]+)\)")
 #: A block of code that is in no item of a list.
 _CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
-#: What belongs to an item of a numbered list is set in by three blanks. Python's Markdown wants four, and an empty line
-#: before the next item, if there was one within this one.
+#: The content of a numbered item is indented by three spaces. Python's Markdown requires four, and an empty line before
+#: the next item if this one contains an empty line.
 _IN_ITEM = re.compile(r"^ {3}(?=\S)", re.M)
 _NEXT_ITEM = re.compile(r"^( {4}.+\n)(?=\d+\. )", re.M)
 
-#: The place of what docstrings say.
+#: Placeholder of docstrings.
 _DOCSTRINGS = re.compile(r"^<!-- (?P<place>::: .+?) -->$", re.M | re.S)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Take along what the pages link to beside the docs."""
+    """Add the files outside the docs that pages link to."""
     texts = [file.content_string for file in files.documentation_pages()]
     for path in sorted({found["path"] for text in texts for found in _OUTSIDE.finditer(text)}):
-        files.append(File.generated(config, _along(path), content=(ROOT / path).read_bytes()))
+        files.append(File.generated(config, _get_site_path(path), content=(ROOT / path).read_bytes()))
     return files
 
 
@@ -40,16 +40,16 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Return the Markdown of a page for the site."""
     del config, files
     up = "../" * (len(PurePosixPath(page.file.src_uri).parts) - 1)
-    linked = _OUTSIDE.sub(lambda found: f"]({up}{_along(found['path'])})", markdown)
-    told = "".join(part if part.startswith("```") else _with_items(part) for part in _CODE.split(linked))
+    linked = _OUTSIDE.sub(lambda found: f"]({up}{_get_site_path(found['path'])})", markdown)
+    told = "".join(part if part.startswith("```") else _indent_items(part) for part in _CODE.split(linked))
     return _DOCSTRINGS.sub(r"\g<place>", told)
 
 
-def _with_items(text: str) -> str:
+def _indent_items(text: str) -> str:
     """Indent numbered lists as Python's Markdown expects."""
     return _NEXT_ITEM.sub(r"\1\n", _IN_ITEM.sub("    ", text))
 
 
-def _along(path: str) -> str:
-    """Return the page of the site for a file of the repository; one whose name begins with a dot would be left out."""
+def _get_site_path(path: str) -> str:
+    """Return the path of a repository file in the site, without a leading dot: MkDocs omits dot files."""
     return f"beside/{path.lstrip('.')}"

@@ -14,7 +14,7 @@ from playwright.async_api import Page, async_playwright, expect
 
 from bot.sandbox import command
 from bot.settings import load_settings
-from docs.pictures.stage import ROOT, lay
+from docs.pictures.stage import ROOT, write_files
 from sandbox.models import ReceivedRequest, ScriptedOpenAI, Turn
 
 #: Milliseconds for each step of a browser.
@@ -65,7 +65,7 @@ async def run_sandbox(
             address.set_result(found[0])
 
     with tempfile.TemporaryDirectory() as folder:
-        lay(Path(folder), files or {})
+        write_files(Path(folder), files or {})
         paths = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "DATA_DIR": folder}
         with patch.dict(os.environ, {**paths, **settings}, clear=True):
             running = asyncio.create_task(

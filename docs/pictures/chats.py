@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.async_api import FloatRect, Page, expect
 
 from docs.pictures.browser import REST_MILLISECONDS, open_page, run_scripted_sandbox, send_message
-from docs.pictures.stage import lay
+from docs.pictures.stage import write_files
 from sandbox.models import CallTool, Cite, Finish, ReceivedRequest, Say, Turn
 from sandbox.tour import DAYS, GRINDS, REVENUES, TASTING_QUESTION, TASTING_SCHEMA
 
@@ -70,39 +70,39 @@ def respond(request: ReceivedRequest) -> Turn:
 async def main() -> None:
     """Remake `chat-*.png`."""
     with tempfile.TemporaryDirectory() as folder:
-        lay(Path(folder), {"prices.toml": PRICES})
+        write_files(Path(folder), {"prices.toml": PRICES})
         settings = {"AGENT": "bot.sandbox.tour_agent", "PRICES_FILE": f"{folder}/prices.toml"}
-        await _take_all(settings)
+        await _take_pictures(settings)
 
 
-async def _take_all(settings: Mapping[str, str]) -> None:
+async def _take_pictures(settings: Mapping[str, str]) -> None:
     async with (
         run_scripted_sandbox(respond, settings) as address,
         open_page(address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=_STYLE) as page,
     ):
-        await _choose(page)
-        await _fill_form(page)
+        await _take_choice(page)
+        await _take_form(page)
         await _ask(page, "Draw a chart of the revenue.", "Friday was")
         for pane in PANES:
             await expect(page.locator(f"#{pane} .picture img")).to_be_visible()
-        await _take(page, "chat-image")
+        await _take_picture(page, "chat-image")
         await _ask(page, "How much coffee does an espresso take?", "sca.coffee")
-        await _take(page, "chat-sources")
+        await _take_picture(page, "chat-sources")
         await _ask(page, "Please refund order 1042.", "Deny")
-        await _take(page, "chat-approval")
+        await _take_picture(page, "chat-approval")
         for pane in PANES:
             await page.locator(f"#{pane} .button", has_text="Deny").click()
-        await _wait(page, "nothing was refunded")
+        await _wait_for_text(page, "nothing was refunded")
         await _ask(page, "Where is order 1042?", "damaged")
         for pane in PANES:
             await _use_menu(page, pane, "Why this answer?")
-        await _wait(page, "How this answer was made")
-        await _take(page, "chat-why")
+        await _wait_for_text(page, "How this answer was made")
+        await _take_picture(page, "chat-why")
         await _ask(page, "How much coffee does an espresso take?", "sca.coffee")
         await _use_menu(page, "slack", "Reset this conversation")
         await send_message(page, "discord", "/reset")
-        await _wait(page, "conversation was reset")
-        await _take(page, "chat-reset")
+        await _wait_for_text(page, "conversation was reset")
+        await _take_picture(page, "chat-reset")
 
 
 async def _use_menu(page: Page, pane: str, entry: str) -> None:
@@ -113,17 +113,17 @@ async def _use_menu(page: Page, pane: str, entry: str) -> None:
     await message.get_by_role("button", name=entry).click()
 
 
-async def _choose(page: Page) -> None:
+async def _take_choice(page: Page) -> None:
     """Take the pictures of an open choice and of its answer."""
     await _ask(page, "Send Mina a replacement.", "Espresso")
-    await _take(page, "chat-choice")
+    await _take_picture(page, "chat-choice")
     for pane in PANES:
         await page.locator(f"#{pane} .button", has_text="Filter").click()
-    await _wait(page, "Harbour Blend leave")
-    await _take(page, "chat-answered")
+    await _wait_for_text(page, "Harbour Blend leave")
+    await _take_picture(page, "chat-answered")
 
 
-async def _fill_form(page: Page) -> None:
+async def _take_form(page: Page) -> None:
     """Take the picture of an open form."""
     await _ask(page, "Plan a tasting.", "Answer")
     for pane in PANES:
@@ -134,12 +134,12 @@ async def _fill_form(page: Page) -> None:
     heights = [await page.locator(f"#{pane} .modal").evaluate("it => it.scrollHeight") for pane in PANES]
     height = max(heights) + 4 * MARGIN
     await page.set_viewport_size({"width": WINDOW_WIDTH, "height": height})
-    await _take(page, "chat-form", height)
+    await _take_picture(page, "chat-form", height)
     await page.set_viewport_size({"width": WINDOW_WIDTH, "height": WINDOW_HEIGHT})
     for pane in PANES:
         form = page.locator(f"#{pane}").get_by_role("dialog")
         await form.get_by_role("button", name="Submit").or_(form.get_by_role("button", name="Send")).click()
-    await _wait(page, "Booked")
+    await _wait_for_text(page, "Booked")
 
 
 async def _ask(page: Page, text: str, answer: str) -> None:
@@ -152,17 +152,17 @@ async def _ask(page: Page, text: str, answer: str) -> None:
     await page.add_style_tag(content=f"#discord .messages > :nth-child(-n + {earlier}) {{ display: none; }}")
     await send_message(page, "slack", text)
     await send_message(page, "discord", f"@parley {text}")
-    await _wait(page, answer)
+    await _wait_for_text(page, answer)
 
 
-async def _wait(page: Page, text: str) -> None:
+async def _wait_for_text(page: Page, text: str) -> None:
     """Wait until both platforms show this text, and no answer is under way."""
     for pane in PANES:
         await expect(page.locator(f"#{pane} .messages")).to_contain_text(text)
         await expect(page.locator(f"#{pane} .button", has_text="Stop")).to_have_count(0)
 
 
-async def _take(page: Page, name: str, height: float = 0) -> None:
+async def _take_picture(page: Page, name: str, height: float = 0) -> None:
     """Take the picture down to the last message, or with this height."""
     await page.mouse.move(WINDOW_WIDTH - 1, 1)
     await page.evaluate("document.activeElement.blur()")

@@ -8,7 +8,7 @@ from html import escape
 INK, GREY, PALE, GROUND = "#222", "#666", "#d6dbe3", "white"
 BLUE, RED, GREEN = "#0b6bcb", "#c4320a", "#0f7b4f"
 
-#: Pixels that a character of a label takes, about, and a line.
+#: Approximate width of a character of a label, and height of a line, in pixels.
 _CHARACTER, LINE = 6.6, 17
 
 _ARROW = (
@@ -22,9 +22,9 @@ class Node:
     """Node that arrows connect.
 
     Attributes:
-        x: where its middle is, in pixels; so `y`.
-        label: what it says; nothing for a dot, which is where all begins.
-        is_end: whether nothing comes behind it.
+        x, y: its centre, in pixels.
+        label: its text; empty for the dot at which a diagram begins.
+        is_end: whether it is a final state.
     """
 
     x: float
@@ -49,7 +49,7 @@ class Node:
         )
         return self.x + across * share, self.y + down * share
 
-    def drawn(self) -> list[str]:
+    def to_svg(self) -> list[str]:
         if not self.label:
             return [f'<circle cx="{self.x:g}" cy="{self.y:g}" r="6" fill="{INK}"/>']
         lines = self.label.split("\n")
@@ -67,7 +67,7 @@ class Arrow:
     """Arrow from one node to another, by name.
 
     Attributes:
-        bend: by how many pixels it leaves the straight way, to the left of who goes along.
+        bend: its distance from the straight line, in pixels to the left of its direction.
     """
 
     source: str
@@ -75,7 +75,7 @@ class Arrow:
     label: str = ""
     bend: float = 0
 
-    def drawn(self, nodes: Mapping[str, Node]) -> list[str]:
+    def to_svg(self, nodes: Mapping[str, Node]) -> list[str]:
         start, end = nodes[self.source], nodes[self.target]
         across, down = end.x - start.x, end.y - start.y
         length = math.hypot(across, down)
@@ -88,12 +88,12 @@ class Arrow:
         words = [
             part
             for row, line in enumerate(lines)
-            for part in _on_ground(middle, height + 4 + LINE * (row - (len(lines) - 1) / 2), line)
+            for part in _draw_label(middle, height + 4 + LINE * (row - (len(lines) - 1) / 2), line)
         ]
         return [f'<path d="{path}" fill="none" stroke="{GREY}" marker-end="url(#arrow)"/>', *words]
 
 
-def _on_ground(x: float, y: float, words: str) -> list[str]:
+def _draw_label(x: float, y: float, words: str) -> list[str]:
     """Return the label of an arrow."""
     width = _CHARACTER * len(words)
     ground = box(x - width / 2, y - 12, width, LINE, fill=GROUND)
@@ -101,8 +101,8 @@ def _on_ground(x: float, y: float, words: str) -> list[str]:
 
 
 def diagram(width: float, height: float, nodes: Mapping[str, Node], arrows: Iterable[Arrow]) -> str:
-    ways = [part for arrow in arrows for part in arrow.drawn(nodes)]
-    return svg(width, height, [*ways, *(part for node in nodes.values() for part in node.drawn())])
+    paths = [part for arrow in arrows for part in arrow.to_svg(nodes)]
+    return svg(width, height, [*paths, *(part for node in nodes.values() for part in node.to_svg())])
 
 
 def svg(width: float, height: float, parts: Sequence[str]) -> str:

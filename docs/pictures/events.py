@@ -1,4 +1,4 @@
-"""Events of the scenes besides typing; each returns the lines that describe it."""
+"""Events of the scenes beside typed lines; each returns the lines that describe it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ EVENTS_PATH, INSTALL_PATH, BACK_PATH = "/slack/events", "/slack/install", "/slac
 
 
 @dataclass(frozen=True)
-class World:
+class Environment:
     """The platforms and the bot of a scene.
 
     Attributes:
@@ -33,53 +33,53 @@ class World:
     bot: Bot
 
 
-def _ended(slack: SlackSandbox, where: str) -> list[SlackMessage]:
+def _list_finished_answers(slack: SlackSandbox, where: str) -> list[SlackMessage]:
     """Return the finished answers."""
     return [one for one in slack.messages(where) if one.bot_id == slack.bot_id and one.buttons.keys() - {"Stop"}]
 
 
-async def _intent_off(world: World, where: str, client: ClientSession) -> list[str]:
-    world.discord.privileged_intents.discard("message_content")
+async def _disable_intent(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    environment.discord.privileged_intents.discard("message_content")
     return []
 
 
-async def _intent_on(world: World, where: str, client: ClientSession) -> list[str]:
-    world.discord.privileged_intents.add("message_content")
+async def _enable_intent(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    environment.discord.privileged_intents.add("message_content")
     return []
 
 
-async def _renews_socket(world: World, where: str, client: ClientSession) -> list[str]:
-    slack = world.slack
+async def _renew_sockets(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    slack = environment.slack
     stood = slack.connection_count
     await slack.refresh_sockets()
     await slack.wait_for(lambda: slack.connection_count == stood, timeout=WITHIN)
     return [f"Slack holds {stood} sockets to the bot, and has them made anew"]
 
 
-async def _verifies(world: World, where: str, client: ClientSession) -> list[str]:
-    await world.slack.request_url.verify(world.bot.address + EVENTS_PATH)
+async def _verify_address(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    await environment.slack.request_url.verify(environment.bot.address + EVENTS_PATH)
     return [f"Slack asks {ADDRESS}{EVENTS_PATH} for the value of challenge, gets it, and takes the address"]
 
 
-async def _stranger_calls(world: World, where: str, client: ClientSession) -> list[str]:
+async def _post_unsigned_event(environment: Environment, where: str, client: ClientSession) -> list[str]:
     async with (
         aiohttp.ClientSession() as session,
-        session.post(world.bot.address + EVENTS_PATH, json={"type": "event_callback"}) as answer,
+        session.post(environment.bot.address + EVENTS_PATH, json={"type": "event_callback"}) as answer,
     ):
         return ["", f"somebody else posts there, without Slack's signature, and gets {answer.status} {answer.reason}"]
 
 
-def _installs(name: str) -> Callable[[World, str, ClientSession], Awaitable[list[str]]]:
+def _make_installation(name: str) -> Callable[[Environment, str, ClientSession], Awaitable[list[str]]]:
     """Return an event that installs the app in a workspace, as a browser does."""
 
-    async def install(world: World, where: str, client: ClientSession) -> list[str]:
-        workspace = world.slack if name == "Sandbox" else world.partner
+    async def install(environment: Environment, where: str, client: ClientSession) -> list[str]:
+        workspace = environment.slack if name == "Sandbox" else environment.partner
         async with aiohttp.ClientSession() as session:
-            async with session.get(world.bot.address + INSTALL_PATH, allow_redirects=False) as answer:
+            async with session.get(environment.bot.address + INSTALL_PATH, allow_redirects=False) as answer:
                 asked = answer.headers["Location"]
                 (cookie,) = answer.cookies.values()
             scopes = parse_qs(urlsplit(asked).query)["scope"][0].split(",")
-            url = f"{world.bot.address}{BACK_PATH}?{workspace.authorize(asked)}"
+            url = f"{environment.bot.address}{BACK_PATH}?{workspace.authorize(asked)}"
             async with session.get(url, headers={"Cookie": f"{cookie.key}={cookie.value}"}) as answer:
                 status = f"{answer.status} {answer.reason}"
         return [
@@ -91,48 +91,55 @@ def _installs(name: str) -> Callable[[World, str, ClientSession], Awaitable[list
     return install
 
 
-async def _asks_in_partner(world: World, where: str, client: ClientSession) -> list[str]:
-    partner = world.partner
+async def _ask_in_partner(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    partner = environment.partner
     asked = await partner.post_message("ada", "general", f"<@{partner.bot_user_id}> who is on call?")
 
-    def thread() -> list[str]:
+    def list_replies() -> list[str]:
         return [one.text for one in partner.messages("general", thread_ts=asked.ts)]
 
-    await partner.wait_for(lambda: _ended(partner, "general"), timeout=WITHIN)
-    return ["", "in Partner:", "  ada: @parley who is on call?", f"      parley: {thread()[-1]}"]
+    await partner.wait_for(lambda: _list_finished_answers(partner, "general"), timeout=WITHIN)
+    return ["", "in Partner:", "  ada: @parley who is on call?", f"      parley: {list_replies()[-1]}"]
 
 
-async def _uninstalls(world: World, where: str, client: ClientSession) -> list[str]:
-    known = len(world.slack.envelopes)
-    world.partner.uninstall()
-    await world.slack.wait_for(
-        lambda: len(world.slack.envelopes) >= known + 2 and all(e.acknowledged_at for e in world.slack.envelopes)
+async def _uninstall(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    known = len(environment.slack.envelopes)
+    environment.partner.uninstall()
+    await environment.slack.wait_for(
+        lambda: (
+            len(environment.slack.envelopes) >= known + 2
+            and all(e.acknowledged_at for e in environment.slack.envelopes)
+        )
     )
     return ["", "in Partner, the app is removed"]
 
 
-async def _asks_in_vain(world: World, where: str, client: ClientSession) -> list[str]:
-    await world.partner.post_message("ada", "general", f"<@{world.partner.bot_user_id}> are you still there?")
-    await world.slack.wait_for(lambda: all(e.acknowledged_at for e in world.slack.envelopes), timeout=WITHIN)
+async def _ask_after_removal(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    await environment.partner.post_message(
+        "ada", "general", f"<@{environment.partner.bot_user_id}> are you still there?"
+    )
+    await environment.slack.wait_for(
+        lambda: all(e.acknowledged_at for e in environment.slack.envelopes), timeout=WITHIN
+    )
     return ["  ada: @parley are you still there?"]
 
 
-async def _comes_from_outside(world: World, where: str, client: ClientSession) -> list[str]:
-    mira = world.slack.add_user("mira", team_id="T0PARTNER")
-    world.slack.channels[where].members.add(mira.id)
+async def _add_external_user(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    mira = environment.slack.add_user("mira", team_id="T0PARTNER")
+    environment.slack.channels[where].members.add(mira.id)
     return [f"#{where} is shared with another organisation, of which mira is"]
 
 
-EVENTS: dict[str, Callable[[World, str, ClientSession], Awaitable[list[str]]]] = {
-    "the intent is switched off": _intent_off,
-    "the intent is switched on": _intent_on,
-    "Slack renews the sockets": _renews_socket,
-    "Slack verifies the address": _verifies,
-    "a stranger calls": _stranger_calls,
-    "ada installs it in Sandbox": _installs("Sandbox"),
-    "ada installs it in Partner": _installs("Partner"),
-    "ada asks in Partner": _asks_in_partner,
-    "Partner removes it": _uninstalls,
-    "ada asks in Partner in vain": _asks_in_vain,
-    "mira comes from outside": _comes_from_outside,
+EVENTS: dict[str, Callable[[Environment, str, ClientSession], Awaitable[list[str]]]] = {
+    "the intent is switched off": _disable_intent,
+    "the intent is switched on": _enable_intent,
+    "Slack renews the sockets": _renew_sockets,
+    "Slack verifies the address": _verify_address,
+    "a stranger calls": _post_unsigned_event,
+    "ada installs it in Sandbox": _make_installation("Sandbox"),
+    "ada installs it in Partner": _make_installation("Partner"),
+    "ada asks in Partner": _ask_in_partner,
+    "Partner removes it": _uninstall,
+    "ada asks in Partner in vain": _ask_after_removal,
+    "mira comes from outside": _add_external_user,
 }

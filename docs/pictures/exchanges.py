@@ -7,9 +7,9 @@ from pathlib import Path
 
 from docs.pictures import scenes
 from docs.pictures.answers import respond
-from docs.pictures.events import EVENTS, WITHIN, World
+from docs.pictures.events import EVENTS, WITHIN, Environment
 from docs.pictures.scene import Scene, Setup
-from docs.pictures.stage import ROOT, bot
+from docs.pictures.stage import ROOT, run_bot
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.platform import ClientLocation, ClientMessage
 from sandbox.client.slack import SlackPlatform
@@ -20,14 +20,14 @@ from sandbox.terminal.sessions import TerminalSessions
 
 PAGES = ROOT / "docs"
 
-#: Where an exchange stands in a page, with the name of its scene.
+#: Exchange in a page, with the name of its scene.
 PLACE = re.compile(
     r"(?P<begin><!-- exchange: (?P<name>[a-z-]+) -->\n(?P<indent> *)```(?:text|console)\n)"
     r"(?P<said>.*?)(?P<end>^(?P=indent)```$)",
     re.M | re.S,
 )
 
-#: What is another each time, and what the page has in its place.
+#: Patterns of values that change with each run, and their replacements in the page.
 CHANGING = {
     r"(client_id=)\d+": r"\1...",
     r"\d{17,}": "...",
@@ -39,16 +39,16 @@ CHANGING = {
     r"((\b\w+ )\2{5})\2+\w+": r"\1...",
 }
 
-#: What tells of an answer that does not stand yet: a placeholder (of a stream, its task), a button, a receipt.
+#: Signs of an unfinished answer: a placeholder (of a stream, its task), a Stop button, the "queued" reaction.
 PASSING = re.compile(r": (✓ )?…$|\[ Stop \]|👀", re.M)
 
 
-class _Stage:
+class _ScenePlayer:
     """Plays a scene."""
 
-    def __init__(self, scene: Scene, world: World) -> None:
-        self._world = world
-        self._sessions = TerminalSessions([SlackPlatform(world.slack), DiscordPlatform(world.discord)])
+    def __init__(self, scene: Scene, environment: Environment) -> None:
+        self._environment = environment
+        self._sessions = TerminalSessions([SlackPlatform(environment.slack), DiscordPlatform(environment.discord)])
         self._lines: list[str] = []
         self._scene = scene
 
@@ -59,37 +59,44 @@ class _Stage:
         for line in filter(None, map(str.strip, self._scene.script.splitlines())):
             sign, _, rest = line.partition(" ")
             if sign in ("~", "-"):
-                await self._sees(re.compile(re.escape(rest)), is_there=sign == "~")
+                await self._wait_for_text(re.compile(re.escape(rest)), is_there=sign == "~")
             elif sign in ("=", "*"):
                 await self._show(at_rest=sign == "=")
             elif sign == "+":
-                self._lines += await EVENTS[rest](self._world, self._scene.where, self._sessions.current)
+                self._lines += await EVENTS[rest](self._environment, self._scene.where, self._sessions.current)
             elif sign == "$":
-                self._lines += [f"$ {rest}", *(await self._world.bot.run(rest)).splitlines()]
+                self._lines += [f"$ {rest}", *(await self._environment.bot.run(rest)).splitlines()]
             elif sign == ">":
-                self._lines += self._world.bot.find_log_lines(rest)
+                self._lines += self._environment.bot.find_log_lines(rest)
             else:
-                await self._types(*line.split(": ", 1))
+                await self._type(*line.split(": ", 1))
         text = "\n".join(line.rstrip() for line in self._lines).strip("\n")
         for changing, shown in CHANGING.items():
             text = re.sub(changing, shown, text, flags=re.M)
         return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
-    async def _types(self, who: str, line: str) -> None:
+    async def _type(self, who: str, line: str) -> None:
         told = await self._sessions.run_line(f"/as {who}") or await self._sessions.run_line(line)
         self._lines += [f"{who} types  {line}", *([f"  ({told})"] if told else [])]
 
-    async def _sees(self, words: re.Pattern[str], *, is_there: bool) -> None:
-        sandbox = self._world.slack if self._scene.platform == "slack" else self._world.discord
-        await sandbox.wait_for(lambda: bool(words.search("\n".join(self._seen()))) is is_there, timeout=WITHIN)
+    async def _wait_for_text(self, words: re.Pattern[str], *, is_there: bool) -> None:
+        sandbox = self._environment.slack if self._scene.platform == "slack" else self._environment.discord
+        await sandbox.wait_for(
+            lambda: bool(words.search("\n".join(self._list_visible_lines()))) is is_there, timeout=WITHIN
+        )
 
     async def _show(self, *, at_rest: bool) -> None:
         if at_rest:
-            await self._sees(PASSING, is_there=False)
+            await self._wait_for_text(PASSING, is_there=False)
         session = self._sessions.current
-        self._lines += ["", f"{session.get_home_place().name}, as {session.user.name} sees it:", *self._seen(), ""]
+        self._lines += [
+            "",
+            f"{session.get_home_place().name}, as {session.user.name} sees it:",
+            *self._list_visible_lines(),
+            "",
+        ]
 
-    def _seen(self) -> list[str]:
+    def _list_visible_lines(self) -> list[str]:
         session = self._sessions.current
         home, seen = session.get_home_place(), list[str]()
         for message in session.platform.list_messages(home, session.user):
@@ -113,7 +120,7 @@ def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def _run_platforms(setup: Setup) -> AsyncIterator[World]:
+async def _run_platforms(setup: Setup) -> AsyncIterator[Environment]:
     """Run the platforms with the channels of the scenes, and the bot."""
     async with (
         SlackSandbox() as slack,
@@ -126,32 +133,32 @@ async def _run_platforms(setup: Setup) -> AsyncIterator[World]:
             if scene.where and scene.where not in sandbox.channels:
                 sandbox.add_channel(scene.where)
 
-        def meant(value: str) -> str:
+        def resolve_setting(value: str) -> str:
             known = {"client-id": slack.oauth.client_id, "client-secret": slack.oauth.client_secret}
             known |= {"signing-secret": slack.signing_secret}
             return known.get(value, value)
 
-        settings = {name: meant(value) for name, value in setup.settings.items()}
-        async with bot(slack, discord, model, **settings) as process:
-            yield World(slack, partner, discord, process)
+        settings = {name: resolve_setting(value) for name, value in setup.settings.items()}
+        async with run_bot(slack, discord, model, **settings) as process:
+            yield Environment(slack, partner, discord, process)
 
 
 async def main(names: Sequence[str] = ()) -> None:
-    """Play the scenes, all or those of these names, and write what comes of them into the pages."""
+    """Play all scenes, or those of these names, and write their messages into the pages."""
     exchanges: dict[str, str] = {}
     for setup in scenes.SETUPS:
         wanted = [scene for scene in setup.scenes if not names or scene.name in names]
         if not wanted:
             continue
-        async with _run_platforms(setup) as world:
+        async with _run_platforms(setup) as environment:
             for scene in wanted:
-                exchanges[scene.name] = await _Stage(scene, world).play()
+                exchanges[scene.name] = await _ScenePlayer(scene, environment).play()
     for page in sorted(PAGES.rglob("*.md")):
-        _write(page, exchanges)
+        _update_page(page, exchanges)
 
 
-def _write(page: Path, exchanges: Mapping[str, str]) -> None:
-    def newest(found: re.Match[str]) -> str:
+def _update_page(page: Path, exchanges: Mapping[str, str]) -> None:
+    def replace_exchange(found: re.Match[str]) -> str:
         text = exchanges.get(found["name"])
         if text is None:
             return found[0]
@@ -159,5 +166,5 @@ def _write(page: Path, exchanges: Mapping[str, str]) -> None:
         return f"{found['begin']}{said}{found['end']}"
 
     text = page.read_text()
-    if (written := PLACE.sub(newest, text)) != text:
+    if (written := PLACE.sub(replace_exchange, text)) != text:
         page.write_text(written)

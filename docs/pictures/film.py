@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 #: Size of the browser window; the inspector of the page is left out of the picture.
 WIDTH, HEIGHT = 1200, 620
 
-#: Milliseconds between two looks at the page.
+#: Milliseconds between two frames.
 LOOK_MILLISECONDS = 250
 
 #: Seconds that a frame is shown: at most while text streams, and at the end of a scene.
@@ -82,7 +82,7 @@ async def _play(page: Page) -> list[Frame]:
     """Ask for a tool and an approval in Slack, and for a report in Discord."""
     camera = Camera(page)
 
-    def shows(pane: str, text: str) -> Callable[[], asyncio.Future[None]]:
+    def expect_text(pane: str, text: str) -> Callable[[], asyncio.Future[None]]:
         return lambda: asyncio.ensure_future(expect(page.locator(f"#{pane} .messages")).to_contain_text(text))
 
     await _type(page, "slack", "@parley Where is order 1042?")
@@ -90,18 +90,18 @@ async def _play(page: Page) -> list[Frame]:
     await page.press("#slack-line", "Enter")
     await page.locator("#slack .replies .open").click()
     await page.mouse.move(0, 0)
-    await camera.follow(shows("slack", "Regenerate"))
+    await camera.follow(expect_text("slack", "Regenerate"))
     await _type(page, "slack", "Please refund it.")
     await page.press("#slack-line", "Enter")
-    await camera.follow(shows("slack", "Deny"))
+    await camera.follow(expect_text("slack", "Deny"))
     await page.locator("#slack .button", has_text="Approve").click()
     await page.mouse.move(0, 0)
-    await camera.follow(shows("slack", "Approved and done"))
+    await camera.follow(expect_text("slack", "Approved and done"))
     await _type(page, "discord", "@parley How was this week?")
     await camera.take(REST_SECONDS)
     await page.press("#discord-line", "Enter")
-    await camera.follow(shows("discord", "Open tasks"))
-    await camera.follow(shows("discord", "Regenerate"))
+    await camera.follow(expect_text("discord", "Open tasks"))
+    await camera.follow(expect_text("discord", "Regenerate"))
     await (
         page.locator("#discord .messages", has_text="This week")
         .get_by_text("This week")

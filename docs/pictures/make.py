@@ -16,8 +16,8 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
-from docs.pictures import chats, drawn, exchanges, film, page, setup  # noqa: E402
-from docs.pictures.stage import bot  # noqa: E402
+from docs.pictures import chats, diagrams, exchanges, film, page, setup  # noqa: E402
+from docs.pictures.stage import run_bot  # noqa: E402
 from sandbox.client.discord import DiscordPlatform  # noqa: E402
 from sandbox.client.slack import SlackPlatform  # noqa: E402
 from sandbox.discord import DiscordSandbox  # noqa: E402
@@ -27,8 +27,8 @@ from sandbox.terminal.app import TerminalApp  # noqa: E402
 
 SIZE = (96, 24)
 
-#: Seconds that each picture stands in the moving one.
-STANDS = 2.0
+#: Seconds of each picture in the animation.
+PICTURE_SECONDS = 2.0
 
 QUESTION = "@parley how do I undo my last commit, but keep the changes?"
 FIRST = """\
@@ -52,14 +52,14 @@ async def main() -> None:
         SlackSandbox() as slack,
         DiscordSandbox() as discord,
         ScriptedOpenAI(script) as model,
-        bot(slack, discord, model),
+        run_bot(slack, discord, model),
     ):
 
-        def in_slack() -> list[str]:
+        def list_slack_texts() -> list[str]:
             said = [message for message in slack.messages("general") if message.user == slack.bot_user_id]
             return ["".join([*(task.title for task in message.tasks), message.text]) for message in said]
 
-        def in_discord() -> list[str]:
+        def list_discord_texts() -> list[str]:
             said = discord.messages("general")
             return [message.content.text for message in said if message.author.id == discord.bot_id]
 
@@ -67,24 +67,24 @@ async def main() -> None:
         async with terminal.run_test(size=SIZE) as pilot:
             await enter(pilot, "/channel general")
             await enter(pilot, QUESTION)
-            await slack.wait_for(having("…", in_slack), timeout=30)
+            await slack.wait_for(contains_text("…", list_slack_texts), timeout=30)
             await pilot.press("ctrl+t")
-            pictures.append(await picture(pilot))
+            pictures.append(await take_screenshot(pilot))
             begin.set()
-            await slack.wait_for(having("HEAD~1", in_slack), timeout=30)
-            pictures.append(await picture(pilot))
+            await slack.wait_for(contains_text("HEAD~1", list_slack_texts), timeout=30)
+            pictures.append(await take_screenshot(pilot))
             go_on.set()
-            await slack.wait_for(having("history changes.", in_slack), timeout=30)
-            pictures.append(await picture(pilot))
+            await slack.wait_for(contains_text("history changes.", list_slack_texts), timeout=30)
+            pictures.append(await take_screenshot(pilot))
             await enter(pilot, "/discord")
             await enter(pilot, "/channel general")
             await enter(pilot, QUESTION)
-            await discord.wait_for(having("history changes.", in_discord), timeout=30)
-            (HERE / "discord.svg").write_text(await picture(pilot))
+            await discord.wait_for(contains_text("history changes.", list_discord_texts), timeout=30)
+            (HERE / "discord.svg").write_text(await take_screenshot(pilot))
     for number, svg in enumerate(pictures, 1):
         (HERE / f"reply-{number}.svg").write_text(svg)
-    (HERE / "reply.svg").write_text(moving(pictures))
-    await asyncio.to_thread(drawn.main)  # it runs an event loop of its own
+    (HERE / "reply.svg").write_text(animate(pictures))
+    await asyncio.to_thread(diagrams.main)  # it runs an event loop of its own
     await exchanges.main()
     await setup.main()
     await page.main()
@@ -97,12 +97,12 @@ async def enter(pilot: Pilot[None], line: str) -> None:
     await pilot.pause()
 
 
-def having(words: str, said: Callable[[], Sequence[str]]) -> Callable[[], bool]:
+def contains_text(words: str, said: Callable[[], Sequence[str]]) -> Callable[[], bool]:
     """Return whether the bot has posted this text."""
     return lambda: any(words in text for text in said())
 
 
-async def picture(pilot: Pilot[None]) -> str:
+async def take_screenshot(pilot: Pilot[None]) -> str:
     """Return a screenshot after all changes are painted."""
     for _ in range(5):
         await pilot.pause(0.1)
@@ -111,12 +111,12 @@ async def picture(pilot: Pilot[None]) -> str:
     return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE)
 
 
-def moving(pictures: Sequence[str]) -> str:
+def animate(pictures: Sequence[str]) -> str:
     """Write an animation that loops, or stops at its last picture if motion is reduced."""
     found = re.search(r'viewBox="([^"]+)"', pictures[0])
     assert found is not None
     share = 100 / len(pictures)
-    seconds = STANDS * len(pictures)
+    seconds = PICTURE_SECONDS * len(pictures)
     style = [f".picture {{ animation: {seconds:g}s step-end infinite; }}"]
     for number in range(len(pictures)):
         start, end = number * share, (number + 1) * share

@@ -82,35 +82,35 @@ async def main() -> None:
         await expect(page.locator("#slack .messages")).to_contain_text("staged")
         half.set()
         await expect(page.locator("#slack .messages")).to_contain_text("Regenerate")
-        await _take(page, "slack", "#slack")
+        await _take_picture(page, "slack", "#slack")
         await page.locator("#discord .place", has_text="general").click()
         await send_message(page, "discord", "@parley how should I store a million words?")
         await expect(page.locator("#discord .messages")).to_contain_text("Three ways")
         await page.locator(".inspector .turn summary").first.click()
         await page.locator(".inspector .ask summary").first.click()
         await expect(page.locator(".inspector .entry").first).to_be_visible()
-        await _take(page, "page-growing")
+        await _take_picture(page, "page-growing")
         go_on.set()
         await expect(page.locator("#discord .messages")).to_contain_text("hash map")
         await expect(page.locator(".inspector .turn.running")).to_have_count(0)
-        await _take(page, "discord", "#discord")
+        await _take_picture(page, "discord", "#discord")
         await page.emulate_media(color_scheme="dark")
-        await _take(page, "page")
-        await _reset(page)
-        await _troubles(page)
+        await _take_picture(page, "page")
+        await _take_reset(page)
+        await _take_failures(page)
 
 
-async def _reset(page: Page) -> None:
+async def _take_reset(page: Page) -> None:
     """Take the picture of a reset conversation, with its old messages above."""
     await page.emulate_media(color_scheme="light")
     told = page.locator("#discord .message")
     before = await told.count()
     await send_message(page, "discord", "/reset")
     await expect(told).to_have_count(before + 1)
-    await _take(page, "page-reset")
+    await _take_picture(page, "page-reset")
 
 
-async def _troubles(page: Page) -> None:
+async def _take_failures(page: Page) -> None:
     """Take the pictures of a killed bot and of a phone."""
     await page.locator("#slack .place", has_text="general").click()
     await send_message(page, "slack", "@parley the shop is broken, what now?")
@@ -124,15 +124,15 @@ async def _troubles(page: Page) -> None:
     await expect(page.locator("#slack .messages")).to_contain_text("It began")
     await page.get_by_role("button", name="Kill the bot").click()
     await page.wait_for_selector(".slack .state.off")
-    await _take(page, "page-fault")
+    await _take_picture(page, "page-fault")
     await expect(page.locator("#slack .messages")).to_contain_text("never again.")
 
     await page.set_viewport_size({"width": 390, "height": 780})
     await page.locator("#tabs .tab", has_text="Discord").click()
-    await _take(page, "page-phone")
+    await _take_picture(page, "page-phone")
 
 
-async def _take(page: Page, name: str, part: str = "body") -> None:
+async def _take_picture(page: Page, name: str, part: str = "body") -> None:
     await page.mouse.move(0, 0)
     await page.wait_for_timeout(REST_MILLISECONDS)
     await page.locator(part).screenshot(path=HERE / f"{name}.png", animations="disabled")

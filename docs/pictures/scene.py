@@ -7,19 +7,21 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Scene:
-    """A line of its script is
+    """Scene of a page.
 
-        NAME: WORDS    what somebody types
-        ~ WORDS        wait until they are seen there
-        - WORDS        wait until they are seen no more
-        =              show the place once all answers stand, as who typed last sees it
+    The lines of its script:
+
+        NAME: TEXT     a user types this text
+        ~ TEXT         wait until it is shown
+        - TEXT         wait until it is not shown any more
+        =              show the conversation once all answers are complete, as the last user sees it
         *              show it as it is now
-        + TEXT         something else that happens: see `events`
-        $ COMMAND      what is typed where the bot runs, and what that prints
-        > WORDS        the lines of the bot's log that have them
+        + NAME         another event: see `events`
+        $ COMMAND      run an operator command, and show its output
+        > TEXT         show the lines of the bot's log that contain it
 
     Attributes:
-        where: the channel, made for it; nothing for direct messages.
+        where: the channel, which is created for it; empty for direct messages.
     """
 
     name: str
@@ -30,10 +32,10 @@ class Scene:
 
 @dataclass(frozen=True)
 class Setup:
-    """A bot, and the scenes that are played with it.
+    """Settings of a bot, and the scenes that are played with it.
 
     Attributes:
-        settings: what it runs with beside the model and the tokens; an empty one takes one of these away.
+        settings: its settings beside the model and the tokens; an empty value removes one.
     """
 
     scenes: tuple[Scene, ...]

@@ -15,13 +15,13 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedGemini
 from sandbox.slack import SlackSandbox
 
-#: Starts a command at a terminal, with these settings in its environment; what it gives waits until it has ended.
+#: Starts a command at a terminal with these environment settings; the result waits for its end.
 Start = Callable[[Typist, str, Mapping[str, str]], Awaitable[Callable[[], Awaitable[int]]]]
 
-#: Where a terminal stands in a page.
+#: Terminal session in a page.
 PLACE = re.compile(r"(?P<begin><!-- terminal -->\n```console\n\$ [^\n]*\n)(?P<said>.*?)(?P<end>^```$)", re.M | re.S)
 
-#: What is another each time, or on another machine, and what the page has in its place.
+#: Patterns of values that change with each run or machine, and their replacements in the page.
 CHANGING = {
     r"client_id=\d+": "client_id=...",
     r"manifest_json=\S+": "manifest_json=...",
@@ -30,32 +30,32 @@ CHANGING = {
 
 
 async def slack(start: Start) -> str:
-    """Somebody sets up Slack, with one mistake."""
+    """Set up Slack, with one mistake."""
     async with SlackSandbox() as sandbox, ScriptedGemini(lambda _asked: "ok") as model:
         with Typist() as typist:
             settings = {"SLACK_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
             ends = await start(typist, "init --platform slack", settings)
-            await typist.answers("SLACK_BOT_TOKEN: ", sandbox.app_token)
-            await typist.answers("`skip` goes on without: ", sandbox.bot_token)
-            await typist.answers("SLACK_APP_TOKEN: ", sandbox.app_token)
-            return await _the_rest(typist, ends)
+            await typist.answer_prompt("SLACK_BOT_TOKEN: ", sandbox.app_token)
+            await typist.answer_prompt("`skip` goes on without: ", sandbox.bot_token)
+            await typist.answer_prompt("SLACK_APP_TOKEN: ", sandbox.app_token)
+            return await _finish_setup(typist, ends)
 
 
 async def discord(start: Start) -> str:
-    """Somebody sets up Discord, and has forgotten the intent."""
+    """Set up Discord with a missing intent."""
     async with DiscordSandbox() as sandbox, ScriptedGemini(lambda _asked: "ok") as model:
         with Typist() as typist:
             sandbox.privileged_intents.discard("message_content")
             settings = {"DISCORD_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
             ends = await start(typist, "init --platform discord", settings)
-            await typist.answers("DISCORD_BOT_TOKEN: ", sandbox.bot_token)
-            await typist.sees("Enter checks again")
+            await typist.answer_prompt("DISCORD_BOT_TOKEN: ", sandbox.bot_token)
+            await typist.wait_for_text("Enter checks again")
             sandbox.privileged_intents.add("message_content")
-            await typist.answers("`skip` goes on: ", "")
-            return await _the_rest(typist, ends)
+            await typist.answer_prompt("`skip` goes on: ", "")
+            return await _finish_setup(typist, ends)
 
 
-#: The pages, and what happens before the terminal of each.
+#: Scenes by the name of their page.
 SCENES = {"set-up-slack": slack, "set-up-discord": discord}
 
 
@@ -64,7 +64,7 @@ def page(name: str) -> Path:
 
 
 async def main() -> None:
-    """Play all of it, and write what is seen into the pages."""
+    """Play all scenes, and write their terminal sessions into the pages."""
     for name, scene in SCENES.items():
         with tempfile.TemporaryDirectory() as folder:
 
@@ -84,19 +84,19 @@ async def main() -> None:
 
             said = await scene(start)
         written = page(name).read_text()
-        page(name).write_text(PLACE.sub(partial(_with, said), written))
+        page(name).write_text(PLACE.sub(partial(_replace_session, said), written))
 
 
-def _with(text: str, found: re.Match[str]) -> str:
+def _replace_session(text: str, found: re.Match[str]) -> str:
     """Return a section of the page with its terminal session."""
     return f"{found['begin']}{text}{found['end']}"
 
 
-async def _the_rest(typist: Typist, ends: Callable[[], Awaitable[int]]) -> str:
-    await typist.answers("MODEL [gemini-3.5-flash]: ", "")
-    await typist.answers("GOOGLE_API_KEY: ", "AIzaSyD-of-somebody-who-reads-a-page")
-    await typist.answers("DATABASE_URL: ", "")
-    await typist.sees("parley run`.\n")
+async def _finish_setup(typist: Typist, ends: Callable[[], Awaitable[int]]) -> str:
+    await typist.answer_prompt("MODEL [gemini-3.5-flash]: ", "")
+    await typist.answer_prompt("GOOGLE_API_KEY: ", "AIzaSyD-of-somebody-who-reads-a-page")
+    await typist.answer_prompt("DATABASE_URL: ", "")
+    await typist.wait_for_text("parley run`.\n")
     await ends()
     text = "\n".join(line.rstrip() for line in typist.screen.splitlines()) + "\n"
     for changing, shown in CHANGING.items():

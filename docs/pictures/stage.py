@@ -1,4 +1,4 @@
-"""What the pictures and the exchanges are taken of: the sandbox, and the bot as a process of its own."""
+"""Environment of the pictures and exchanges: the sandbox, and the bot as a process of its own."""
 
 import asyncio
 import os
@@ -18,22 +18,22 @@ from sandbox.slack import SlackSandbox
 
 ROOT = Path(__file__).parents[2]
 
-#: Seconds that the bot has to begin.
+#: Timeout of the bot's start, in seconds.
 BEGIN_WITHIN = 60.0
 
-#: How the pages have people call the program, and what is before the words of a line of the log.
+#: The program's path on the pages, and the prefix of a log line: time, level and logger.
 PROGRAM = ".venv/bin/parley"
 _HEAD = re.compile(r"^\S+ \S+ [A-Z]+ [\w.]+: ")
 
 
-def lay(folder: Path, files: Mapping[str, str]) -> None:
-    """Put these files there."""
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write these files to the folder."""
     for name, text in files.items():
         (folder / name).write_text(text)
 
 
 class Bot:
-    """The bot in a folder of its own, and what an operator does there."""
+    """Process of the bot in a folder of its own, and operator commands there."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
@@ -42,10 +42,10 @@ class Bot:
         self._process: Process | None = None
 
     async def start(self) -> None:
-        """Begin, and return when it is ready.
+        """Start, and return when it is ready.
 
         Raises:
-            TimeoutError: it is not in time.
+            TimeoutError: it is not ready in time.
         """
         with self._log.open("w") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -82,7 +82,7 @@ class Bot:
 
 
 @asynccontextmanager
-async def bot(
+async def run_bot(
     slack: SlackSandbox,
     discord: DiscordSandbox,
     model: ScriptedOpenAI,

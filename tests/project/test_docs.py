@@ -70,7 +70,7 @@ from core.usage.meter import ModelCall
 from core.usage.user_rate_limits import DenialNoticeStore
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
-from docs.pictures import drawn, exchanges, scenes
+from docs.pictures import diagrams, exchanges, scenes
 from sandbox.discord import DiscordSandbox
 from sandbox.discord.api.faults import DiscordFaults
 from sandbox.slack import SlackSandbox
@@ -334,9 +334,11 @@ def test_the_errors_page_lists_messages_of_the_catalogue() -> None:
     assert [cell for cell in cells if not cell.startswith(messages)] == []
 
 
-@pytest.mark.parametrize("name", drawn.DRAWN)
+@pytest.mark.parametrize("name", diagrams.DIAGRAMS)
 def test_the_generated_pictures_are_up_to_date(name: str) -> None:
-    assert (drawn.HERE / name).read_text() == drawn.DRAWN[name](), "python -m docs.pictures.drawn draws them anew"
+    assert (diagrams.HERE / name).read_text() == diagrams.DIAGRAMS[name](), (
+        "python -m docs.pictures.diagrams draws them again"
+    )
 
 
 def test_the_figures_of_the_readme_are_in_the_benchmarks() -> None:

@@ -36,16 +36,20 @@ LOG_LEVEL=DEBUG
 class TerminalSession:
     """Terminal with a running program."""
 
-    def __init__(self, typist: Typist, life: ForkedProcess) -> None:
-        self.sees, self.answers, self.presses = typist.sees, typist.answers, typist.presses
-        self._typist, self._life = typist, life
+    def __init__(self, typist: Typist, process: ForkedProcess) -> None:
+        self.wait_for_text, self.answer_prompt, self.press_keys = (
+            typist.wait_for_text,
+            typist.answer_prompt,
+            typist.press_keys,
+        )
+        self._typist, self._process = typist, process
 
     @property
     def screen(self) -> str:
         return self._typist.screen
 
-    async def ends(self) -> int:
-        return await asyncio.wait_for(self._life.end(), 60)
+    async def wait_for_exit(self) -> int:
+        return await asyncio.wait_for(self._process.end(), 60)
 
 
 @pytest.fixture
@@ -58,26 +62,26 @@ async def run_in_terminal(
     fork_server: ForkServer, folder: Path, command: str, settings: Mapping[str, str]
 ) -> AsyncIterator[TerminalSession]:
     with Typist() as typist:
-        life = await fork_server.start_process(
+        process = await fork_server.start_process(
             command=command, folder=str(folder), settings=dict(settings), terminal=typist.device
         )
         try:
-            yield TerminalSession(typist, life)
+            yield TerminalSession(typist, process)
         finally:
-            await life.aclose()
+            await process.aclose()
 
 
 @pytest.mark.parametrize("name", setup.SCENES)
 async def test_the_docs_show_the_output_of_init(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
     async def start(typist: Typist, command: str, settings: Mapping[str, str]) -> Callable[[], Awaitable[int]]:
         order = {"folder": str(tmp_path), "settings": {"TERM": "xterm", **settings}, "terminal": typist.device}
-        life = await fork_server.start_process(command=command, **order)
-        return life.end
+        process = await fork_server.start_process(command=command, **order)
+        return process.end
 
     said = await setup.SCENES[name](start)
     shown = setup.PLACE.search(setup.page(name).read_text())
     assert shown is not None
-    assert said == shown["said"], "`make docs-pictures` writes it anew"
+    assert said == shown["said"], "`make docs-pictures` updates it"
 
 
 async def test_init_reports_mistakes_and_resumes_after_an_interruption(
@@ -89,25 +93,25 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
 
     # current values are masked; a wrong answer is explained and not saved
     slack.scopes.discard("im:history")
-    async with run_in_terminal(fork_server, tmp_path, "init", settings) as seat:
-        await seat.answers("[both]: ", "everywhere")
-        await seat.sees("Write slack, discord, both, or Enter.")
-        await seat.answers("[both]: ", "slack")
-        await seat.answers("SLACK_BOT_TOKEN [xoxb-…year]: ", "")
-        await seat.sees("FAIL SLACK_BOT_TOKEN: Slack says invalid_auth.")
-        await seat.answers("goes on without: ", "xoxb-\x01é")
-        await seat.sees("it contains a space or another invalid character")
-        await seat.answers("goes on without: ", f"SLACK_BOT_TOKEN='{slack.bot_token}'")
-        await seat.sees("the app lacks the scopes im:history")
+    async with run_in_terminal(fork_server, tmp_path, "init", settings) as terminal:
+        await terminal.answer_prompt("[both]: ", "everywhere")
+        await terminal.wait_for_text("Write slack, discord, both, or Enter.")
+        await terminal.answer_prompt("[both]: ", "slack")
+        await terminal.answer_prompt("SLACK_BOT_TOKEN [xoxb-…year]: ", "")
+        await terminal.wait_for_text("FAIL SLACK_BOT_TOKEN: Slack says invalid_auth.")
+        await terminal.answer_prompt("goes on without: ", "xoxb-\x01é")
+        await terminal.wait_for_text("it contains a space or another invalid character")
+        await terminal.answer_prompt("goes on without: ", f"SLACK_BOT_TOKEN='{slack.bot_token}'")
+        await terminal.wait_for_text("the app lacks the scopes im:history")
         assert file.read_text() == EXISTING_SETTINGS
         slack.scopes.add("im:history")
-        await seat.answers("goes on without: ", "")  # the same after the correction
-        await seat.sees("ok   Slack: parley in Sandbox")
-        await seat.sees("SLACK_APP_TOKEN: ")
-        seat.presses(CTRL_C)
-        await seat.sees("Stopped. The answers so far are saved")
-        assert await seat.ends() == 130
-        assert slack.bot_token not in seat.screen
+        await terminal.answer_prompt("goes on without: ", "")  # the same after the correction
+        await terminal.wait_for_text("ok   Slack: parley in Sandbox")
+        await terminal.wait_for_text("SLACK_APP_TOKEN: ")
+        terminal.press_keys(CTRL_C)
+        await terminal.wait_for_text("Stopped. The answers so far are saved")
+        assert await terminal.wait_for_exit() == 130
+        assert slack.bot_token not in terminal.screen
     kept = EXISTING_SETTINGS.replace('"xoxb-the-one-of-last-year"', slack.bot_token)
     assert file.read_text() == kept
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -116,38 +120,38 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
     # again: Enter keeps a good value, and an unreachable service may be saved unchecked
     async with (
         ScriptedOpenAI(["ok"] * 9, models=["real"]) as model,
-        run_in_terminal(fork_server, tmp_path, "init", settings) as seat,
+        run_in_terminal(fork_server, tmp_path, "init", settings) as terminal,
     ):
-        await seat.answers("[both]: ", "")
-        await seat.answers(f"SLACK_BOT_TOKEN [xoxb-…{slack.bot_token[-4:]}]: ", "")
+        await terminal.answer_prompt("[both]: ", "")
+        await terminal.answer_prompt(f"SLACK_BOT_TOKEN [xoxb-…{slack.bot_token[-4:]}]: ", "")
         slack.faults.fail("apps.connections.open", status=503)
-        await seat.answers("SLACK_APP_TOKEN: ", slack.app_token)
-        await seat.sees("cannot answer right now")
-        await seat.answers("`keep` saves it unchecked: ", "keep")
-        await seat.sees("ok   SLACK_APP_TOKEN is saved")
-        await seat.answers("DISCORD_BOT_TOKEN: ", "MTI.not.theone")
-        await seat.sees("FAIL DISCORD_BOT_TOKEN: Discord does not take it.")
-        await seat.answers("goes on without: ", discord.bot_token)
-        await seat.sees(f"client_id={discord.bot_id}&scope=bot")
-        await seat.answers("MODEL [gemini-3.5-flash]: ", "martian/m1")
-        await seat.sees("there is no such provider")
-        await seat.answers("goes on without: ", "openai/invented")
-        await seat.answers("OPENAI_BASE_URL: ", model.base_url)
-        await seat.answers("OPENAI_API_KEY: ", "")
-        await seat.sees("FAIL MODEL=openai/invented: openai has no model 'invented'")
-        await seat.answers("MODEL [openai/invented]: ", "openai/real")
-        await seat.answers(f"OPENAI_BASE_URL [{model.base_url}]: ", "")
-        await seat.answers("OPENAI_API_KEY: ", "sk-or-what-the-server-takes")
-        await seat.sees("ok   model: openai/real answers")
-        await seat.answers("DATABASE_URL: ", "mysql://u:p@h/d")
-        await seat.sees("DATABASE_URL: it must be a postgresql:// or sqlite:/// URL")
-        await seat.answers("Enter goes on without: ", "")
-        await seat.sees("ok   Slack: parley in Sandbox")
-        await seat.sees("ok   Discord: parley in Sandbox")
-        await seat.sees("Next: run `make run`")
-        assert await seat.ends() == 0
+        await terminal.answer_prompt("SLACK_APP_TOKEN: ", slack.app_token)
+        await terminal.wait_for_text("cannot answer right now")
+        await terminal.answer_prompt("`keep` saves it unchecked: ", "keep")
+        await terminal.wait_for_text("ok   SLACK_APP_TOKEN is saved")
+        await terminal.answer_prompt("DISCORD_BOT_TOKEN: ", "MTI.not.theone")
+        await terminal.wait_for_text("FAIL DISCORD_BOT_TOKEN: Discord does not take it.")
+        await terminal.answer_prompt("goes on without: ", discord.bot_token)
+        await terminal.wait_for_text(f"client_id={discord.bot_id}&scope=bot")
+        await terminal.answer_prompt("MODEL [gemini-3.5-flash]: ", "martian/m1")
+        await terminal.wait_for_text("there is no such provider")
+        await terminal.answer_prompt("goes on without: ", "openai/invented")
+        await terminal.answer_prompt("OPENAI_BASE_URL: ", model.base_url)
+        await terminal.answer_prompt("OPENAI_API_KEY: ", "")
+        await terminal.wait_for_text("FAIL MODEL=openai/invented: openai has no model 'invented'")
+        await terminal.answer_prompt("MODEL [openai/invented]: ", "openai/real")
+        await terminal.answer_prompt(f"OPENAI_BASE_URL [{model.base_url}]: ", "")
+        await terminal.answer_prompt("OPENAI_API_KEY: ", "sk-or-what-the-server-takes")
+        await terminal.wait_for_text("ok   model: openai/real answers")
+        await terminal.answer_prompt("DATABASE_URL: ", "mysql://u:p@h/d")
+        await terminal.wait_for_text("DATABASE_URL: it must be a postgresql:// or sqlite:/// URL")
+        await terminal.answer_prompt("Enter goes on without: ", "")
+        await terminal.wait_for_text("ok   Slack: parley in Sandbox")
+        await terminal.wait_for_text("ok   Discord: parley in Sandbox")
+        await terminal.wait_for_text("Next: run `make run`")
+        assert await terminal.wait_for_exit() == 0
         typed = (slack.app_token, discord.bot_token, "sk-or-what", "u:p@h")
-        assert not any(secret in seat.screen for secret in typed)
+        assert not any(secret in terminal.screen for secret in typed)
     kept = kept.replace("Information\n", f"Information\nSLACK_APP_TOKEN={slack.app_token}\n")
     kept += f"DISCORD_BOT_TOKEN={discord.bot_token}\nMODEL=openai/real\nOPENAI_BASE_URL={model.base_url}\n"
     assert file.read_text() == f"{kept}OPENAI_API_KEY=sk-or-what-the-server-takes\n"
@@ -158,15 +162,15 @@ async def test_init_checks_environment_settings_without_a_question(
 ) -> None:
     said = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": "xapp-wrong", "AGENT": "brought"}
     slack.faults.delay("auth.test", 2.0)
-    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", {**settings, **said}) as seat:
-        await seat.sees("SLACK_BOT_TOKEN is set in the environment")
-        await seat.sees("asking Slack …")  # the check takes time
-        await seat.sees("FAIL SLACK_APP_TOKEN: Slack says invalid_auth.")
-        await seat.sees("Your own agent names its models")
-        await seat.answers("DATABASE_URL: ", "")
-        await seat.sees("Next: fix the lines that begin with FAIL")
-        assert await seat.ends() == 1
-        assert "asking Slack …" not in seat.screen
+    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", {**settings, **said}) as terminal:
+        await terminal.wait_for_text("SLACK_BOT_TOKEN is set in the environment")
+        await terminal.wait_for_text("asking Slack …")  # the check takes time
+        await terminal.wait_for_text("FAIL SLACK_APP_TOKEN: Slack says invalid_auth.")
+        await terminal.wait_for_text("Your own agent names its models")
+        await terminal.answer_prompt("DATABASE_URL: ", "")
+        await terminal.wait_for_text("Next: fix the lines that begin with FAIL")
+        assert await terminal.wait_for_exit() == 1
+        assert "asking Slack …" not in terminal.screen
     assert not (tmp_path / ".env").exists()
 
 
@@ -175,24 +179,24 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
 ) -> None:
     (tmp_path / ".env").write_text("SLACK_MODE=http\n")
     slack.faults.delay("auth.test", 30.0)
-    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", settings) as seat:
-        await seat.sees("https://your-bot.example.com/slack/events")
-        await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
-        await seat.sees("asking Slack …")
-        seat.presses(CTRL_C)
-        await seat.sees("Stopped. The answers so far are saved")
-        assert await seat.ends() == 130
+    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", settings) as terminal:
+        await terminal.wait_for_text("https://your-bot.example.com/slack/events")
+        await terminal.answer_prompt("SLACK_BOT_TOKEN: ", slack.bot_token)
+        await terminal.wait_for_text("asking Slack …")
+        terminal.press_keys(CTRL_C)
+        await terminal.wait_for_text("Stopped. The answers so far are saved")
+        assert await terminal.wait_for_exit() == 130
     assert (tmp_path / ".env").read_text() == "SLACK_MODE=http\n"
     slack.faults.clear()
-    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", settings) as seat:
-        await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
-        await seat.answers("SLACK_SIGNING_SECRET: ", "")
-        await seat.sees("FAIL SLACK_SIGNING_SECRET: the answer is empty")
-        await seat.answers("goes on without: ", slack.signing_secret)
-        await seat.sees("ok   SLACK_SIGNING_SECRET is saved")
-        await seat.sees("MODEL [gemini-3.5-flash]: ")
-        seat.presses(CTRL_D)
-        assert await seat.ends() == 130
+    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", settings) as terminal:
+        await terminal.answer_prompt("SLACK_BOT_TOKEN: ", slack.bot_token)
+        await terminal.answer_prompt("SLACK_SIGNING_SECRET: ", "")
+        await terminal.wait_for_text("FAIL SLACK_SIGNING_SECRET: the answer is empty")
+        await terminal.answer_prompt("goes on without: ", slack.signing_secret)
+        await terminal.wait_for_text("ok   SLACK_SIGNING_SECRET is saved")
+        await terminal.wait_for_text("MODEL [gemini-3.5-flash]: ")
+        terminal.press_keys(CTRL_D)
+        assert await terminal.wait_for_exit() == 130
     written = f"SLACK_BOT_TOKEN={slack.bot_token}\nSLACK_SIGNING_SECRET={slack.signing_secret}\n"
     assert (tmp_path / ".env").read_text() == f"SLACK_MODE=http\n{written}"
 
@@ -206,13 +210,13 @@ async def test_init_without_a_writable_file_or_terminal_prints_one_line(
 
     (disk / ".env").write_text(EXISTING_SETTINGS)
     with fill_disk(disk):
-        async with run_in_terminal(fork_server, disk, "init --platform slack", settings) as seat:
-            await seat.answers("SLACK_BOT_TOKEN [", slack.bot_token)
-            await seat.sees(".env: it cannot be written (No space left on device); it is unchanged")
-            assert await seat.ends() == 2
+        async with run_in_terminal(fork_server, disk, "init --platform slack", settings) as terminal:
+            await terminal.answer_prompt("SLACK_BOT_TOKEN [", slack.bot_token)
+            await terminal.wait_for_text(".env: it cannot be written (No space left on device); it is unchanged")
+            assert await terminal.wait_for_exit() == 2
     assert (disk / ".env").read_text() == EXISTING_SETTINGS
     make_read_only(disk)
-    async with run_in_terminal(fork_server, disk, "init", settings) as seat:
-        await seat.sees("this folder is not writable: change to another one")
-        assert await seat.ends() == 2
+    async with run_in_terminal(fork_server, disk, "init", settings) as terminal:
+        await terminal.wait_for_text("this folder is not writable: change to another one")
+        assert await terminal.wait_for_exit() == 2
     assert os.listdir(disk) == [".env"]

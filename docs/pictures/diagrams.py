@@ -1,4 +1,4 @@
-"""Pictures that are drawn from the code; `make docs-pictures` writes them, and a test compares the files."""
+"""Diagrams that are drawn from the code; `make docs-pictures` writes them, and a test compares the files."""
 
 import asyncio
 from collections import defaultdict
@@ -35,7 +35,7 @@ from tests.fixtures.import_graph import package_imports, reduce_transitively
 HERE = Path(__file__).parent
 
 
-def way() -> str:
+def message_path() -> str:
     """Draw the path of a message."""
     nodes = {
         "platform": Node(75, 125, "Slack\nor Discord"),
@@ -89,7 +89,7 @@ def _level(edges: Mapping[str, set[str]], name: str) -> int:
     return max((1 + _level(edges, target) for target in edges[name]), default=0)
 
 
-#: Where the states of a turn stand, and how far its steps leave the straight way.
+#: Positions of the states of a turn, and bends of its transitions, in pixels.
 _STATES = {
     "queued": (170, 350),
     "running": (170, 180),
@@ -102,7 +102,7 @@ _BENDS = {("running", "queued"): 60, ("queued", "running"): 60}
 
 
 def turn() -> str:
-    """Draw the states of a turn: `STEPS`."""
+    """Draw the states of a turn: `TRANSITIONS`."""
     nodes = {state: Node(*where, state, is_end=state in ENDED_STATES) for state, where in _STATES.items()}
     steps = [
         Arrow(source, target, "\n".join(wrap(when, 16)), _BENDS.get((source, target), 0))
@@ -135,7 +135,7 @@ def approval() -> str:
     return diagram(935, 330, nodes, arrows)
 
 
-#: An answer, in the pieces that are shown, and the size of a message in the picture.
+#: Deltas of an answer, and the size of a message in the diagram.
 _PIECES = (
     "Move the branch **back by",
     " one commit** and leave the files as they are:\n\n```sh\ngit reset --soft HEAD~1\ngit sta",
@@ -146,7 +146,7 @@ _COLUMN, _CHARACTERS = 300, 38
 
 
 def messages() -> str:
-    """Draw the messages of a reply at three times, as the planner has them."""
+    """Draw the chunks of a reply at three times, as the planner splits it."""
     planner, parts, bottom = Planner(_SMALL), list[str](), 0.0
     for number, piece in enumerate(_PIECES):
         left, top = 12.0 + _COLUMN * number, 44.0
@@ -171,7 +171,7 @@ def messages() -> str:
     return svg(_COLUMN * len(_PIECES), bottom, parts)
 
 
-#: Seconds after which replies begin, how long each is, and what a call takes on its way there and back.
+#: Start times of the replies, duration of a reply, and duration of a call, in seconds.
 _BEGINNINGS, _LASTS, _CALL = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0), 25.0, 0.1
 
 
@@ -197,7 +197,7 @@ def calls() -> list[list[tuple[float, Priority]]]:
         async def reply(number: int) -> None:
             await asyncio.sleep(_BEGINNINGS[number])
             with budget.track_reply(_now()), budget.reserve():
-                await _for(_LASTS, grow(number))
+                await _run_for(_LASTS, grow(number))
                 await edit(number, Priority.FINAL, _now())
 
         await asyncio.gather(*(reply(number) for number in range(len(_BEGINNINGS))))
@@ -207,7 +207,7 @@ def calls() -> list[list[tuple[float, Priority]]]:
         return runner.run(main())
 
 
-async def _for(seconds: float, what: Awaitable[None]) -> None:
+async def _run_for(seconds: float, what: Awaitable[None]) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await what
@@ -267,9 +267,9 @@ def _stairs(steps: list[tuple[float, int]]) -> list[tuple[float, int]]:
     return stairs
 
 
-#: The files, and what draws them.
-DRAWN: Mapping[str, Callable[[], str]] = {
-    "way-of-a-message.svg": way,
+#: Functions that draw the diagrams, by file name.
+DIAGRAMS: Mapping[str, Callable[[], str]] = {
+    "way-of-a-message.svg": message_path,
     "packages.svg": packages,
     "turn-states.svg": turn,
     "approval-states.svg": approval,
@@ -279,7 +279,7 @@ DRAWN: Mapping[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    for name, draw in DRAWN.items():
+    for name, draw in DIAGRAMS.items():
         (HERE / name).write_text(draw())
 
 
